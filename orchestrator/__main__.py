@@ -1,5 +1,5 @@
 """`python -m orchestrator` is gpubench-orchestrate, for a checkout that is not installed."""
 
-from orchestrator.programs import orchestrate
+from orchestrator.cli.entry_points import orchestrate
 
 orchestrate()

@@ -7,10 +7,10 @@ import click
 import pytest
 
 from orchestrator.cli.options import OPTIONS
-from orchestrator.configuration import catalogue
-from orchestrator.deciding.policy import POLICY, RUN, retries
-from orchestrator.planning.probes import is_probe
+from orchestrator.config import catalogue
+from orchestrator.config.catalogue import is_probe
 from orchestrator.report.chapters.burn_in import COLUMNS
+from orchestrator.state.failure_policy import POLICY, RUN, retries
 from protocol.exit_codes import MEANING
 from tests.fakes.commands import ALL_COMMANDS
 
@@ -59,7 +59,9 @@ def test_the_table_of_options_is_that_of_the_program() -> None:
 
 
 def test_the_table_of_failures_is_the_policy() -> None:
-    """docs/failures.md repeats orchestrator/deciding/policy.py; after a change of it, paste what this test expected."""
+    """docs/failures.md repeats orchestrator/state/failure_policy.py; after a change of it, paste what this test
+    expected.
+    """
     rows = ["| what happened | what is done | retries | why |", "|---|---|---|---|"]
     for category, rule in POLICY.items():
         tries = f" {retries(rule)} " if rule.retries else " "
@@ -70,7 +72,7 @@ def test_the_table_of_failures_is_the_policy() -> None:
 
 
 def test_the_table_of_what_happens_to_the_run_is_the_policy() -> None:
-    """docs/failures.md repeats orchestrator/deciding/policy.py here too; paste what this test expected."""
+    """docs/failures.md repeats orchestrator/state/failure_policy.py here too; paste what this test expected."""
     rows = ["| event | what is done |", "|---|---|", *(f"| {event} | {done} |" for event, done in RUN.items())]
     text = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
     table = text.partition("<!-- run: begin -->\n")[2].partition("\n<!-- run: end -->")[0]

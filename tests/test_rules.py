@@ -146,7 +146,7 @@ def test_help_loads_nothing_slow() -> None:
     """--help answers before any heavy library is imported."""
     code = (
         "import sys\n"
-        "import orchestrator.cli\n"
+        "import orchestrator.cli.commands\n"
         "slow = {'torch', 'pandas', 'numpy', 'scipy', 'rich', 'structlog', 'zmq', 'pynvml', 'jinja2', 'yaml'}\n"
         "print(sorted(slow & set(sys.modules)))"
     )

@@ -29,10 +29,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from orchestrator.configuration import yaml_file
-from orchestrator.disk import run_files
+from orchestrator.config import yaml_file
 from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.report import as_csv
+from orchestrator.store import run_files
 from protocol import codec
 from protocol.cell import Cell, Precision, Workload, slug
 from protocol.errors import ProtocolError

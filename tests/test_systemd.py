@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from orchestrator.cli import orchestrate
+from orchestrator.cli.commands import orchestrate
 
 UNITS = Path(__file__).parents[1] / "contrib" / "systemd"
 PROGRAM = "/opt/gpubench/.venv/bin/gpubench-orchestrate"

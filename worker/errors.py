@@ -1,4 +1,4 @@
-"""The errors that a worker raises itself. `worker.classify` says which category each becomes.
+"""The errors that a worker raises itself. `worker.exception_categories` says which category each becomes.
 
 WorkerError
 ├── DeviceUnavailableError    CUDA cannot be opened, or is not the one device that was asked for

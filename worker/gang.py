@@ -18,8 +18,8 @@ import torch
 import torch.distributed as dist
 
 from protocol.messages import Assign
-from worker.counted import Counted
 from worker.errors import CommunicationError
+from worker.step_counter import Counted
 
 _BACKENDS: Final = {"cuda": "nccl", "cpu": "gloo"}
 _NEVER: Final = timedelta(days=1)

@@ -18,7 +18,7 @@ COMMON: Final = (
     "torch.utils._device",
     "torch.utils.flop_counter",
     "safetensors.torch",
-    "worker.classify",
+    "worker.exception_categories",
     "worker.models.registry",
     "worker.workloads.generation",
     "worker.workloads.inference",

@@ -40,7 +40,7 @@ from protocol.messages import (
 from protocol.paths import LaunchPaths
 from protocol.result import Result
 from protocol.verification import Seen
-from worker import adopt, classify, preload
+from worker import adopt, exception_categories, preload
 from worker.stage import Stage
 
 _TO_WORKER: Final = codec.Decoder[ToWorker](ToWorker)
@@ -115,7 +115,7 @@ def _describe(error: BaseException, phase: Phase) -> Failure:
     """What was raised, classified. Also printed, so that the log shows what a person expects to find there."""
     with contextlib.suppress(OSError):  # a disk that is full must not hide the cause
         traceback.print_exception(error)
-    return classify.failure(error, phase)
+    return exception_categories.failure(error, phase)
 
 
 def _keep(failure: Failure, paths: LaunchPaths) -> None:

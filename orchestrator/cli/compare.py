@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli import formats
-from orchestrator.cli.lists import ListOption
+from orchestrator.cli import output_formats
+from orchestrator.cli.list_options import ListOption
 from orchestrator.cli.options import RUNS_FOLDER, run_option
 from orchestrator.cli.program import RunCommand
 from orchestrator.cli.streams import indented
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orchestrator.compare.comparison import Comparison
-    from orchestrator.stats.two_runs import Verdict
+    from orchestrator.stats.two_runs import ChangeVerdict
     from protocol.exit_codes import ExitCode
 
 EXAMPLES: Final = """\b
@@ -44,7 +44,7 @@ FORMATS: Final = ("text", "json", "md", "html")
     help="text, json, md (for a pull request) or html (a page that works offline). [default: by the suffix of "
     "--output, else text]",
 )
-@formats.OUTPUT
+@output_formats.OUTPUT
 @click.option("--junit", metavar="FILE", type=click.Path(), help="Also write JUnit XML, a test case for each cell.")
 @click.option(
     "--fail-on",
@@ -76,27 +76,27 @@ def command(
     that ships, or @last, @last~1 and so on: the newest runs.
     Ends with 1 on a regression, with 4 where nothing of a run was comparable or conclusive, with 0 else.
     """
-    from orchestrator.compare import comparison, reading
+    from orchestrator.compare import comparison, report_reader
     from orchestrator.compare.as_junit import to_junit
-    from orchestrator.disk import folders
-    from orchestrator.disk.journal import write_durably
-    from orchestrator.stats import margins
+    from orchestrator.config import margins
+    from orchestrator.store import folders
+    from orchestrator.store.journal import write_durably
 
     if len(runs) < 2:
         raise ConfigError(f"expected two runs or more to compare, got {len(runs)}. `{context.command_path} --help`")
     percent, failing = _percent(threshold), _failing(fail_on)
-    chosen = formats.chosen(kind, output, FORMATS)
+    chosen = output_formats.chosen(kind, output, FORMATS)
     if output is not None:
         folders.require_file(Path(output), "-o/--output")
     if junit is not None:
         folders.require_file(Path(junit), "--junit")
-    first, *others = reading.sides(runs, runs_folder, history_db)
+    first, *others = report_reader.sides(runs, runs_folder, history_db)
     shipped = margins.load()
     compared = [comparison.compare(first, other, shipped, percent) for other in others]
     code = comparison.exit_code(compared, failing)
     if junit is not None:
         write_durably(Path(junit), to_junit(compared, failing))
-    formats.tell(_rendered(compared, chosen, code), output)
+    output_formats.tell(_rendered(compared, chosen, code), output)
     context.exit(code)
 
 
@@ -106,13 +106,15 @@ def _percent(threshold: float | None) -> float | None:
     return threshold
 
 
-def _failing(text: str | None) -> "frozenset[Verdict]":
-    from orchestrator.configuration.yaml_schema import require_known
-    from orchestrator.stats.two_runs import Verdict
+def _failing(text: str | None) -> "frozenset[ChangeVerdict]":
+    from orchestrator.config.yaml_schema import require_known
+    from orchestrator.stats.two_runs import ChangeVerdict
 
-    words = {verdict.lower().replace(" ", "-"): verdict for verdict in Verdict if verdict is not Verdict.SAME}
+    words = {
+        verdict.lower().replace(" ", "-"): verdict for verdict in ChangeVerdict if verdict is not ChangeVerdict.SAME
+    }
     if text is None:
-        return frozenset({Verdict.SLOWER})
+        return frozenset({ChangeVerdict.SLOWER})
     if text == "none":
         return frozenset()
     return frozenset(words[require_known(word, "--fail-on", words, "verdict")] for word in text.split(","))

@@ -5,18 +5,18 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from orchestrator.burn_in import injections, rounds
-from orchestrator.burn_in.asked import written
-from orchestrator.cli import left_out
+from orchestrator.cli import exclusions
 from orchestrator.cli.program import table
-from orchestrator.configuration.naming import counted, shortened
-from orchestrator.configuration.resolved import Configuration, Plan
-from orchestrator.configuration.yaml_schema import listed
-from orchestrator.deciding import adding
-from orchestrator.deciding.budget import Budget
-from orchestrator.planning import estimate
+from orchestrator.config.naming import plural, shortened
+from orchestrator.config.run_configuration import Configuration, Plan
+from orchestrator.config.yaml_schema import listed
+from orchestrator.gpu.telemetry.overheating import HELD_S
+from orchestrator.kinds.burn_in import injections, rounds
+from orchestrator.kinds.burn_in.settings import written
+from orchestrator.plan import estimate
 from orchestrator.report.files import target
-from orchestrator.sampling.overheating import HELD_S
+from orchestrator.state import added_launches
+from orchestrator.state.time_budget import Budget
 from orchestrator.stats.siblings import MOST_LAUNCHES
 from protocol.cell import Cell, Device, DeviceKind, MemoryFormat, Mode, Workload
 
@@ -33,7 +33,7 @@ def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device]
             *_tables(plan, configuration, devices),
             *_formats(plan.cells),
             *_burn_in(configuration, devices),
-            *_folded(f"Left out: {sentence}." for sentence in left_out.sentences(plan, devices)),
+            *_folded(f"Left out: {sentence}." for sentence in exclusions.sentences(plan, devices)),
             *_folded(f"Note: {note}." for note in notes),
             *_totals(plan, configuration, devices),
             *(f"Report: {target(Path(configuration.output_path), kind)}" for kind in configuration.formats),
@@ -53,9 +53,9 @@ def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device])
         yield f"It ends within {lasts}, reports included; what there is no time for is dropped."
         return
     total = estimate.about(estimate.total_s(plan, configuration, devices))
-    yield f"{counted(len(plan.cells), 'cell')}, {counted(plan.launches, 'launch', 'launches')}, {total} in all."
+    yield f"{plural(len(plan.cells), 'cell')}, {plural(plan.launches, 'launch', 'launches')}, {total} in all."
     if more := _may_be_added(plan, configuration, devices):
-        yield f"Up to {counted(more, 'more launch', 'more launches')} if a GPU looks slow, {MOST_LAUNCHES} of a cell."
+        yield f"Up to {plural(more, 'more launch', 'more launches')} if a GPU looks slow, {MOST_LAUNCHES} of a cell."
     limit_s = configuration.time_limit_s
     if limit_s is None:
         return
@@ -80,9 +80,9 @@ def _without_time(plan: Plan, fitting: Collection[str]) -> Iterable[str]:
 
 def _may_be_added(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> int:
     """How many launches a GPU that is SUSPECT may cost; with a time limit, if there is time for them."""
-    if not adding.applies(configuration, devices):
+    if not added_launches.applies(configuration, devices):
         return 0
-    return adding.at_most(plan.cells, configuration.launches, devices)
+    return added_launches.at_most(plan.cells, configuration.launches, devices)
 
 
 def _burn_in(configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:

@@ -35,14 +35,15 @@ def command(*, words: tuple[str, ...]) -> None:
     from pathlib import Path
 
     from orchestrator.cli import explain_codes
-    from orchestrator.disk import bounded, named
+    from orchestrator.history import run_lookup
+    from orchestrator.system import safe_read
 
     what = " ".join(words)
     if not what:
         say(_overview())
     elif (category := _category(what)) is not None:
         say("\n".join(_detail(category)))
-    elif bounded.is_there(Path(what)) or "/" in what or what.startswith("@") or named.is_id(what):
+    elif safe_read.is_there(Path(what)) or "/" in what or what.startswith("@") or run_lookup.is_id(what):
         say(_run(what))
     elif code := explain_codes.lines(what):
         say("\n".join(code))
@@ -55,7 +56,7 @@ def command(*, words: tuple[str, ...]) -> None:
 
 def _guess(what: str) -> str:
     """The kinds that have it among their words, or as their initials; else those that are spelt like it."""
-    from orchestrator.configuration.yaml_schema import did_you_mean, listed
+    from orchestrator.config.yaml_schema import did_you_mean, listed
     from protocol.failure import Category
 
     wanted = what.lower()
@@ -76,7 +77,7 @@ def _category(what: str) -> "Category | None":
 
 
 def _overview() -> str:
-    from orchestrator.deciding.policy import POLICY, RUN, retries
+    from orchestrator.state.failure_policy import POLICY, RUN, retries
 
     failures = [(str(category), retries(rule), str(rule.reaction)) for category, rule in POLICY.items()]
     return "\n\n".join(
@@ -88,8 +89,8 @@ def _overview() -> str:
 
 
 def _detail(category: "Category") -> "Iterator[str]":
-    from orchestrator.deciding.explanations import EXPLANATIONS
-    from orchestrator.deciding.policy import POLICY, retries
+    from orchestrator.state.failure_explanations import EXPLANATIONS
+    from orchestrator.state.failure_policy import POLICY, retries
 
     rule, words = POLICY[category], EXPLANATIONS[category]
     yield str(category)
@@ -102,10 +103,11 @@ def _detail(category: "Category") -> "Iterator[str]":
 
 
 def _run(run: str) -> str:
-    from orchestrator.disk import named, reporting
+    from orchestrator.analysis import reporting
+    from orchestrator.history import run_lookup
     from orchestrator.report import text
     from orchestrator.report.chapters.failures import failures
 
-    report = reporting.make(named.find(run, "runs"))
+    report = reporting.make(run_lookup.find(run, "runs"))
     lines = list(text.lines(failures(report))) or ["Every launch so far has a result.", ""]
     return "\n".join([*lines, f"Verdict: {report.verdict.word}. {'; '.join(report.verdict.reasons)}"])

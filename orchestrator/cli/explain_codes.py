@@ -2,7 +2,7 @@
 
     0 to 5, "exit code 4"    how a command ended (protocol/exit_codes.py)
     SIGKILL, SIGTERM, …      what becomes of a launch, and of the run, that gets it
-    79, "Xid 79"             what the driver asks for (health/xids.py); a bare number only where the table has it
+    79, "Xid 79"             what the driver asks for (gpu/health/xids.py); a bare number only where the table has it
 
 None of these is also the name of a kind of failure, which `explain` looks for first.
 """
@@ -12,10 +12,10 @@ import signal
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.deciding.policy import RUN
-from orchestrator.health import xids
-from orchestrator.processes import classify
-from orchestrator.processes.ending import Exit
+from orchestrator.engine.launches import process_failures
+from orchestrator.gpu.health import xids
+from orchestrator.state.failure_policy import RUN
+from orchestrator.system.process_end import Exit
 from protocol.exit_codes import MEANING, ExitCode
 from protocol.failure import Category, Phase
 
@@ -73,7 +73,9 @@ def _kinds(number: signal.Signals) -> tuple[Category, ...]:
         return (Category.DEADLINE,)
     left = Exit(code=None, signal=number)
     found = (
-        classify.ended(left, Phase.MEASURE, host_oom_kills=kernel, memory_limited=False, stderr_tail="").category
+        process_failures.ended(
+            left, Phase.MEASURE, host_oom_kills=kernel, memory_limited=False, stderr_tail=""
+        ).category
         for kernel in (False, True)
     )
     return tuple(dict.fromkeys(found))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from orchestrator.cli import formats, history_asked, history_near
+from orchestrator.cli import history_query, history_suggestions, output_formats
 from orchestrator.cli.options import RUNS_FOLDER, offering, require_report_file, run_option
 from orchestrator.cli.program import SETTINGS, Command, Program, refuse_misplaced
 from orchestrator.cli.streams import complain, indented, say
 from orchestrator.config import choices
-from orchestrator.configuration.naming import counted
+from orchestrator.config.naming import plural
 from orchestrator.errors import ConfigError, HistoryError
 
 if TYPE_CHECKING:
@@ -95,16 +95,16 @@ def command(
         refuse_misplaced(context)
         return
     from orchestrator.cli import history_text
-    from orchestrator.history import reading
+    from orchestrator.history import queries
     from orchestrator.history.records import Filter
 
-    wanted = Filter(gpu=gpu, model=model, since=history_asked.moment(since, "--since"), verdict=verdict, limit=limit)
-    with history_asked.existing(history_db) as connection:
-        found = [] if connection is None else reading.lines(connection, wanted)
-        unknown = () if found or connection is None else tuple(history_near.of_runs(connection, wanted))
+    wanted = Filter(gpu=gpu, model=model, since=history_query.moment(since, "--since"), verdict=verdict, limit=limit)
+    with history_query.existing(history_db) as connection:
+        found = [] if connection is None else queries.lines(connection, wanted)
+        unknown = () if found or connection is None else tuple(history_suggestions.of_runs(connection, wanted))
     empty = not found and wanted == Filter(limit=limit) and not as_json
     say(
-        f"{history_asked.NONE_YET.capitalize()}."
+        f"{history_query.NONE_YET.capitalize()}."
         if empty
         else indented(found)
         if as_json
@@ -125,10 +125,10 @@ def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -
     RUN is the id of a run or a unique beginning of it, the folder of one, or @last, @last~1 and so on: the newest runs.
     """
     from orchestrator.cli import history_text
-    from orchestrator.history import reading
+    from orchestrator.history import queries
 
-    with history_asked.opened(history_db) as connection:
-        found = reading.run(connection, history_asked.run_id(run, runs_folder))
+    with history_query.opened(history_db) as connection:
+        found = queries.run(connection, history_query.run_id(run, runs_folder))
     say(indented(found) if as_json else history_text.in_full(found))
 
 
@@ -157,7 +157,7 @@ def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -
     metavar="NAME",
     help="text, json or html (a page that works offline). [default: by the suffix of --output, else text]",
 )
-@formats.OUTPUT
+@output_formats.OUTPUT
 @click.option("--json", "kind", flag_value="json", help="The same as --format json.")
 @run_option("history_db")
 def trend(
@@ -173,24 +173,24 @@ def trend(
     history_db: str | None,
 ) -> None:
     """Plot what runs measured of MODEL, a model or a probe, on each GPU: a line a run, changes of the level marked."""
-    from orchestrator.disk import folders
-    from orchestrator.history import reading
+    from orchestrator.config import margins
+    from orchestrator.history import queries
     from orchestrator.history import trend as trending
-    from orchestrator.stats import margins
+    from orchestrator.store import folders
 
-    moment, chosen = history_asked.moment(since, "--since"), formats.chosen(kind, output, TREND_FORMATS)
+    moment, chosen = history_query.moment(since, "--since"), output_formats.chosen(kind, output, TREND_FORMATS)
     if output is not None:
         folders.require_file(Path(output), "-o/--output")
-    with history_asked.opened(history_db) as connection:
-        points = reading.points(connection, model, gpu=gpu, precision=precision, batch_size=batch_size, since=moment)
+    with history_query.opened(history_db) as connection:
+        points = queries.points(connection, model, gpu=gpu, precision=precision, batch_size=batch_size, since=moment)
         if not points:
-            said = history_near.of_cells(connection, model)
-            raise HistoryError(f"no such cell of {model} is recorded.{said}" if said else history_asked.NONE_YET)
+            said = history_suggestions.of_cells(connection, model)
+            raise HistoryError(f"no such cell of {model} is recorded.{said}" if said else history_query.NONE_YET)
     found = trending.trends(points, margins.load(), figure)
     if not found:
         raise HistoryError(
             f"none of these cells has a figure {figure or 'to compare runs by'}."
-            f"{history_near.near(figure or '', trending.figures(points))}"
+            f"{history_suggestions.near(figure or '', trending.figures(points))}"
         )
     asked = {
         "Model": model,
@@ -200,7 +200,9 @@ def trend(
         "Figure": figure,
         "Since": since,
     }
-    formats.tell(_rendered(found, chosen, {name: str(word) for name, word in asked.items() if word}, output), output)
+    output_formats.tell(
+        _rendered(found, chosen, {name: str(word) for name, word in asked.items() if word}, output), output
+    )
 
 
 def _rendered(found: "Sequence[Trend]", kind: str, asked: dict[str, str], output: str | None) -> str | bytes:
@@ -227,7 +229,7 @@ def _rendered(found: "Sequence[Trend]", kind: str, asked: dict[str, str], output
     required=True,
     type=click.Path(),
     callback=require_report_file,
-    help=f"The file; {formats.OLDER_KEPT}.",
+    help=f"The file; {output_formats.OLDER_KEPT}.",
 )
 @run_option("history_db")
 def export(*, kind: str | None, output: str, history_db: str | None) -> None:
@@ -235,27 +237,27 @@ def export(*, kind: str | None, output: str, history_db: str | None) -> None:
 
     In CSV, a device without a cell that has figures, as in a burn-in, has a row with its verdicts.
     """
-    from orchestrator.disk import folders
-    from orchestrator.disk.journal import write_parts_durably
     from orchestrator.history import export as exporting
-    from orchestrator.history import reading
+    from orchestrator.history import queries
     from orchestrator.report.files import beside_the_old
+    from orchestrator.store import folders
+    from orchestrator.store.journal import write_parts_durably
 
     makers = {"csv": exporting.to_csv, "json": exporting.to_json}
-    chosen = formats.chosen(kind, output, tuple(makers))
+    chosen = output_formats.chosen(kind, output, tuple(makers))
     folders.require_file(Path(output), "-o/--output")
     written = rows = 0
 
     def runs() -> "Iterator[RunRecord]":
         nonlocal written, rows
-        for made in reading.each(connection):
+        for made in queries.each(connection):
             yield made
             written, rows = written + 1, rows + exporting.rows(made)
 
-    with history_asked.opened(history_db) as connection:
+    with history_query.opened(history_db) as connection:
         write_parts_durably(Path(output), makers[chosen](runs()), move=beside_the_old)
-    lines = f", {counted(rows, 'row')}" if chosen == "csv" else ""
-    say(f"{output}: {counted(written, 'run')}{lines}")
+    lines = f", {plural(rows, 'row')}" if chosen == "csv" else ""
+    say(f"{output}: {plural(written, 'run')}{lines}")
 
 
 @command.command("prune", cls=Command, short_help="Take old runs out.", epilog=PRUNE_EXAMPLES)
@@ -265,19 +267,19 @@ def export(*, kind: str | None, output: str, history_db: str | None) -> None:
 @run_option("history_db")
 def prune(*, before: str | None, keep: int | None, dry_run: bool, history_db: str | None) -> None:
     """Take runs out of the history, and say which. Their folders and reports stay as they are."""
-    from orchestrator.history import place, reading, store, writing
+    from orchestrator.history import location, queries, store, updates
     from orchestrator.history.records import Filter
 
-    moment = history_asked.moment(before, "--before")
+    moment = history_query.moment(before, "--before")
     if (moment is None) == (keep is None):
         raise ConfigError("expected either --before DATE or --keep N: which runs are to be taken out?")
-    with history_asked.opened(history_db) as connection:
-        runs = reading.lines(connection, Filter())
+    with history_query.opened(history_db) as connection:
+        runs = queries.lines(connection, Filter())
     gone = runs[keep:] if keep is not None else [run for run in runs if moment is not None and run.test_date < moment]
     if gone and not dry_run:
-        with store.writing(place.find(history_db, os.environ)) as opened:
-            writing.remove(opened, [run.run_id for run in gone])
+        with store.writing(location.find(history_db, os.environ)) as opened:
+            updates.remove(opened, [run.run_id for run in gone])
     for run in gone:
         say(run.run_id)
     what = "would be taken out" if dry_run else "taken out"
-    complain(f"note: {counted(len(gone), 'run')} of {len(runs)} {what}")
+    complain(f"note: {plural(len(gone), 'run')} of {len(runs)} {what}")

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator.cli.program import table
-from orchestrator.configuration.naming import counted
+from orchestrator.config.naming import plural
+from orchestrator.figures import keys
 from orchestrator.history import wording
 from orchestrator.history.records import CellRecord, DeviceRecord, RunLine, RunRecord
 from orchestrator.history.trend import Trend, TrendPoint
-from orchestrator.report import keys
 from orchestrator.report.numbers import duration
-from orchestrator.report.plain import plain
 from orchestrator.report.text import cut
+from orchestrator.system.plain_text import plain
 
 BAR: Final = 24
 NAME_WIDTH: Final = 28
@@ -91,7 +91,7 @@ def trends(found: Sequence[Trend], *, ascii_only: bool) -> str:
 
 def _trend(trend: Trend, *, ascii_only: bool) -> Iterator[str]:
     title = f"{wording.cell(trend)} on {wording.device(trend)}"
-    yield plain(f"{title}: {trend.figure} of {counted(len(trend.points), 'run')}")
+    yield plain(f"{title}: {trend.figure} of {plural(len(trend.points), 'run')}")
     known = [point for point in trend.points if point.value is not None]
     # A run that does not count, such as a throttled one, would make the others look alike.
     counted_runs = [point for point in known if not point.left_out] or known

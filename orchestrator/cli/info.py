@@ -14,7 +14,7 @@ from orchestrator.cli.streams import complain, indented, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator.machine.seen import Inventory
+    from orchestrator.gpu.inventory import Inventory
     from protocol.cell import Device
 
 EXAMPLES: Final = """\b
@@ -29,9 +29,9 @@ SOFTWARE: Final = ("torch", "torchvision", "transformers", "safetensors")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, as_json: bool) -> None:
     """Show the GPUs and the software of this machine."""
-    from orchestrator.machine import seen
+    from orchestrator.gpu import inventory
 
-    facts = gather(seen.look(complain).inventory)
+    facts = gather(inventory.look(complain).inventory)
     say(indented(facts) if as_json else describe(facts))
 
 
@@ -111,7 +111,7 @@ def _device(device: "Device") -> list[str]:
 
 def _slices(gpu: "Device", slices: "Sequence[Device]") -> list[str]:
     """The slices of a GPU in MIG mode: CUDA sees them, and not the GPU itself."""
-    from orchestrator.machine import mig
+    from orchestrator.gpu import mig
 
     if not gpu.mig_enabled:
         return []

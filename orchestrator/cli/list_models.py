@@ -37,8 +37,8 @@ Memory: of a GPU, in GB, about what training at batch 32 takes."""
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, kind: str | None, as_json: bool) -> None:
     """Show the models, and the probes, which measure the device itself."""
-    from orchestrator.configuration import catalogue
-    from orchestrator.configuration.yaml_schema import require_known
+    from orchestrator.config import catalogue
+    from orchestrator.config.yaml_schema import require_known
 
     if kind is not None:
         require_known(kind, "--type", catalogue.MODEL_TYPES, "type")

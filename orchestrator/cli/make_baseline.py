@@ -8,7 +8,7 @@ import click
 from orchestrator.cli.options import RUNS_FOLDER, require_report_file, run_option
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import complain, indented, say
-from orchestrator.configuration.naming import counted
+from orchestrator.config.naming import plural
 from orchestrator.errors import ConfigError
 
 EXAMPLES: Final = """\b
@@ -41,10 +41,10 @@ def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db:
     Cells that were measured at a smaller batch, throttled, contaminated or never steady are left out, and named.
     Several runs are joined, where nothing of their stack differs and each cell of a device is in one of them.
     """
-    from orchestrator.compare import baselines, facts, pairing, reading
-    from orchestrator.disk import folders
-    from orchestrator.disk.journal import write_durably
-    from orchestrator.report import keys
+    from orchestrator.compare import baselines, cell_facts, pairing, report_reader
+    from orchestrator.figures import keys
+    from orchestrator.store import folders
+    from orchestrator.store.journal import write_durably
 
     path = Path(output)
     if path.suffix not in ("", ".json"):
@@ -52,7 +52,7 @@ def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db:
     folders.require_file(path, "-o/--output")
     if path.exists():
         raise ConfigError(f"-o/--output: {path} is there already; choose another name")
-    found = baselines.joined([reading.read(run, runs_folder, history_db) for run in runs])
+    found = baselines.joined([report_reader.read(run, runs_folder, history_db) for run in runs])
     made = baselines.reduced(found, path.stem)
     write_durably(path, indented(made).encode() + b"\n")
     say(str(path))
@@ -60,10 +60,10 @@ def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db:
     for why, left_out in baselines.unsound(found).items():
         told = [f"{place.device.label} {names[place.cell.key]}" for place in left_out]
         more = f" and {len(told) - MOST} more" if len(told) > MOST else ""
-        words = f"left out, {counted(len(told), 'cell')} of {len(found.cells)}: {', '.join(told[:MOST])}{more}"
+        words = f"left out, {plural(len(told), 'cell')} of {len(found.cells)}: {', '.join(told[:MOST])}{more}"
         complain(f"note: {words}: {why}")
     places = pairing.places(made).values()
-    if blind := sum(facts.not_watched(place.device.kind, place.cell.throttled) for place in places):
+    if blind := sum(cell_facts.not_watched(place.device.kind, place.cell.throttled) for place in places):
         complain(
             f"note: nobody watched whether {blind} of {len(made.cells)} cells were throttled: no comparison with them "
             "will say SAME or FASTER"

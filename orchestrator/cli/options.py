@@ -7,7 +7,7 @@ from typing import Any, Final, TypedDict, TypeVar
 
 import click
 
-from orchestrator.cli.lists import ListOption
+from orchestrator.cli.list_options import ListOption
 from orchestrator.config.options import COMPARISON, HISTORY, MEASUREMENT, PLACES, REHEARSAL, SESSION, Kind, Option
 from orchestrator.errors import ConfigError, UserError
 from orchestrator.kinds.burn_in import options as burn_in
@@ -48,7 +48,7 @@ class HistoryParams(TypedDict):
 
 
 class RunParams(SessionParams):
-    """Parameters of a run that are read by name. Those with a key are read with the configuration file (spoken.py)."""
+    """Parameters of a run that are read by name. Those with a key: option_mapping.py."""
 
     multi_gpu: bool | None
     gpu_ids: str | None
@@ -70,10 +70,10 @@ def absolute_history(_context: click.Context, _option: click.Parameter, value: s
     """Return the file of --history-db, absolute. Raises ConfigError."""
     if value is None:
         return None
-    from orchestrator.configuration import resolve
-    from orchestrator.disk import folders
+    from orchestrator.config import resolution
+    from orchestrator.store import folders
 
-    return resolve.absolute(value, "--history-db", folders.current())
+    return resolution.absolute(value, "--history-db", folders.current())
 
 
 _CALLBACKS: Final = {"output": require_report_file, "history_db": absolute_history}
@@ -156,7 +156,7 @@ def history_options(command: Command) -> Command:
 
 
 def which_run(command: Command) -> Command:
-    """Add RUN, in the words of disk/named.py; without it the newest one is meant."""
+    """Add RUN, in the words of history/run_lookup.py; without it the newest one is meant."""
     return decorate(command, [click.argument("run", required=False, type=click.Path()), RUNS_FOLDER])
 
 

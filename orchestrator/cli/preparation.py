@@ -1,7 +1,7 @@
 """Prepare a run: from the options of a command to a run that is stored, and then executed.
 
     parameters ─▶ settings ─▶ configuration ─▶ devices ─▶ plan ─▶ --dry-run: described
-                                                            └───▶ stored in a new folder ─▶ running.work
+                                                            └───▶ stored in a new folder ─▶ execution.work
 
 Imported when a run is wanted, and not for --help.
 """
@@ -10,29 +10,39 @@ import os
 from datetime import datetime
 from pathlib import Path
 
-from orchestrator import TOOL_VERSION, hooks
-from orchestrator.burn_in import asked, levels, room, rounds
-from orchestrator.burn_in import plan as burn_in_plan
-from orchestrator.cli import dry_run, held_against, on_cores, recording, spoken, too_long, without_effect
-from orchestrator.cli.ending import Ending
+from orchestrator import TOOL_VERSION
+from orchestrator.cli import (
+    comparison_options,
+    deadline_warnings,
+    device_conflicts,
+    dry_run,
+    history_recording,
+    hooks,
+    option_mapping,
+    unused_options,
+)
+from orchestrator.cli.exit_notification import Ending
 from orchestrator.cli.options import OPTIONS, RunParams
 from orchestrator.cli.streams import complain, say
-from orchestrator.compare import against
-from orchestrator.compare.against import Against
-from orchestrator.configuration import catalogue, models_file, own_models, presets
-from orchestrator.configuration import resolve as config
-from orchestrator.configuration.catalogue import Catalogue
-from orchestrator.configuration.resolved import Configuration, Plan, StoredRun
-from orchestrator.configuration.settings import LayeredSettings
-from orchestrator.configuration.yaml_schema import listed
-from orchestrator.deciding.budget import Budget
-from orchestrator.disk import folders, run_files
+from orchestrator.compare import references
+from orchestrator.compare.references import Against
+from orchestrator.config import catalogue, libraries, models_file, own_models, presets
+from orchestrator.config import resolution as config
+from orchestrator.config.catalogue import Catalogue
+from orchestrator.config.run_configuration import Configuration, Plan, StoredRun
+from orchestrator.config.settings import LayeredSettings
+from orchestrator.config.yaml_schema import listed
 from orchestrator.errors import ConfigError, DeviceError
-from orchestrator.machine import cores, cuda_probe, libraries, seen, users
-from orchestrator.machine import devices as machine_devices
-from orchestrator.machine.seen import Look
-from orchestrator.planning import estimate
-from orchestrator.planning import plan as benchmark_plan
+from orchestrator.gpu import cpu_devices, cuda_probe, gpu_users, inventory
+from orchestrator.gpu import devices as machine_devices
+from orchestrator.gpu.inventory import Look
+from orchestrator.kinds.burn_in import levels, rounds, time_needed
+from orchestrator.kinds.burn_in import planning as burn_in_plan
+from orchestrator.kinds.burn_in import settings as burn_in_settings
+from orchestrator.plan import estimate
+from orchestrator.plan import planner as benchmark_plan
+from orchestrator.state.time_budget import Budget
+from orchestrator.store import folders, run_files
 from protocol.cell import Device, DeviceKind
 from protocol.exit_codes import ExitCode
 
@@ -44,24 +54,24 @@ def measure(command: tuple[str, ...], params: RunParams, preset: str | None, end
     """
     settings, configuration, models = configure(params, preset)
     comparison = _comparison(settings, configuration, models)
-    look = seen.once(None if params["quiet"] or params["log_format"] == "json" else complain)
+    look = inventory.once(None if params["quiet"] or params["log_format"] == "json" else complain)
     found = machine_devices.on_this_machine(configuration.gpu_ids, look, settings.origin("gpu.ids", "--gpu-ids"))
     devices = _require_free(configuration, found, look)
-    configuration = asked.on_devices(settings, configuration, devices, levels.load())
+    configuration = burn_in_settings.on_devices(settings, configuration, devices, levels.load())
     plan = make_plan(configuration, devices)
     if configuration.burn_in is not None:
         libraries.require(plan.cells, configuration.models)
     _require_time(plan, configuration, devices)
     folders.require_writable(configuration, settings, make=not params["dry_run"])
-    unrecorded = recording.refused(configuration)
+    unrecorded = history_recording.refused(configuration)
     notes = (
-        *without_effect.sentences(settings, params, configuration, plan, devices),
+        *unused_options.sentences(settings, params, configuration, plan, devices),
         *models_file.notes(models.wrong),
         *libraries.sentences(libraries.missing(libraries.asked_for(plan.cells, configuration.models))),
-        *room.notes(plan, configuration, devices, levels.load()),
+        *time_needed.notes(plan, configuration, devices, levels.load()),
         *rounds.notes(plan, configuration, devices),
-        *too_long.sentences(plan, configuration, devices),
-        *on_cores.sentences(devices, cores.usable_cores(), Path(configuration.runs_folder)),
+        *deadline_warnings.sentences(plan, configuration, devices),
+        *device_conflicts.sentences(devices, cpu_devices.usable_cores(), Path(configuration.runs_folder)),
         *unrecorded,
     )
     if params["dry_run"]:
@@ -69,10 +79,10 @@ def measure(command: tuple[str, ...], params: RunParams, preset: str | None, end
         refused = () if broken is None else (f"a run would be refused now: {broken}",)
         say(dry_run.describe(plan, configuration, devices, (*notes, *refused)))
         return ExitCode.PASSED
-    from orchestrator.cli.running import work  # with what shows a run, which a plan alone does not need
+    from orchestrator.cli.execution import work  # with what shows a run, which a plan alone does not need
 
     cuda_probe.require(devices)
-    earlier, unknown = ({}, ()) if unrecorded else recording.earlier(configuration, devices)
+    earlier, unknown = ({}, ()) if unrecorded else history_recording.earlier(configuration, devices)
     ending.stop_signals.spare(1)  # from here on there is a run, which ends with a report
     origin = settings.origin("run.folder", "--runs-folder")
     with folders.new_run(Path(configuration.runs_folder), origin, datetime.now()) as paths:
@@ -87,7 +97,7 @@ def measure(command: tuple[str, ...], params: RunParams, preset: str | None, end
             earlier=earlier,
         )
         run_files.store(stored, paths)
-        against.store(comparison, paths)
+        references.store(comparison, paths)
     shown = params.copy()
     shown["verbose"] = settings.find("output.verbose", bool)
     return work(stored, paths, shown, ending, notes=(*notes, *unknown), look=look)
@@ -100,22 +110,22 @@ def configure(params: RunParams, preset_name: str | None) -> tuple[LayeredSettin
         raise ConfigError("--config: expected a file, got an empty text")
     file = None if params["config"] is None else Path(params["config"])
     preset = None if preset_name is None else presets.load(preset_name, OPTIONS)
-    command_line = spoken.settings_of(params)
+    command_line = option_mapping.settings_of(params)
     settings = config.gather(OPTIONS, defaults, file, command_line, None if preset is None else preset.settings)
     places = config.Places(current=folders.current(), cache=folders.default_cache(os.environ, os.getuid()))
     models, settings = own_models.extended(catalogue.load(), settings, places.current, allowed=params["allow_code"])
     configuration = config.resolve(settings, models, places)
     if file is not None:
         alone = config.refuse_mistakes(file, OPTIONS, defaults, models, places)
-        asked.refuse_mistakes(alone, levels.load())
+        burn_in_settings.refuse_mistakes(alone, levels.load())
         if alone.chosen("gpu.ids"):
             machine_devices.require_words(config.gpu_ids(alone), alone.origin("gpu.ids"))
     if preset is not None:
-        if asked.DURATION in settings.values:
-            origin = settings.origin(asked.DURATION)
+        if burn_in_settings.DURATION in settings.values:
+            origin = settings.origin(burn_in_settings.DURATION)
             raise ConfigError(f"{origin}: `quick` and `triage` have limits of their own; use `run --burn-in`")
         configuration = preset.on(configuration)
-    return settings, asked.of_settings(settings, configuration, models, levels.load()), models
+    return settings, burn_in_settings.of_settings(settings, configuration, models, levels.load()), models
 
 
 def make_plan(configuration: Configuration, devices: tuple[Device, ...]) -> Plan:
@@ -127,7 +137,7 @@ def make_plan(configuration: Configuration, devices: tuple[Device, ...]) -> Plan
 
 def _comparison(settings: LayeredSettings, configuration: Configuration, models: Catalogue) -> Against:
     """Return what the run is compared with. Raises UserError; also for a burn-in, whose checks are no figures."""
-    found = held_against.read(
+    found = comparison_options.read(
         settings.find("compare.baseline", str),
         settings.find("compare.thresholds", str),
         settings.find("compare.price", float),
@@ -137,7 +147,7 @@ def _comparison(settings: LayeredSettings, configuration: Configuration, models:
         origins=settings.origins,
     )
     if configuration.burn_in is not None and found:
-        given = listed((settings.origin(key) for key in held_against.OPTION if key in settings.values), "and")
+        given = listed((settings.origin(key) for key in comparison_options.OPTION if key in settings.values), "and")
         raise ConfigError(f"{given}: a burn-in has verdicts, and no figures of models to compare. Leave that out.")
     return found
 
@@ -161,11 +171,11 @@ def _require_time(plan: Plan, configuration: Configuration, devices: tuple[Devic
 
 def _require_free(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> tuple[Device, ...]:
     """Return the devices, those that others compute on marked. Raises DeviceError for them without --allow-busy."""
-    busy = users.busy(devices, look)
-    reason = users.refusal(devices, busy)
+    busy = gpu_users.busy(devices, look)
+    reason = gpu_users.refusal(devices, busy)
     if reason is not None and not configuration.allow_busy:
         raise DeviceError(reason)
-    return users.marked(devices, busy)
+    return gpu_users.marked(devices, busy)
 
 
 def _telemetry_note(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> str:
@@ -174,6 +184,6 @@ def _telemetry_note(configuration: Configuration, devices: tuple[Device, ...], l
         return "monitoring was switched off"
     if all(device.kind is DeviceKind.CPU for device in devices):
         return "NVML reads GPUs; there are none in this run"
-    if hidden := users.unseen(devices, look):
+    if hidden := gpu_users.unseen(devices, look):
         return f"NVML does not tell who uses {', '.join(gpu.label for gpu in hidden)}: whether others did is not seen"
     return ""

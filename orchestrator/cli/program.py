@@ -19,10 +19,10 @@ from typing import IO, Any
 import click
 
 from orchestrator import HOW_TO_INSTALL
-from orchestrator.cli import lists, without_value
+from orchestrator.cli import list_options, missing_value
 from orchestrator.cli.streams import StdoutError, as_json, complain, occupy_closed, refused, speaking
 from orchestrator.errors import ConfigError, StorageError, UserError
-from orchestrator.processes import signals
+from orchestrator.system import stop_signals
 from protocol.exit_codes import MEANING, ExitCode
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -61,7 +61,7 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> object:
         """Run it. The program itself is a command too, and leaves signals to the one below it."""
         if ctx.parent is not None and not self.hears_signals:
-            signals.settle()
+            stop_signals.settle()
         return super().invoke(ctx)
 
     def make_context(
@@ -72,7 +72,7 @@ class Command(click.Command):
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
-            hint = lists.meant(self, words) if type(error) is click.UsageError else ""
+            hint = list_options.meant(self, words) if type(error) is click.UsageError else ""
             raise Refusal(_usage(error, info_name or "", hint)) from error
         except OSError as error:
             try:
@@ -90,7 +90,7 @@ class Command(click.Command):
             if self.no_args_is_help and not args:
                 complain(ctx.get_help())
                 ctx.exit(ExitCode.USAGE)
-            without_value.refuse(self, ctx, args)
+            missing_value.refuse(self, ctx, args)
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -114,7 +114,7 @@ class Program(Command, click.Group):
                 return super().main(*args, **extra)
             finally:
                 if words is None:  # the command line of the process itself, which ends with it
-                    signals.leave()
+                    stop_signals.leave()
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
@@ -132,14 +132,14 @@ class Program(Command, click.Group):
         name = args[0]
         if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        from orchestrator.configuration.yaml_schema import did_you_mean, listed
+        from orchestrator.config.yaml_schema import did_you_mean, listed
 
         names = self.list_commands(ctx)
         if any(f"--{name}" in option.opts for option in self.params):
             raise Refusal(
                 f"there is no command '{name}'. Did you mean --{name}? `{ctx.command_path} --help` explains it."
             )
-        if not did_you_mean(name, names) and (hint := lists.meant(self, ctx.meta["command"][1:])):
+        if not did_you_mean(name, names) and (hint := list_options.meant(self, ctx.meta["command"][1:])):
             raise Refusal(f"there is no command '{name}'.{hint} `{ctx.command_path} --help` shows what there is.")
         raise Refusal(f"there is no command '{name}'.{did_you_mean(name, names)} There is {listed(names, 'and')}.")
 

@@ -44,7 +44,7 @@ def command(context: click.Context, /, **params: Unpack[QuickParams]) -> None:
 
     What there is no time for is dropped, and the report names it. Options change what is measured, not how long.
     """
-    from orchestrator.configuration import presets
+    from orchestrator.config import presets
 
     flags = {"light": params["light"], "standard": params["standard"], "extensive": params["extensive"]}
     chosen = [name for name, given in flags.items() if given]

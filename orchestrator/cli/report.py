@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from orchestrator.cli.history_recording import record
 from orchestrator.cli.options import (
     RUNS_FOLDER,
     HistoryParams,
@@ -13,17 +14,16 @@ from orchestrator.cli.options import (
     run_option,
 )
 from orchestrator.cli.program import Command
-from orchestrator.cli.recording import record
 from orchestrator.cli.streams import complain, say
-from orchestrator.configuration.naming import counted
+from orchestrator.config.naming import plural
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orchestrator.configuration.report_formats import ReportFormat
-    from orchestrator.configuration.resolved import StoredRun
-    from orchestrator.report.model import Report
+    from orchestrator.config.report_formats import ReportFormat
+    from orchestrator.config.run_configuration import StoredRun
+    from orchestrator.figures.report import Report
     from protocol.cell import ModelSpec
     from protocol.paths import RunPaths
 
@@ -72,11 +72,12 @@ def command(
     for it.
     """
     from orchestrator import report as reports
-    from orchestrator.cli import held_against
-    from orchestrator.compare import against
-    from orchestrator.configuration import resolve as config
-    from orchestrator.disk import folders, journal, reporting, run_files
-    from orchestrator.merge.results import DAMAGED
+    from orchestrator.analysis import reporting
+    from orchestrator.analysis.results import DAMAGED
+    from orchestrator.cli import comparison_options
+    from orchestrator.compare import references
+    from orchestrator.config import resolution as config
+    from orchestrator.store import folders, journal, run_files
 
     paths = _find(run, runs_folder, history_db, every_sample=_every_sample(output, format))
     place = None if output is None else _place(output, format)
@@ -84,8 +85,10 @@ def command(
     wanted = reporting.kinds(stored, paths) if format is None else config.report_formats(format)
     seen = journal.length(paths.journal)
     asked_history = history_db or stored.configuration.history_db
-    given = held_against.read(compare_baseline, thresholds, price, runs_folder, asked_history, models=_models(stored))
-    found = reporting.make_all(paths, stored, against.stored(paths).beside(given) if given else None)
+    given = comparison_options.read(
+        compare_baseline, thresholds, price, runs_folder, asked_history, models=_models(stored)
+    )
+    found = reporting.make_all(paths, stored, references.stored(paths).beside(given) if given else None)
     made = found.report
     if place is None and not made.metadata.running:
         folders.require_room_for_reports(paths)
@@ -115,7 +118,7 @@ def command(
     if damaged := sum(one.outcome == DAMAGED for one in made.failures):
         resumes = f"`gpubench-orchestrate resume {paths.folder}` measures again"
         complain(
-            f"warning: missing or damaged, and so not in this report: {counted(damaged, 'result')} that the journal "
+            f"warning: missing or damaged, and so not in this report: {plural(damaged, 'result')} that the journal "
             f"promises. `gpubench-orchestrate explain {paths.folder}` says which, and "
             f"{resumes if made.burn_in is None else 'the verdict of each GPU what to do'}"
         )
@@ -133,13 +136,13 @@ def _to_come(made: "Report") -> str:
     cells, night = made.summary.cells, made.burn_in is not None
     less = "at least once, with rounds still to be done" if night else "by fewer launches than planned"
     left = {"not measured yet": cells.missing, f"measured {less}": cells.short_of_launches}
-    told = [f"{counted(number, 'cell')} of {cells.planned} {what}" for what, number in left.items() if number]
+    told = [f"{plural(number, 'cell')} of {cells.planned} {what}" for what, number in left.items() if number]
     return "; ".join(told) or "all that is planned so far was done"
 
 
 def _models(stored: "StoredRun") -> "Iterator[ModelSpec]":
     """What may have been measured: the models of the run, and those that ship, which are read where they are needed."""
-    from orchestrator.configuration import catalogue
+    from orchestrator.config import catalogue
 
     yield from stored.configuration.models
     yield from catalogue.load().models
@@ -147,12 +150,12 @@ def _models(stored: "StoredRun") -> "Iterator[ModelSpec]":
 
 def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: bool) -> "RunPaths":
     """The run that is meant. Raises UserError, which says of a report, or the folder of one, what it does not hold."""
-    from orchestrator.disk import named
     from orchestrator.errors import RunFolderError
-    from orchestrator.report.launch_samples import IN_ITS_FOLDER
+    from orchestrator.figures.launch_samples import IN_ITS_FOLDER
+    from orchestrator.history import run_lookup
 
     try:
-        return named.find(run, runs_folder, history_db)
+        return run_lookup.find(run, runs_folder, history_db)
     except RunFolderError as error:
         if every_sample and Path(run).exists():
             raise RunFolderError(f"{error}. {IN_ITS_FOLDER}") from error
@@ -161,8 +164,8 @@ def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: b
 
 def _every_sample(output: str | None, formats: str | None) -> bool:
     """Whether the format is asked for that no report holds. Raises ConfigError for one that is none."""
-    from orchestrator.configuration import resolve as config
-    from orchestrator.configuration.report_formats import ReportFormat
+    from orchestrator.config import resolution as config
+    from orchestrator.config.report_formats import ReportFormat
 
     if formats is not None:
         return ReportFormat.SAMPLES in config.report_formats(formats)
@@ -174,9 +177,9 @@ def _place(output: str, formats: str | None) -> "tuple[Path, tuple[ReportFormat,
 
     Raises ConfigError.
     """
-    from orchestrator.configuration import resolve as config
-    from orchestrator.configuration.settings import LayeredSettings
-    from orchestrator.disk import folders
+    from orchestrator.config import resolution as config
+    from orchestrator.config.settings import LayeredSettings
+    from orchestrator.store import folders
 
     values = {"output.path": output} if formats is None else {"output.path": output, "output.format": formats}
     settings = LayeredSettings(values, {"output.path": "-o/--output", "output.format": "-f/--format"})

@@ -4,7 +4,7 @@ from typing import Final, Unpack
 
 import click
 
-from orchestrator.cli.ending import announced
+from orchestrator.cli.exit_notification import announced
 from orchestrator.cli.options import (
     HistoryParams,
     SessionParams,
@@ -57,17 +57,19 @@ def command(
     RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
     What was finished is kept, and the rest is run as it was planned: a run's configuration never changes.
     """
-    from orchestrator.cli.running import work
-    from orchestrator.disk import folders, lock, run_files, taking_up, unfinished
+    from orchestrator.cli import unfinished_runs
+    from orchestrator.cli.execution import work
+    from orchestrator.state import resume_checks
+    from orchestrator.store import folders, lock, run_files
 
     require_one_volume(params)
     with announced(params) as ending:
-        paths, note = unfinished.choose(run, runs_folder, history_db)
+        paths, note = unfinished_runs.choose(run, runs_folder, history_db)
         folders.require_ours(paths)
         ending.paths = paths
         ending.stop_signals.spare(1)  # it ends with a report, also where it is stopped before it has begun anything
         stored = run_files.load(paths)
-        taking_up.require_own_journal(stored, paths)
+        resume_checks.require_own_journal(stored, paths)
         lock.require_free(paths)
         options = HistoryParams(history=history, history_db=history_db)
         code = work(stored, paths, params, ending, notes=(note,) if note else (), history=options)

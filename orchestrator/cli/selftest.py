@@ -9,10 +9,10 @@ from orchestrator.cli.options import run_option
 from orchestrator.cli.program import MeasuringCommand, table
 from orchestrator.cli.streams import complain, indented, say
 from orchestrator.errors import DeviceError
-from orchestrator.processes.signals import StopSignals
+from orchestrator.system.stop_signals import StopSignals
 
 if TYPE_CHECKING:
-    from orchestrator.machine.seen import Look
+    from orchestrator.gpu.inventory import Look
     from orchestrator.selftest import Outcome
     from protocol.cell import Device
 
@@ -47,9 +47,9 @@ def command(context: click.Context, /, gpu_ids: str | None, *, as_json: bool) ->
 def _injected(gpu_ids: str | None, words: tuple[str, ...], stop_signals: StopSignals) -> "Outcome":
     """The self-test of the devices that are meant. words: the command line. Raises UserError where it cannot be had."""
     from orchestrator import selftest, terminal
-    from orchestrator.machine import seen
+    from orchestrator.gpu import inventory
 
-    look = seen.once(complain)
+    look = inventory.once(complain)
     devices = _devices(gpu_ids, look)
     display = terminal.make(quiet=False, verbose=False, log_format="text", stream=sys.stderr)
     try:
@@ -60,10 +60,10 @@ def _injected(gpu_ids: str | None, words: tuple[str, ...], stop_signals: StopSig
 
 def _devices(gpu_ids: str | None, seen: "Look") -> "tuple[Device, ...]":
     """The devices that are meant. Raises DeviceError where they cannot be had, or others compute on them."""
-    from orchestrator.machine import cuda_probe, devices, users
+    from orchestrator.gpu import cuda_probe, devices, gpu_users
 
     found = devices.on_this_machine(_everything(seen) if gpu_ids is None else gpu_ids, seen)
-    others = [one for one in users.busy(found, seen) if one.compute]
+    others = [one for one in gpu_users.busy(found, seen) if one.compute]
     if others:
         raise DeviceError(f"{others[0]}. Nothing was injected. Leave that GPU out with --gpu-ids, or wait for its end.")
     cuda_probe.require(found)
@@ -71,7 +71,7 @@ def _devices(gpu_ids: str | None, seen: "Look") -> "tuple[Device, ...]":
 
 
 def _everything(seen: "Look") -> str:
-    from orchestrator.machine.seen import NvmlStatus
+    from orchestrator.gpu.inventory import NvmlStatus
 
     found = seen().inventory
     none = found.nvml is NvmlStatus.OK and not (found.gpus or found.slices or found.unreadable)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli.ending import in_one_line
+from orchestrator.cli.exit_notification import in_one_line
 from orchestrator.cli.options import which_run
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import indented, say
-from orchestrator.configuration.naming import counted
+from orchestrator.config.naming import plural
 
 if TYPE_CHECKING:
-    from orchestrator.disk.status import Status
+    from orchestrator.engine.status_types import Status
 
 EXAMPLES: Final = """\b
 Examples:
@@ -33,10 +33,12 @@ def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
 
     RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
     """
-    from orchestrator.disk import named, run_files, standing
+    from orchestrator.engine import run_status
+    from orchestrator.history import run_lookup
+    from orchestrator.store import run_files
 
-    paths = named.find(run, runs_folder)
-    status, _ = standing.look(run_files.load(paths), paths)
+    paths = run_lookup.find(run, runs_folder)
+    status, _ = run_status.look(run_files.load(paths), paths)
     say(indented(status) if as_json else describe(status))
 
 
@@ -60,7 +62,7 @@ def _damaged(status: "Status") -> str:
     resumes = f"`gpubench-orchestrate resume {status.folder}` measures {them} again"
     judged = f"`gpubench-orchestrate report {status.folder}` says whether a burn-in still has time to measure again"
     return (
-        f"Damaged   {counted(len(status.lost), 'result file')} that the journal promises {are} missing: "
+        f"Damaged   {plural(len(status.lost), 'result file')} that the journal promises {are} missing: "
         f"{clean(', '.join(status.lost[:SHOWN_LOST]))}{', …' if len(status.lost) > SHOWN_LOST else ''}. "
         f"Put {them} back, or {judged if status.planned is None else resumes}"
     )
@@ -68,7 +70,7 @@ def _damaged(status: "Status") -> str:
 
 def describe(status: "Status") -> str:
     """The same for people, and what they may do next."""
-    from orchestrator.disk.status import STOPPING, WHAT_NEXT, Standing
+    from orchestrator.engine.status_types import STOPPING, WHAT_NEXT, Standing
     from orchestrator.terminal.wording import clean, duration
 
     reason = f" ({clean(status.reason)})" if status.reason else ""

@@ -28,11 +28,11 @@ def command(*, run: str | None, runs_folder: str) -> None:
     RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
     It starts no new cell, gives those that run up to 20 s, and writes the report. Asked once more, it stops now.
     """
-    from orchestrator.disk import lock, named
-    from orchestrator.machine import host
-    from orchestrator.processes import ending
+    from orchestrator.history import run_lookup
+    from orchestrator.store import lock
+    from orchestrator.system import host, process_end
 
-    paths = named.find(run, runs_folder)
+    paths = run_lookup.find(run, runs_folder)
     holder = lock.holder(paths)
     life = None if holder is None else lock.life(holder)
     if holder is None or life is lock.Life.ENDED:
@@ -44,7 +44,7 @@ def command(*, run: str | None, runs_folder: str) -> None:
         )
     again = _was_asked(paths)
     try:
-        sent = ending.signal_same(holder.pid, holder.start_ticks, signal.SIGTERM)
+        sent = process_end.signal_same(holder.pid, holder.start_ticks, signal.SIGTERM)
     except PermissionError as error:
         raise RunFolderError(
             f"{paths.folder}: process {holder.pid} belongs to another user, who can stop it"
@@ -67,9 +67,10 @@ def command(*, run: str | None, runs_folder: str) -> None:
 
 def _was_asked(paths: "RunPaths") -> bool:
     """Whether it was asked before, and has heard that. Whoever may signal it need not be able to read the journal."""
-    from orchestrator.disk import journal, standing
+    from orchestrator.engine import run_status
+    from orchestrator.store import journal
 
     try:
-        return bool(standing.stops_asked(journal.read(paths.journal)))
+        return bool(run_status.stops_asked(journal.read(paths.journal)))
     except RunFolderError:
         return False

@@ -35,6 +35,6 @@ def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:
     Probes and two models, three launches each, all GPUs at once and one GPU at a time. The report begins with a verdict
     on each GPU; a verdict needs four identical GPUs. Options change what is measured, not how long.
     """
-    from orchestrator.configuration import presets
+    from orchestrator.config import presets
 
     context.exit(run.measure(context, params, preset=presets.TRIAGE))

@@ -18,10 +18,10 @@ from protocol.exit_codes import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orchestrator.configuration.resolved import StoredRun
-    from orchestrator.disk.archive import Attempt
-    from orchestrator.disk.status import Status
-    from orchestrator.view import CellEnded, Snapshot
+    from orchestrator.config.run_configuration import StoredRun
+    from orchestrator.engine.display_events import CellEnded, Snapshot
+    from orchestrator.engine.status_types import Status
+    from orchestrator.state.archive import Attempt
     from protocol.paths import RunPaths
 
 EXAMPLES: Final = """\b
@@ -44,10 +44,12 @@ def command(context: click.Context, /, run: str | None, runs_folder: str) -> Non
     RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
     Ends with the exit code that its report has. Ctrl-C leaves, with exit code 4; the run goes on.
     """
-    from orchestrator.disk import named, reporting, run_files
-    from orchestrator.disk.status import GOES_ON, Standing
+    from orchestrator.analysis import reporting
+    from orchestrator.engine.status_types import GOES_ON, Standing
+    from orchestrator.history import run_lookup
+    from orchestrator.store import run_files
 
-    paths = named.find(run, runs_folder)
+    paths = run_lookup.find(run, runs_folder)
     stored = run_files.load(paths)
     try:
         status = _follow(stored, paths)
@@ -64,13 +66,13 @@ def command(context: click.Context, /, run: str | None, runs_folder: str) -> Non
 
 def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
     """Tell what happens until the run is over, or nobody reads on. Returns how it stands then."""
-    from orchestrator.disk import standing
-    from orchestrator.disk.status import GOES_ON, Standing
+    from orchestrator.engine import run_status
+    from orchestrator.engine.display_events import Notice
+    from orchestrator.engine.status_types import GOES_ON, Standing
     from orchestrator.terminal.outlet import Outlet
     from orchestrator.terminal.plain import Plain
-    from orchestrator.view import Notice
 
-    status, attempts = standing.look(stored, paths)
+    status, attempts = run_status.look(stored, paths)
     if status.standing not in GOES_ON:
         return status
     say(describe(status))
@@ -82,7 +84,7 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
     while status.standing in GOES_ON and not outlet.gone:
         _wait(status.pid, max(LOOK_EVERY_S, spent_s / SHARE))
         began = time.monotonic()
-        status, attempts = standing.look(stored, paths)
+        status, attempts = run_status.look(stored, paths)
         spent_s = time.monotonic() - began
         if importing_s is not None and status.importing_s is None:
             display.tell(Notice(level="info", message="torch and the models are imported"))
@@ -121,8 +123,8 @@ def _wait(pid: int | None, patience_s: float) -> None:
 
 def _news(stored: "StoredRun", attempts: "tuple[Attempt, ...]", told: set[int]) -> "Iterator[CellEnded]":
     """What has ended since the last look; `told` is kept up to date."""
-    from orchestrator import progress
-    from orchestrator.view import CellEnded
+    from orchestrator.engine import progress
+    from orchestrator.engine.display_events import CellEnded
 
     cells, named = {cell.id: cell for cell in stored.plan.cells}, progress.alike(stored.plan.cells)
     labels = {device.uuid: device.label for device in stored.devices}
@@ -143,7 +145,7 @@ def _news(stored: "StoredRun", attempts: "tuple[Attempt, ...]", told: set[int]) 
 
 def _snapshot(stored: "StoredRun", status: "Status", share: float) -> "Snapshot":
     """The status as a display of a run knows it. share: that of the status."""
-    from orchestrator.view import DeviceLine, Snapshot
+    from orchestrator.engine.display_events import DeviceLine, Snapshot
 
     working = {work.device: work for work in status.working}
     lines = []

@@ -1,6 +1,6 @@
 """Comparisons as one HTML file that needs no network, in the look of the report.
 
-Comparison, several ── Page ── report/html/fitting.py ──▶ bytes
+Comparison, several ── Page ── report/html/size_limit.py ──▶ bytes
 
 Verdict and exit code come first, then what changed, the speed of each cell on the band of what counts as the same, what
 has no verdict and why, and all cells. Of several runs against one, the reader chooses which is drawn.
@@ -13,12 +13,12 @@ from typing import Final
 from orchestrator.compare import wording
 from orchestrator.compare.comparison import ComparedCell, Comparison
 from orchestrator.compare.wording import LEGEND, MEANS
-from orchestrator.configuration.naming import counted
+from orchestrator.config.naming import plural
 from orchestrator.report.chapters.cells import batch
 from orchestrator.report.charts import Kind, Ratio, Ratios
 from orchestrator.report.figure_rows import UNITS
-from orchestrator.report.html.binding import Page
-from orchestrator.report.html.fitting import fitted
+from orchestrator.report.html.render import Page
+from orchestrator.report.html.size_limit import fitted
 from orchestrator.report.numbers import NOT_AVAILABLE, number
 from orchestrator.report.sections import (
     Badge,
@@ -35,7 +35,7 @@ from orchestrator.report.sections import (
     table,
     texts,
 )
-from orchestrator.stats.two_runs import Verdict
+from orchestrator.stats.two_runs import ChangeVerdict
 from protocol.exit_codes import ExitCode
 
 MOST_DRAWN: Final = 60
@@ -50,13 +50,13 @@ _ENDS: Final = {
     ExitCode.INCOMPLETE: Badge("INCOMPLETE", Tone.WARN),
 }
 _TONES: Final = {
-    Verdict.SLOWER: Tone.BAD,
-    Verdict.FASTER: Tone.GOOD,
-    Verdict.INCONCLUSIVE: Tone.WARN,
-    Verdict.SAME: Tone.PLAIN,
-    Verdict.NOT_COMPARABLE: Tone.QUIET,
+    ChangeVerdict.SLOWER: Tone.BAD,
+    ChangeVerdict.FASTER: Tone.GOOD,
+    ChangeVerdict.INCONCLUSIVE: Tone.WARN,
+    ChangeVerdict.SAME: Tone.PLAIN,
+    ChangeVerdict.NOT_COMPARABLE: Tone.QUIET,
 }
-_WITHOUT_VERDICT: Final = (Verdict.NOT_COMPARABLE, Verdict.INCONCLUSIVE)
+_WITHOUT_VERDICT: Final = (ChangeVerdict.NOT_COMPARABLE, ChangeVerdict.INCONCLUSIVE)
 _FILTERED: Final = ("Second run", "GPU", "Phase", "Mode", "Verdict")
 
 
@@ -106,7 +106,7 @@ def _cards(one: Comparison) -> Iterator[Card]:
     yield Card("Geometric mean of the speed", *_mean(one))
     for verdict in wording.GRAVEST_FIRST:
         if count := one.counts.get(verdict, 0):
-            yield Card(verdict, str(count), f"of {counted(len(one.cells), 'cell')}", _TONES[verdict])
+            yield Card(verdict, str(count), f"of {plural(len(one.cells), 'cell')}", _TONES[verdict])
 
 
 def _card_of_run(one: Comparison) -> Card:
@@ -119,7 +119,7 @@ def _mean(one: Comparison) -> tuple[str, str]:
     if one.mean is None:
         return NOT_AVAILABLE, "no cell compares"
     interval = "" if one.mean.low is None else f"{one.mean.low:.3f} to {one.mean.high:.3f} (95%), "
-    return f"{one.mean.ratio:.3f}", f"{interval}over {counted(one.mean.cells, 'cell')}; above 1 is faster"
+    return f"{one.mean.ratio:.3f}", f"{interval}over {plural(one.mean.cells, 'cell')}; above 1 is faster"
 
 
 def _changes(comparisons: Sequence[Comparison]) -> Section:
@@ -230,7 +230,7 @@ def _names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:MOST_NAMES])}{more}"
 
 
-def _badge(verdict: Verdict) -> Badge:
+def _badge(verdict: ChangeVerdict) -> Badge:
     return Badge(verdict, _TONES[verdict])
 
 

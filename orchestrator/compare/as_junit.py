@@ -13,8 +13,8 @@ from xml.etree.ElementTree import Element, SubElement, tostring  # XML is writte
 
 from orchestrator.compare import wording
 from orchestrator.compare.comparison import ComparedCell, Comparison
-from orchestrator.report.plain import plain
-from orchestrator.stats.two_runs import Verdict
+from orchestrator.stats.two_runs import ChangeVerdict
+from orchestrator.system.plain_text import plain
 
 
 class _Case(NamedTuple):
@@ -26,7 +26,7 @@ class _Case(NamedTuple):
     message: str
 
 
-def to_junit(comparisons: Sequence[Comparison], fail_on: Collection[Verdict]) -> bytes:
+def to_junit(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> bytes:
     """The file."""
     root = Element("testsuites", name="gpubench compare")
     for one in comparisons:
@@ -44,12 +44,12 @@ def to_junit(comparisons: Sequence[Comparison], fail_on: Collection[Verdict]) ->
     return data + b"\n"
 
 
-def _cases(one: Comparison, fail_on: Collection[Verdict]) -> Iterator[_Case]:
+def _cases(one: Comparison, fail_on: Collection[ChangeVerdict]) -> Iterator[_Case]:
     """The cells that both runs have, then those that one has alone."""
     name, name_lone = wording.naming(one), wording.naming_lone(one)
     for cell in one.cells:
         yield _Case(name(cell), cell.model_name, _outcome(cell.verdict, fail_on), _message(cell))
-    lost = _outcome(Verdict.NOT_COMPARABLE, fail_on)
+    lost = _outcome(ChangeVerdict.NOT_COMPARABLE, fail_on)
     for lone in one.only_before:
         yield _Case(name_lone(lone), lone.model_name, lost, lone.why or f"not measured in {one.after}")
     for lone in one.only_after:
@@ -57,10 +57,10 @@ def _cases(one: Comparison, fail_on: Collection[Verdict]) -> Iterator[_Case]:
         yield _Case(name_lone(lone), lone.model_name, outcome, lone.why or f"not measured in {one.before}")
 
 
-def _outcome(verdict: Verdict, fail_on: Collection[Verdict]) -> str:
+def _outcome(verdict: ChangeVerdict, fail_on: Collection[ChangeVerdict]) -> str:
     if verdict in fail_on:
         return "failure"
-    return "skipped" if verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_COMPARABLE) else ""
+    return "skipped" if verdict in (ChangeVerdict.INCONCLUSIVE, ChangeVerdict.NOT_COMPARABLE) else ""
 
 
 def _message(cell: ComparedCell) -> str:

@@ -6,10 +6,10 @@ from typing import Final
 
 from orchestrator.compare.chapters import comparison
 from orchestrator.compare.comparison import Comparison
-from orchestrator.configuration.naming import counted
+from orchestrator.config.naming import plural
 from orchestrator.report import markdown
 from orchestrator.report.sections import Section, shortened
-from orchestrator.stats.two_runs import Verdict
+from orchestrator.stats.two_runs import ChangeVerdict
 
 _MOST_ROWS: Final = 25
 
@@ -21,7 +21,7 @@ def to_markdown(comparisons: Sequence[Comparison]) -> str:
 
 
 def _section(one: Comparison) -> Section:
-    section = comparison(one, (Verdict.SAME, Verdict.NOT_COMPARABLE))
+    section = comparison(one, (ChangeVerdict.SAME, ChangeVerdict.NOT_COMPARABLE))
     tables = tuple(shortened(table, _MOST_ROWS) for table in section.tables)
     runs = f"Runs: {one.label_before} -> {one.label_after}."
     return replace(section, title=f"{one.title}: {_word(one)}", summary=(runs,), tables=tables)
@@ -29,7 +29,7 @@ def _section(one: Comparison) -> Section:
 
 def _word(one: Comparison) -> str:
     """The comparison in a word, by the gravest verdict that says something."""
-    for verdict in (Verdict.SLOWER, Verdict.FASTER, Verdict.SAME, Verdict.INCONCLUSIVE):
+    for verdict in (ChangeVerdict.SLOWER, ChangeVerdict.FASTER, ChangeVerdict.SAME, ChangeVerdict.INCONCLUSIVE):
         if number := one.counts.get(verdict):
-            return f"{number} of {counted(sum(one.counts.values()), 'cell')} {verdict}"
+            return f"{number} of {plural(sum(one.counts.values()), 'cell')} {verdict}"
     return "nothing compares"

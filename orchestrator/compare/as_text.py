@@ -6,7 +6,7 @@ from orchestrator.compare.chapters import comparison
 from orchestrator.compare.comparison import Comparison
 from orchestrator.compare.wording import MEANS
 from orchestrator.report import text
-from orchestrator.stats.two_runs import Verdict
+from orchestrator.stats.two_runs import ChangeVerdict
 from protocol.exit_codes import ExitCode
 
 
@@ -17,7 +17,7 @@ def to_text(comparisons: Sequence[Comparison], code: ExitCode) -> str:
 
 
 def _one(one: Comparison) -> Iterator[str]:
-    section = comparison(one, (Verdict.NOT_COMPARABLE,))
+    section = comparison(one, (ChangeVerdict.NOT_COMPARABLE,))
     yield from (text.RULE, *text.wrap(section.title), *text.wrap(f"{one.label_before} -> {one.label_after}"))
     yield from (text.RULE, "")
     yield from (line for part in text.paragraphs(section, heading=False) for line in part.lines)

@@ -17,13 +17,13 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.compare import facts, lone, pairing, pooling
-from orchestrator.compare.facts import Place
-from orchestrator.compare.side import RUNS_APART, VERSION, Side
-from orchestrator.configuration.naming import counted
+from orchestrator.compare import cell_facts, pairing, pooling, unpaired_cells
+from orchestrator.compare.cell_facts import Place
+from orchestrator.compare.run_figures import RUNS_APART, VERSION, Side
+from orchestrator.config.naming import plural
 from orchestrator.errors import ConfigError
-from orchestrator.report.comparisons import BaselineComparison
-from orchestrator.report.keys import CellKey
+from orchestrator.figures.comparisons import BaselineComparison
+from orchestrator.figures.keys import CellKey
 
 DEFINITION: Final = (
     "overall score = 100 x the geometric mean, over {cells}, of the run's rate over the baseline's ({baseline}, "
@@ -49,7 +49,9 @@ def hold(run: Side, baseline: Side) -> Held:
     """The run held against the baseline. Several devices of one side are taken together by their median."""
     stored = pairing.by_key(baseline)
     reference = {
-        key: sound for key, places in stored.items() if (sound := [place for place in places if not facts.fault(place)])
+        key: sound
+        for key, places in stored.items()
+        if (sound := [place for place in places if not cell_facts.fault(place)])
     }
     by_device: dict[tuple[str, CellKey], float] = {}
     by_key: dict[CellKey, float] = {}
@@ -80,7 +82,7 @@ def joined(sides: Sequence[Side]) -> Side:
     """
     first = sides[0]
     for other in sides[1:]:
-        if change := next(facts.differences(first.stack, other.stack), None):
+        if change := next(cell_facts.differences(first.stack, other.stack), None):
             raise ConfigError(f"{first.name} and {other.name} make no baseline together: {change.words}")
     count = Counter((cell.gpu_uuid, cell.key) for side in sides for cell in side.cells)
     (uuid, key), most = count.most_common(1)[0] if count else (("", None), 0)
@@ -96,9 +98,9 @@ def joined(sides: Sequence[Side]) -> Side:
 
 def reduced(side: Side, name: str) -> Side:
     """The baseline that a run makes: its sound cells alone. Raises ConfigError where there is none."""
-    cells = tuple(place.cell for place in pairing.places(side).values() if not facts.fault(place))
+    cells = tuple(place.cell for place in pairing.places(side).values() if not cell_facts.fault(place))
     if not cells:
-        why = "; ".join(f"{counted(len(places), 'cell')}, {advice}" for advice, places in unsound(side).items())
+        why = "; ".join(f"{plural(len(places), 'cell')}, {advice}" for advice, places in unsound(side).items())
         raise ConfigError(f"{side.name}: no cell of it can be a baseline: {why or 'it has none'}")
     return msgspec.structs.replace(side, baseline_version=VERSION, name=name, cells=cells, ended="")
 
@@ -107,24 +109,24 @@ def unsound(side: Side) -> dict[str, list[Place]]:
     """The cells of a run that are no baseline, by what stands against them and what to do about it."""
     found: dict[str, list[Place]] = {}
     for place in pairing.places(side).values():
-        if advice := facts.advice(place):
+        if advice := cell_facts.advice(place):
             found.setdefault(advice, []).append(place)
     return found
 
 
 def _why_not(place: Place, partners: Sequence[Place], reference: Container[CellKey], stored: Sequence[Place]) -> str:
     """stored: the same cell in the baseline, sound or not: a run that is taken for one has both."""
-    if fault := facts.fault(place):
+    if fault := cell_facts.fault(place):
         return fault
     if not partners and stored:
-        return f"in the baseline: {facts.fault(stored[0])}"
+        return f"in the baseline: {cell_facts.fault(stored[0])}"
     if not partners:
-        return lone.other_mode(place.cell.key, reference, lone.BASELINE) or NOT_THERE
-    return facts.difference(partners[0], place, any_device=True)
+        return unpaired_cells.other_mode(place.cell.key, reference, unpaired_cells.BASELINE) or NOT_THERE
+    return cell_facts.difference(partners[0], place, any_device=True)
 
 
 def _unwatched(places: Iterable[Place]) -> bool:
-    return any(facts.not_watched(place.device.kind, place.cell.throttled) for place in places)
+    return any(cell_facts.not_watched(place.device.kind, place.cell.throttled) for place in places)
 
 
 def _rate(places: Iterable[Place]) -> float:
@@ -161,7 +163,7 @@ def _note(run: Side, baseline: Side, unknown: int, cells: int) -> str:
         notes.append("the baseline was made of this run: beside itself none is slower")
     if unknown:
         notes.append(
-            f"whether the run or the baseline was throttled is not known of {unknown} of {counted(cells, 'cell')}"
+            f"whether the run or the baseline was throttled is not known of {unknown} of {plural(cells, 'cell')}"
         )
     return "; ".join(notes)
 

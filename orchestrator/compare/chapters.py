@@ -8,14 +8,14 @@ from orchestrator.compare import wording
 from orchestrator.compare.comparison import Comparison
 from orchestrator.report.numbers import number
 from orchestrator.report.sections import Finding, Section, numbers, table, texts
-from orchestrator.stats.two_runs import Verdict
+from orchestrator.stats.two_runs import ChangeVerdict
 
 _ROWS: Final = 300
 _REMARKS: Final = 20
 """In text."""
 
 
-def comparison(one: Comparison, without: Collection[Verdict]) -> Section:
+def comparison(one: Comparison, without: Collection[ChangeVerdict]) -> Section:
     """The cells of all verdicts but those in `without`, and what stands against a verdict."""
     name = wording.naming(one)
     shown = [cell for cell in wording.ordered(one.cells) if cell.verdict not in without]
@@ -41,9 +41,9 @@ def comparison(one: Comparison, without: Collection[Verdict]) -> Section:
     remarks = (
         *one.notes,  # of the margin: few, and never cut off
         *wording.apart(one),
-        *wording.remarks(one, Verdict.SLOWER),
-        *wording.remarks(one, Verdict.INCONCLUSIVE),
-        *wording.remarks(one, Verdict.NOT_COMPARABLE),
+        *wording.remarks(one, ChangeVerdict.SLOWER),
+        *wording.remarks(one, ChangeVerdict.INCONCLUSIVE),
+        *wording.remarks(one, ChangeVerdict.NOT_COMPARABLE),
     )
     return Section(
         "comparison",

@@ -14,18 +14,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from orchestrator.compare import facts, pairing
-from orchestrator.compare.facts import Change, Place
-from orchestrator.compare.lone import Other
+from orchestrator.compare import cell_facts, pairing
+from orchestrator.compare.cell_facts import Change, Place
 from orchestrator.compare.pairing import Beside
-from orchestrator.compare.side import Side
-from orchestrator.configuration.naming import counted
-from orchestrator.report import keys
-from orchestrator.report.keys import CellKey
-from orchestrator.report.parts import Part
+from orchestrator.compare.run_figures import Side
+from orchestrator.compare.unpaired_cells import Other
+from orchestrator.config.margins import Margins
+from orchestrator.config.naming import plural
+from orchestrator.figures import keys
+from orchestrator.figures.keys import CellKey
+from orchestrator.figures.parts import Part
 from orchestrator.stats import two_runs
-from orchestrator.stats.margins import Margins
-from orchestrator.stats.two_runs import Judged, Pair, Verdict
+from orchestrator.stats.two_runs import ChangeVerdict, Judged, Pair
 from protocol.cell import DeviceKind, Workload
 from protocol.exit_codes import ExitCode
 
@@ -57,7 +57,7 @@ class ComparedCell(Part, frozen=True, kw_only=True):
     gpu_before: str
     gpu_after: str
     metric: str
-    verdict: Verdict
+    verdict: ChangeVerdict
     reason: str
     before: float | None
     after: float | None
@@ -124,7 +124,7 @@ class Comparison(Part, frozen=True, kw_only=True):
     title: str
     changes: tuple[StackChange, ...]
     cells: tuple[ComparedCell, ...]
-    counts: dict[Verdict, int]
+    counts: dict[ChangeVerdict, int]
     mean: Mean | None
     only_before: tuple[LoneCell, ...]
     only_after: tuple[LoneCell, ...]
@@ -137,11 +137,11 @@ def compare(before: Side, after: Side, margins: Margins, percent: float | None =
     """Hold `after` against `before`. percent: the margin of every cell, in place of those of configs/margins.yaml."""
     found = pairing.beside(before, after)
     places = found.pairs
-    reasons = [facts.difference(*pair) for pair in places]
+    reasons = [cell_facts.difference(*pair) for pair in places]
     compared = [pair for pair, reason in zip(places, reasons, strict=True) if not reason]
     names = keys.names(one.cell.key for one in [*(first for first, _ in places), *found.only_before, *found.only_after])
     pairs = [_pair(one, other, margins, percent) for one, other in compared]
-    doubts = [facts.doubt(*pair) for pair in compared]
+    doubts = [cell_facts.doubt(*pair) for pair in compared]
     # What gets no verdict is no test either: it neither lends its variance nor counts for Holm.
     sound = [pair for pair, doubt in zip(pairs, doubts, strict=True) if not doubt]
     judged = iter(two_runs.judge(sound))
@@ -150,10 +150,10 @@ def compare(before: Side, after: Side, margins: Margins, percent: float | None =
         for pair, rates, doubt in zip(compared, pairs, doubts, strict=True)
     )
     cells = tuple(
-        next(told) if not reason else _cell(*pair, names, Verdict.NOT_COMPARABLE, reason)
+        next(told) if not reason else _cell(*pair, names, ChangeVerdict.NOT_COMPARABLE, reason)
         for pair, reason in zip(places, reasons, strict=True)
     )
-    changes = tuple(facts.changes(before, after, found.devices))
+    changes = tuple(cell_facts.changes(before, after, found.devices))
     return Comparison(
         before=before.name,
         after=after.name,
@@ -176,7 +176,7 @@ def compare(before: Side, after: Side, margins: Margins, percent: float | None =
     )
 
 
-def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[Verdict]) -> ExitCode:
+def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> ExitCode:
     """The gravest over the comparisons: 1 for a verdict that is not allowed, 4 where one said nothing, else 0.
 
     A cell of the first run, or a device beside a baseline, without a partner is NOT COMPARABLE. A new cell is no loss.
@@ -185,13 +185,17 @@ def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[Verdict]) -
     return next((code for code in (ExitCode.MISSED, ExitCode.INCOMPLETE) if code in codes), ExitCode.PASSED)
 
 
-def _exit_code(one: Comparison, fail_on: Collection[Verdict]) -> ExitCode:
+def _exit_code(one: Comparison, fail_on: Collection[ChangeVerdict]) -> ExitCode:
     seen = {verdict for verdict, number in one.counts.items() if number}
     if one.only_before or one.unheld:
-        seen.add(Verdict.NOT_COMPARABLE)
+        seen.add(ChangeVerdict.NOT_COMPARABLE)
     if seen & set(fail_on):
         return ExitCode.MISSED
-    return ExitCode.PASSED if seen & {Verdict.FASTER, Verdict.SLOWER, Verdict.SAME} else ExitCode.INCOMPLETE
+    return (
+        ExitCode.PASSED
+        if seen & {ChangeVerdict.FASTER, ChangeVerdict.SLOWER, ChangeVerdict.SAME}
+        else ExitCode.INCOMPLETE
+    )
 
 
 def _pair(before: Place, after: Place, margins: Margins, percent: float | None) -> Pair:
@@ -215,11 +219,11 @@ def _margin(before: Place, after: Place, margins: Margins) -> float:
 
 
 def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Judged | None, doubt: str) -> ComparedCell:
-    unwatched = facts.unwatched(*pair)
+    unwatched = cell_facts.unwatched(*pair)
     if judged is None:
-        judged = two_runs.without_verdict(rates, two_runs.LEAST_LAUNCHES if doubt == facts.ONE_LAUNCH else 0)
-    elif unwatched and judged.verdict is not Verdict.SLOWER:
-        judged = replaced(judged, verdict=Verdict.INCONCLUSIVE, wanted=0)
+        judged = two_runs.without_verdict(rates, two_runs.LEAST_LAUNCHES if doubt == cell_facts.ONE_LAUNCH else 0)
+    elif unwatched and judged.verdict is not ChangeVerdict.SLOWER:
+        judged = replaced(judged, verdict=ChangeVerdict.INCONCLUSIVE, wanted=0)
     return replace(
         _cell(*pair, names, judged.verdict, doubt or unwatched),
         margin_percent=rates.margin * 100,
@@ -237,7 +241,7 @@ def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Jud
     )
 
 
-def _cell(before: Place, after: Place, names: _Names, verdict: Verdict, reason: str) -> ComparedCell:
+def _cell(before: Place, after: Place, names: _Names, verdict: ChangeVerdict, reason: str) -> ComparedCell:
     key = before.cell.key
     return ComparedCell(
         cell=names[key],
@@ -303,7 +307,7 @@ def _notes(
     for side, other, alone in ((before, after, found.alone_before), (after, before, found.alone_after)):
         if names := ", ".join(device.label for device in alone[:8]):
             have = "has" if len(alone) == 1 else "have"
-            yield f"{counted(len(alone), 'device')} of {side.name} {have} no partner in {other.name}: {names}"
+            yield f"{plural(len(alone), 'device')} of {side.name} {have} no partner in {other.name}: {names}"
     if boards:
         yield "other boards of the same model: what healthy boards differ by was added to the margin"
     if any(cell.p is not None for cell in cells):

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from orchestrator.report.cells import Measured, ModelResult
-from orchestrator.report.comparisons import Cost
-from orchestrator.report.model import Report
+from orchestrator.figures.cells import Measured, ModelResult
+from orchestrator.figures.comparisons import Cost
+from orchestrator.figures.report import Report
 
 _MILLION: Final = 1_000_000
 _SECONDS: Final = 3600

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from orchestrator.compare import pooling
-from orchestrator.compare.facts import Place
-from orchestrator.compare.side import Side, SideDevice
-from orchestrator.report.keys import CellKey
+from orchestrator.compare.cell_facts import Place
+from orchestrator.compare.run_figures import Side, SideDevice
+from orchestrator.figures.keys import CellKey
 
 _SAME: Final[tuple[Callable[[SideDevice], str], ...]] = (
     lambda one: one.gpu_uuid,

@@ -13,9 +13,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from orchestrator.compare import facts
-from orchestrator.compare.facts import Place
-from orchestrator.compare.side import SideCell, SideDevice
+from orchestrator.compare import cell_facts
+from orchestrator.compare.cell_facts import Place
+from orchestrator.compare.run_figures import SideCell, SideDevice
 
 _DOUBTS: Final[dict[str, Callable[[Sequence[bool]], bool]]] = {"steady": all, "contaminated": any, "power_capped": any}
 """What one of the cells has, the whole has; steady it is where all are."""
@@ -28,7 +28,7 @@ def partners(known: Sequence[Place], place: Place, *, any_device: bool = False) 
     none compares, the one that shares most with it, so that the fact that differs can be named; none of none.
     any_device: also another model of GPU may be compared, and the same board is one of several: a score is of machines.
     """
-    compare = [one for one in known if not facts.difference(one, place, any_device=any_device)]
+    compare = [one for one in known if not cell_facts.difference(one, place, any_device=any_device)]
     if not compare:
         return sorted(known, key=lambda one: one.device.gpu_name != place.device.gpu_name)[:1]
     own = [one for one in compare if one.device.gpu_uuid == place.device.gpu_uuid]

@@ -13,18 +13,18 @@ from typing import Annotated, Final
 
 import msgspec
 
-from orchestrator.compare import facts, limited
+from orchestrator.analysis.outcomes import Status
+from orchestrator.compare import cell_facts, limit_targets
 from orchestrator.compare.baselines import Held
-from orchestrator.compare.limited import FIGURES, PHASES, Cell, Figure
-from orchestrator.configuration import yaml_file
-from orchestrator.configuration.naming import counted
-from orchestrator.configuration.yaml_schema import did_you_mean, listed
-from orchestrator.disk.outcomes import Status
+from orchestrator.compare.limit_targets import FIGURES, PHASES, Cell, Figure
+from orchestrator.config import yaml_file
+from orchestrator.config.naming import plural
+from orchestrator.config.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
-from orchestrator.report.comparisons import Met, ThresholdResult
-from orchestrator.report.keys import CellKey
-from orchestrator.report.model import Report
-from orchestrator.report.parts import Part
+from orchestrator.figures.comparisons import Met, ThresholdResult
+from orchestrator.figures.keys import CellKey
+from orchestrator.figures.parts import Part
+from orchestrator.figures.report import Report
 from protocol.cell import Mode, Precision, Workload
 from protocol.exit_codes import ExitCode
 
@@ -156,7 +156,7 @@ def _never_missed(threshold: Threshold) -> str:
 
 def judge(report: Report, thresholds: Sequence[Threshold], held: Held | None) -> Iterator[ThresholdResult]:
     """Each limit with each cell that it means. held: the run against a baseline, None where there is none."""
-    cells = list(limited.cells(report, held)) if thresholds else []
+    cells = list(limit_targets.cells(report, held)) if thresholds else []
     for threshold in thresholds:
         meant = [cell for cell in cells if threshold.means(cell.key)]
         if not meant:
@@ -183,13 +183,13 @@ def missed(results: Sequence[ThresholdResult]) -> Iterator[str]:
             different = list(dict.fromkeys(names))
             more = f" and {len(different) - 3} more" if len(different) > 3 else ""
             why = _whys(results, status)
-            yield f"{counted(len(names), 'threshold')} {words}: {', '.join(different[:3])}{more}{why}"
+            yield f"{plural(len(names), 'threshold')} {words}: {', '.join(different[:3])}{more}{why}"
 
 
 def _whys(results: Sequence[ThresholdResult], status: Met) -> str:
     """Why there are no figures, in brackets; of those that are there, their own notes say what to know."""
     notes = list(dict.fromkeys(one.note for one in results if one.status is status and one.actual is None))
-    more = f"; and {counted(len(notes) - 2, 'other reason')}" if len(notes) > 2 else ""
+    more = f"; and {plural(len(notes) - 2, 'other reason')}" if len(notes) > 2 else ""
     return f" ({'; '.join(notes[:2])}{more})" if notes else ""
 
 
@@ -236,7 +236,7 @@ def _doubt(threshold: Threshold, cell: Cell, actual: float | None) -> str:
         return cell.metric.telemetry_note or "not among the figures of this cell"
     words = {
         cell.fault: True,
-        facts.UNWATCHED: facts.not_watched(cell.gpu.kind, cell.metric.throttled),
+        cell_facts.UNWATCHED: cell_facts.not_watched(cell.gpu.kind, cell.metric.throttled),
         BLIND_BASELINE: threshold.figure is Figure.OF_BASELINE and cell.blind_baseline,
         BLIND_SIBLINGS: threshold.figure is Figure.OF_SIBLINGS and cell.blind_siblings,
     }

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from orchestrator.compare.comparison import ComparedCell, Comparison, LoneCell
-from orchestrator.configuration.naming import counted
-from orchestrator.stats.two_runs import MOST_LAUNCHES, Verdict
+from orchestrator.config.naming import plural
+from orchestrator.stats.two_runs import MOST_LAUNCHES, ChangeVerdict
 from protocol.exit_codes import ExitCode
 
 GRAVEST_FIRST: Final = (
-    Verdict.SLOWER,
-    Verdict.FASTER,
-    Verdict.INCONCLUSIVE,
-    Verdict.SAME,
-    Verdict.NOT_COMPARABLE,
+    ChangeVerdict.SLOWER,
+    ChangeVerdict.FASTER,
+    ChangeVerdict.INCONCLUSIVE,
+    ChangeVerdict.SAME,
+    ChangeVerdict.NOT_COMPARABLE,
 )
 _MOST_LONE: Final = 10
 """Names of cells that one run alone has, where the format is read from top to bottom."""
@@ -40,8 +40,8 @@ def headline(one: Comparison) -> str:
     told = {"missing": 0, "without a partner": 0}
     for cell in one.only_before:
         told["without a partner" if cell.why else "missing"] += 1
-    lone = [f"{counted(number, 'cell')} of {one.before} {words}" for words, number in told.items() if number]
-    unheld = [f"{counted(len(one.unheld), 'device')} of {one.after} held against nothing"] if one.unheld else []
+    lone = [f"{plural(number, 'cell')} of {one.before} {words}" for words, number in told.items() if number]
+    unheld = [f"{plural(len(one.unheld), 'device')} of {one.after} held against nothing"] if one.unheld else []
     return "; ".join(filter(None, (verdicts(one), mean(one), *lone, *unheld)))
 
 
@@ -55,7 +55,7 @@ def mean(one: Comparison) -> str:
     if one.mean is None:
         return ""
     interval = "" if one.mean.low is None else f" ({one.mean.low:.3f} to {one.mean.high:.3f})"
-    return f"geometric mean of the speed {one.mean.ratio:.3f}{interval} over {counted(one.mean.cells, 'cell')}"
+    return f"geometric mean of the speed {one.mean.ratio:.3f}{interval} over {plural(one.mean.cells, 'cell')}"
 
 
 def naming(one: Comparison) -> Callable[[ComparedCell], str]:
@@ -108,14 +108,14 @@ def remark(cell: ComparedCell) -> str:
     return "; ".join(words)
 
 
-def remarks(one: Comparison, verdict: Verdict) -> Iterator[str]:
+def remarks(one: Comparison, verdict: ChangeVerdict) -> Iterator[str]:
     """The remarks on cells of one verdict: each once, with the cells that it is about."""
     for words, names in grouped(one, verdict).items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         yield f"{verdict}: {words}: {', '.join(names[:3])}{more}"
 
 
-def grouped(one: Comparison, verdict: Verdict) -> dict[str, list[str]]:
+def grouped(one: Comparison, verdict: ChangeVerdict) -> dict[str, list[str]]:
     """What stands against a verdict → the cells that it is about, of one verdict."""
     name, found = naming(one), dict[str, list[str]]()
     for cell in one.cells:
@@ -136,4 +136,4 @@ def apart(one: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
             words = f"without a partner: {why}" if why else f"{were} not measured in the other run"
             more = f" and {len(alike) - most} more" if len(alike) > most else ""
             names = ", ".join(name(cell) for cell in alike[:most])
-            yield f"{counted(len(alike), 'cell')} of {side} {words}: {names}{more}"
+            yield f"{plural(len(alike), 'cell')} of {side} {words}: {names}{more}"

@@ -1,1 +1,1 @@
-"""Options, configuration files, and what ships in configs/."""
+"""Configuration: schema, resolution, catalogue of models, presets."""

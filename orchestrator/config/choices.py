@@ -11,21 +11,21 @@ GPU_FOLDER: Final = Path("/proc/driver/nvidia/gpus")
 
 def models() -> Iterable[str]:
     """Models and probes that ship, and all. Raises ConfigError for a broken catalogue."""
-    from orchestrator.configuration import catalogue
+    from orchestrator.config import catalogue
 
     return ["all", *(model.name for model in catalogue.load().models)]
 
 
 def model_types() -> Iterable[str]:
     """Types of models."""
-    from orchestrator.configuration.catalogue import MODEL_TYPES
+    from orchestrator.config.catalogue import MODEL_TYPES
 
     return MODEL_TYPES
 
 
 def profiles() -> Iterable[str]:
     """Profiles. Raises ConfigError for a broken catalogue."""
-    from orchestrator.configuration import catalogue
+    from orchestrator.config import catalogue
 
     return catalogue.load().profiles
 
@@ -39,7 +39,7 @@ def precisions() -> Iterable[str]:
 
 def phases() -> Iterable[str]:
     """Phases that can be measured."""
-    from orchestrator.configuration.resolve import PHASES
+    from orchestrator.config.resolution import PHASES
 
     return PHASES
 
@@ -53,21 +53,21 @@ def memory_formats() -> Iterable[str]:
 
 def isolations() -> Iterable[str]:
     """Ways to start the process of a launch."""
-    from orchestrator.configuration.resolved import Isolation
+    from orchestrator.config.run_configuration import Isolation
 
     return Isolation
 
 
 def report_formats() -> Iterable[str]:
     """Formats of the report."""
-    from orchestrator.configuration.report_formats import ReportFormat
+    from orchestrator.config.report_formats import ReportFormat
 
     return ReportFormat
 
 
 def health_signals() -> Iterable[str]:
     """Signals of a GPU's health, and words for several of them."""
-    from orchestrator.health.signals import names
+    from orchestrator.config.health_signals import names
 
     return names()
 

@@ -1,9 +1,9 @@
 """The table of options: each option and each key of a configuration file, declared once.
 
     Option ─┬─▶ click option, `--help`, completion            cli/options.py
-            ├─▶ value of the command line, with its origin    cli/spoken.py
-            ├─▶ key of a configuration file, and its checks   configuration/settings.py
-            ├─▶ "changes nothing in this run"                 cli/without_effect.py
+            ├─▶ value of the command line, with its origin    cli/option_mapping.py
+            ├─▶ key of a configuration file, and its checks   config/settings.py
+            ├─▶ "changes nothing in this run"                 cli/unused_options.py
             └─▶ the table of docs/configuration.md            tests/test_docs.py
 
 Kinds of run add rows of their own (kinds/*/options.py). `--help` reads these tables: nothing slow is imported here.
@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Final
 
 from orchestrator.config import choices
-from orchestrator.configuration.report_formats import ReportFormat
+from orchestrator.config.report_formats import ReportFormat
 
 LARGEST: Final = 1_000_000_000
 """Largest whole number of any option: a larger one is a typing mistake, and would not fit into a message."""

@@ -41,9 +41,8 @@ def examine(runs_folder: str, gpu_ids: str = "all") -> Iterator[Finding]:
 
     Of CPU devices alone the driver is not asked. Raises DeviceError for what names no device.
     """
-    from orchestrator.configuration import catalogue
+    from orchestrator.config import catalogue, libraries
     from orchestrator.doctor import gpus, machine, software
-    from orchestrator.machine import libraries
 
     facts = gpus.look(gpu_ids) if gpus.named(gpu_ids) else None
     if facts is not None:

@@ -10,10 +10,10 @@ import psutil
 
 from orchestrator.doctor import Finding, Level, said
 from orchestrator.errors import DeviceError
-from orchestrator.machine import cuda_probe, devices, seen, settings, users
-from orchestrator.machine.asking import Silence
-from orchestrator.machine.seen import Inventory, NvmlStatus, Seen
-from orchestrator.machine.users import Busy
+from orchestrator.gpu import cuda_probe, devices, environment, gpu_users, inventory
+from orchestrator.gpu.gpu_users import Busy
+from orchestrator.gpu.inventory import Inventory, NvmlStatus, Seen
+from orchestrator.system.subprocess_query import Silence
 from protocol.cell import Device, DeviceKind
 
 _BUS: Final = Path("/sys/bus/pci/devices")
@@ -53,7 +53,7 @@ def named(gpu_ids: str) -> bool:
 
 def look(gpu_ids: str = "all") -> Facts:
     """Read it all. Takes two minutes at most, where NVML and CUDA both hang."""
-    shown = seen.look()
+    shown = inventory.look()
     chosen, busy, why_none = _chosen(shown, gpu_ids)
     return Facts(
         inventory=shown.inventory,
@@ -65,7 +65,7 @@ def look(gpu_ids: str = "all") -> Facts:
         modes=shown.modes,
         busy=busy,
         mps=_mps_runs(),
-        environment=settings.set_in(os.environ),
+        environment=environment.set_in(os.environ),
     )
 
 
@@ -76,7 +76,7 @@ def _chosen(shown: Seen, gpu_ids: str) -> tuple[tuple[Device, ...], tuple[Busy, 
     try:
         resolved = devices.on_this_machine(gpu_ids, lambda: shown)
         chosen = tuple(device for device in resolved if device.kind is DeviceKind.CUDA)
-        return chosen, users.busy(chosen, lambda: shown), ""
+        return chosen, gpu_users.busy(chosen, lambda: shown), ""
     except DeviceError as error:
         return (), (), str(error)
 
@@ -88,12 +88,14 @@ def judge(facts: Facts) -> Iterator[Finding]:
         yield said(Level.BROKEN, "GPUs", facts.why_none.replace(". ", "; ", 1))
     yield from _cuda(facts)
     yield from _modes(facts)
-    refusal = users.refusal(facts.chosen, facts.busy)
+    refusal = gpu_users.refusal(facts.chosen, facts.busy)
     if refusal is not None:
         yield said(Level.BROKEN, "Users", refusal.replace(". Nothing was started. ", "; ", 1))
     yield from _persistence(facts)
     for name, value in facts.environment:
-        yield Finding(level=Level.WARNING, subject="Settings", words=settings.words(name, value), fix=f"unset {name}")
+        yield Finding(
+            level=Level.WARNING, subject="Settings", words=environment.words(name, value), fix=f"unset {name}"
+        )
 
 
 def _driver(facts: Facts) -> Iterator[Finding]:

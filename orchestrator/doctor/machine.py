@@ -14,13 +14,12 @@ from typing import Final
 import msgspec
 import psutil
 
-from orchestrator.disk import folders
 from orchestrator.doctor import Finding, Level
+from orchestrator.engine.launches.link import Link
 from orchestrator.errors import UserError
-from orchestrator.machine import cgroups, temporary
-from orchestrator.machine.cgroups import Limits
-from orchestrator.processes import spawn
-from orchestrator.processes.link import Link
+from orchestrator.store import folders
+from orchestrator.system import cgroups, process_start, temporary
+from orchestrator.system.cgroups import Limits
 
 GIB: Final = 2**30
 MEMORY_A_GPU: Final = 3 * GIB
@@ -216,7 +215,7 @@ def _sockets() -> str:
 def _rooms() -> str:
     """Why workers would import something else than this; empty where they would not."""
     try:
-        spawn.check_rooms()
+        process_start.check_rooms()
     except UserError as error:
         return str(error)
     return ""

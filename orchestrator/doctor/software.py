@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator import HOW_TO_INSTALL
+from orchestrator.config import libraries
+from orchestrator.config.libraries import Torch
 from orchestrator.doctor import Finding, Level, said
-from orchestrator.machine import libraries
-from orchestrator.machine.libraries import Torch
 
 _DRIVERS: Final = {11: "450", 12: "525", 13: "580"}
 """The first driver of each CUDA (NVIDIA's table of minor version compatibility): within one, any serves."""

@@ -1,6 +1,6 @@
 """Trends as one HTML file that needs no network, in the look of the report.
 
-Trend, several ── Page ── report/html/fitting.py ──▶ bytes
+Trend, several ── Page ── report/html/size_limit.py ──▶ bytes
 
 Whether anything changed comes first, then a chart for each cell with the figures as a table, those that changed before
 the others. Of several GPUs that measured a cell, the reader chooses which is drawn.
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from orchestrator.configuration.naming import counted
+from orchestrator.config.naming import plural
 from orchestrator.history import wording
 from orchestrator.history.trend import Trend, TrendPoint
 from orchestrator.report.charts import Kind, OfRun, OverRuns
-from orchestrator.report.html.binding import Page
-from orchestrator.report.html.fitting import fitted
+from orchestrator.report.html.render import Page
+from orchestrator.report.html.size_limit import fitted
 from orchestrator.report.sections import Badge, Card, Cells, Chart, Entry, Section, Table, Tone, numbers, ranked, texts
 
 MOST_SERIES: Final = 80
@@ -43,7 +43,7 @@ def to_html(trends: Sequence[Trend], asked: Mapping[str, str]) -> bytes:
 def page(trends: Sequence[Trend], asked: Mapping[str, str]) -> Page:
     """What the page says."""
     runs = sorted({(point.test_date, point.run_id) for one in trends for point in one.points})
-    heading = f"{asked['Model']} over {counted(len(runs), 'run')}"
+    heading = f"{asked['Model']} over {plural(len(runs), 'run')}"
     found = [(one, point) for one in trends for point in one.points if wording.change(point)]
     badge, meaning = _verdict(trends, len(found))
     return Page(
@@ -67,11 +67,9 @@ def page(trends: Sequence[Trend], asked: Mapping[str, str]) -> Page:
 def _verdict(trends: Sequence[Trend], changes: int) -> tuple[Badge, str]:
     """Nothing is called unchanged of which nobody could tell."""
     judged = sum(not wording.unjudged(one) for one in trends)
-    of_all = f"{judged} of {counted(len(trends), 'series', 'series')}"
+    of_all = f"{judged} of {plural(len(trends), 'series', 'series')}"
     if changes:
-        return Badge(
-            f"{counted(changes, 'CHANGE')}", Tone.WARN
-        ), f"The level of a figure changed; {of_all} were judged."
+        return Badge(f"{plural(changes, 'CHANGE')}", Tone.WARN), f"The level of a figure changed; {of_all} were judged."
     if judged:
         tone = Tone.GOOD if judged == len(trends) else Tone.PLAIN
         return Badge("NO CHANGE FOUND", tone), f"None beyond the margins; {of_all} were judged."
@@ -95,10 +93,10 @@ def _named(run: tuple[str, str]) -> str:
 
 def _cards(trends: Sequence[Trend], runs: Sequence[tuple[str, str]], changes: int) -> Iterator[Card]:
     yield Card("Runs", str(len(runs)), f"from {runs[0][0][:10]} to {runs[-1][0][:10]}")
-    yield Card("Cells", str(len({one.key for one in trends})), f"on {counted(len(_devices(trends)), 'device')}")
+    yield Card("Cells", str(len({one.key for one in trends})), f"on {plural(len(_devices(trends)), 'device')}")
     left_out = sum(bool(point.left_out) for one in trends for point in one.points)
     yield Card("Changes of a level", str(changes), tone=Tone.WARN if changes else Tone.PLAIN)
-    yield Card("Not counted", str(left_out), f"of {counted(sum(len(one.points) for one in trends), 'figure')}")
+    yield Card("Not counted", str(left_out), f"of {plural(sum(len(one.points) for one in trends), 'figure')}")
 
 
 def _devices(trends: Sequence[Trend]) -> dict[str, None]:
@@ -178,7 +176,7 @@ def _of_runs(points: Sequence[TrendPoint]) -> Iterator[OfRun]:
 def _of_run(point: TrendPoint, began: str) -> OfRun:
     change = wording.change(point)
     shown = "no figure" if point.value is None else wording.figure(point.value)
-    launches = f"{shown}, of {counted(point.launches, 'launch', 'launches')}"
+    launches = f"{shown}, of {plural(point.launches, 'launch', 'launches')}"
     level = f"the level changed by {change} from here on" if change else ""
     return OfRun(
         name=f"{point.run_id}, {point.test_date}",

@@ -7,24 +7,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from orchestrator.compare import facts, side
-from orchestrator.compare.facts import Place
-from orchestrator.compare.side import Side
-from orchestrator.configuration.naming import kind_of_run
-from orchestrator.health.verdict import Verdict
+from orchestrator.compare import cell_facts, run_figures
+from orchestrator.compare.cell_facts import Place
+from orchestrator.compare.run_figures import Side
+from orchestrator.config.naming import kind_of_run
+from orchestrator.figures import keys
+from orchestrator.figures.burn_in import GpuBurnIn
+from orchestrator.figures.cells import Measured
+from orchestrator.figures.health import DeviceHealth
+from orchestrator.figures.report import Report
+from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.history.records import CellRecord, DeviceRecord, RunLine, RunRecord
-from orchestrator.report import keys
-from orchestrator.report.burn_in import GpuBurnIn
-from orchestrator.report.cells import Measured
-from orchestrator.report.health import DeviceHealth
-from orchestrator.report.model import Report
 
-OFFENCES: Final = frozenset({Verdict.FAIL, Verdict.WARN})
+OFFENCES: Final = frozenset({HealthVerdict.FAIL, HealthVerdict.WARN})
 
 
 def of_report(report: Report, folder: Path, *, tainted: bool) -> RunRecord:
     """The run of that report. folder: where it is. tainted: nothing in it is a measurement."""
-    reduced = side.of_report(report, report.metadata.run_id)
+    reduced = run_figures.of_report(report, report.metadata.run_id)
     devices = tuple(_devices(report, reduced))
     counts = Counter(one.device.gpu_name for one in devices)
     line = RunLine(
@@ -94,7 +94,7 @@ def _cells(report: Report, reduced: Side) -> Iterator[CellRecord]:
             gpu_uuid=cell.gpu_uuid,
             key=cell.key,
             status=cell.status,
-            doubt=facts.fault(place) or _doubt(place),
+            doubt=cell_facts.fault(place) or _doubt(place),
             metric=cell.metric,
             launches=cell.values,
             figures=_figures(metric),
@@ -103,7 +103,7 @@ def _cells(report: Report, reduced: Side) -> Iterator[CellRecord]:
 
 def _doubt(place: Place) -> str:
     """Why it counts for no trend, though nothing is known against it; empty where it counts."""
-    return facts.UNWATCHED if facts.not_watched(place.device.kind, place.cell.throttled) else ""
+    return cell_facts.UNWATCHED if cell_facts.not_watched(place.device.kind, place.cell.throttled) else ""
 
 
 def _figures(metric: Measured) -> dict[str, float]:

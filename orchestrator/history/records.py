@@ -4,9 +4,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from orchestrator.compare.side import SideDevice
-from orchestrator.report.keys import CellKey
-from orchestrator.report.parts import Part
+from orchestrator.compare.run_figures import SideDevice
+from orchestrator.figures.keys import CellKey
+from orchestrator.figures.parts import Part
 
 LONGEST_S: Final = 1e11
 """Three thousand years: SQLite keeps also what is infinite."""

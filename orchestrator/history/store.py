@@ -4,7 +4,7 @@
     ours, older ───────────▶ brought up to date, in one transaction
     ours, newer ───────────▶ refused, untouched
     another program's ─────▶ refused, untouched
-    damaged ───────────────▶ writers set it aside and make another (set_aside.py); readers refuse
+    damaged ───────────────▶ writers set it aside and make another (damaged_file.py); readers refuse
 
 Several processes may do all of this at once: each waits for the other up to BUSY_S. What is committed is on the disk.
 On a local disk the database has a write-ahead log, elsewhere a rollback journal (mounts.py).
@@ -21,9 +21,9 @@ from typing import Final
 import msgspec
 
 from orchestrator.errors import HistoryError
-from orchestrator.history import mounts, set_aside
+from orchestrator.history import damaged_file, mounts
+from orchestrator.history.location import Place
 from orchestrator.history.migrations import APPLICATION_ID, MIGRATIONS
-from orchestrator.history.place import Place
 
 BUSY_S: Final = 10.0
 CHECKED_BYTES: Final = 100 * 2**20
@@ -135,7 +135,7 @@ def _whole(path: Path, place: Place, notes: list[str], checked_bytes: float) -> 
         except DamagedError as error:
             if not _ours(path, place):
                 raise HistoryError(_NONE_OF_OURS.format(path=path)) from error
-            moved = set_aside.move(path, seen)
+            moved = damaged_file.move(path, seen)
             if moved is not None:
                 notes.append(f"{error}. It was set aside as {moved.name}, and a new history begun")
     raise HistoryError(f"{path}: was found damaged {_TRIES} times, although it was set aside; look at the disk")

@@ -11,13 +11,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from orchestrator.compare import facts
+from orchestrator.compare import cell_facts
 from orchestrator.compare.comparison import END_TO_END
+from orchestrator.config.margins import Margins
+from orchestrator.figures.keys import CellKey
+from orchestrator.figures.parts import Part
 from orchestrator.history.records import Point
-from orchestrator.report.keys import CellKey
-from orchestrator.report.parts import Part
 from orchestrator.stats import change_points
-from orchestrator.stats.margins import Margins
 from protocol.cell import DeviceKind
 
 TAINTED: Final = "tainted: faults were injected on purpose"
@@ -127,7 +127,7 @@ def _changes(values: Sequence[float | None], left_out: Sequence[str], margin: fl
 def _differences(before: Point, after: Point) -> Iterator[str]:
     """What is not as it was in the run before: the stack of the run, then facts of the device."""
     for one, other in ((before.stack, after.stack), (_facts(before), _facts(after))):
-        yield from (change.words for change in facts.differences(one, other) if change.name not in _QUIET)
+        yield from (change.words for change in cell_facts.differences(one, other) if change.name not in _QUIET)
 
 
 def _facts(point: Point) -> Mapping[str, str]:

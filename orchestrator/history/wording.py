@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from orchestrator.configuration.naming import counted
+from orchestrator.config.naming import plural
 from orchestrator.history.trend import Trend, TrendPoint
 from orchestrator.stats.change_points import LEAST
 from protocol.cell import DeviceKind
@@ -44,5 +44,5 @@ def unjudged(trend: Trend) -> str:
         return "a CPU device drifts, so nothing is judged"
     values = [point.value for point in trend.points if point.value is not None and not point.left_out]
     if len(values) < 2 * LEAST:
-        return f"changes are told from {2 * LEAST} runs on that count, and {counted(len(values), 'run')} did"
+        return f"changes are told from {2 * LEAST} runs on that count, and {plural(len(values), 'run')} did"
     return "of a figure that can be zero no change is told" if min(values) <= 0 else ""

@@ -17,15 +17,15 @@ from prometheus_client import CollectorRegistry, make_wsgi_app, write_to_textfil
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from orchestrator.configuration.resolved import StoredRun
-from orchestrator.disk import folders
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.engine.display_events import Display
 from orchestrator.errors import ConfigError
+from orchestrator.figures.report import Report
 from orchestrator.metrics.families import FAMILIES, RUN, Family, Kind
 from orchestrator.metrics.follower import Follower
-from orchestrator.metrics.view import View
-from orchestrator.report.model import Report
-from orchestrator.report.plain import plain
-from orchestrator.view import Display
+from orchestrator.metrics.run_view import View
+from orchestrator.store import folders
+from orchestrator.system.plain_text import plain
 
 EVERY_S: Final = 10.0
 """How often the file is written: Prometheus asks node_exporter every 15 s or less often."""

@@ -8,11 +8,11 @@ import enum
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from orchestrator.deciding.slots import SlotStatus
-from orchestrator.health.verdict import Verdict
-from orchestrator.metrics.view import Figure, RunStands, View
-from orchestrator.report.plain import plain
-from orchestrator.view import DeviceLine, Snapshot
+from orchestrator.engine.display_events import DeviceLine, Snapshot
+from orchestrator.gpu.health.verdict import HealthVerdict
+from orchestrator.metrics.run_view import Figure, RunStands, View
+from orchestrator.state.slots import SlotStatus
+from orchestrator.system.plain_text import plain
 from protocol.cell import Device
 from protocol.failure import Category
 from protocol.messages import Sample
@@ -23,7 +23,7 @@ Rows = Callable[[View], Iterator[Row]]
 
 PENDING: Final = "PENDING"
 """In place of a verdict, until there is one: it needs the readings of the whole run."""
-VERDICTS: Final = (*Verdict, PENDING)
+VERDICTS: Final = (*HealthVerdict, PENDING)
 FAILURES: Final = tuple(category for category in Category if category is not Category.STOPPED)
 """A launch that a person stopped is no failure."""
 
@@ -137,7 +137,7 @@ def _wall(sample: Sample, view: View) -> float:
     return sample.at_ns / 1e9 + view.boot
 
 
-def _verdicts(read: Callable[[View], Mapping[str, Verdict]]) -> Rows:
+def _verdicts(read: Callable[[View], Mapping[str, HealthVerdict]]) -> Rows:
     def rows(view: View) -> Iterator[Row]:
         found = read(view)
         for device in view.devices:

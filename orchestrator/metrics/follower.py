@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.configuration.naming import kind_of_run
-from orchestrator.configuration.resolved import Configuration, StoredRun
-from orchestrator.metrics.view import Figure, RunStands, View
-from orchestrator.report.model import Report
-from orchestrator.view import CellEnded, Display, Notice, Snapshot
+from orchestrator.config.naming import kind_of_run
+from orchestrator.config.run_configuration import Configuration, StoredRun
+from orchestrator.engine.display_events import CellEnded, Display, Notice, Snapshot
+from orchestrator.figures.report import Report
+from orchestrator.metrics.run_view import Figure, RunStands, View
 from protocol.failure import Category
 
 _KEPT: Final = 8

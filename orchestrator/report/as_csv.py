@@ -9,11 +9,11 @@ row says what became of it.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.disk.outcomes import Status
-from orchestrator.report.cells import BatchPoint, BatchScan, Computed, Measured, ModelResult, ProbeMetrics
+from orchestrator.analysis.outcomes import Status
+from orchestrator.figures.cells import BatchPoint, BatchScan, Computed, Measured, ModelResult, ProbeMetrics
+from orchestrator.figures.report import CellEntry, Report
 from orchestrator.report.lines import memory_mb
-from orchestrator.report.model import CellEntry, Report
-from orchestrator.report.plain import plain
+from orchestrator.system.plain_text import plain
 from protocol.cell import OF_NO_MODEL
 
 if TYPE_CHECKING:

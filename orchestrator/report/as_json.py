@@ -4,7 +4,7 @@ import inspect
 
 import msgspec
 
-from orchestrator.report.model import Report
+from orchestrator.figures.report import Report
 
 
 def to_json(report: Report) -> bytes:

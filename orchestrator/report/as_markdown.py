@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from orchestrator.figures.report import Report
 from orchestrator.report import markdown
 from orchestrator.report.chapters.burn_in import burn_in
 from orchestrator.report.chapters.cells import listed
@@ -11,7 +12,6 @@ from orchestrator.report.chapters.failures import failures
 from orchestrator.report.chapters.overview import ticket
 from orchestrator.report.chapters.spread import spread
 from orchestrator.report.chapters.stragglers import full_node, stragglers
-from orchestrator.report.model import Report
 from orchestrator.report.sections import shown
 
 _SIBLINGS: Final = (

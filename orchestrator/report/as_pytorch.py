@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
+from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.report.lines import Line, lines
-from orchestrator.report.model import GpuInfo, Report
 
 FIGURES: Final = (
     *("throughput_samples_per_sec", "tokens_per_second", "sustained_tflops", "copy_gb_per_sec", "transfer_gb_per_sec"),

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from orchestrator.figures.launch_samples import LaunchSamples, Samples, Series
+from orchestrator.figures.report import Report
 from orchestrator.report.as_csv import NOT_AVAILABLE, harmless
 from orchestrator.report.figure_rows import UNITS
-from orchestrator.report.launch_samples import LaunchSamples, Samples, Series
 from orchestrator.report.lines import WITHOUT_BATCH, Line, lines
-from orchestrator.report.model import Report
 from protocol.cell import AUTO
 
 COLUMNS: Final = (

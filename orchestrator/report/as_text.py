@@ -7,7 +7,8 @@ A burn-in has one page.
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.configuration.presets import TRIAGE
+from orchestrator.config.presets import TRIAGE
+from orchestrator.figures.report import Report
 from orchestrator.report import one_page, text
 from orchestrator.report.chapters.batch_scans import batch_scans
 from orchestrator.report.chapters.burn_in import burn_in
@@ -21,7 +22,6 @@ from orchestrator.report.chapters.overview import ended, head, summary
 from orchestrator.report.chapters.spread import spread
 from orchestrator.report.chapters.stragglers import full_node, stragglers
 from orchestrator.report.chapters.time import time
-from orchestrator.report.model import Report
 from orchestrator.report.sections import Chapter, Rank, Section, shown
 from orchestrator.report.text import Paragraph
 

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from orchestrator.report.model import GpuInfo, Report
-from orchestrator.report.plain import plain
+from orchestrator.figures.report import GpuInfo, Report
+from orchestrator.system.plain_text import plain
 from protocol.cell import device_label
 
 

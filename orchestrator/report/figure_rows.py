@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from orchestrator.report.cells import Computed, GenerationMetrics, Measured, PhaseMetrics
-from orchestrator.report.comparisons import FullNode, Spread
+from orchestrator.figures.cells import Computed, GenerationMetrics, Measured, PhaseMetrics
+from orchestrator.figures.comparisons import FullNode, Spread
 from orchestrator.report.numbers import NOT_AVAILABLE, share, unit
 
 LOAD: Final = "model_load_time_ms"

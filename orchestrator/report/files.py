@@ -15,12 +15,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from orchestrator.configuration.report_formats import ReportFormat
-from orchestrator.disk.journal import write_parts_durably
+from orchestrator.config.report_formats import ReportFormat
 from orchestrator.errors import StorageError
-from orchestrator.report.launch_samples import Samples, not_at_hand
-from orchestrator.report.model import Report
-from orchestrator.report.timeline import NOTHING_KEPT, Timeline
+from orchestrator.figures.launch_samples import Samples, not_at_hand
+from orchestrator.figures.report import Report
+from orchestrator.figures.timeline import NOTHING_KEPT, Timeline
+from orchestrator.store.journal import write_parts_durably
 from protocol.paths import RunPaths
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})

@@ -3,17 +3,10 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from orchestrator.merge.cross_gpu import FIGURES
-from orchestrator.report import keys
-from orchestrator.report.cells import (
-    GenerationMetrics,
-    LoadMetrics,
-    Measured,
-    ModelResult,
-    PhaseMetrics,
-    ProbeMetrics,
-)
-from orchestrator.report.model import CellEntry, GpuInfo, Report
+from orchestrator.analysis.cross_gpu import FIGURES
+from orchestrator.figures import keys
+from orchestrator.figures.cells import GenerationMetrics, LoadMetrics, Measured, ModelResult, PhaseMetrics, ProbeMetrics
+from orchestrator.figures.report import CellEntry, GpuInfo, Report
 from protocol.cell import OF_NO_MODEL, Workload
 
 WITHOUT_BATCH: Final = OF_NO_MODEL | {Workload.LOAD}

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from orchestrator.report.plain import plain
 from orchestrator.report.sections import Finding, Section, Table
+from orchestrator.system.plain_text import plain
 
 _STEERS: Final = re.compile(r"[\\`*_\[\]|~@#$]|:(?=//)|(?<=www)\.")
 """What Markdown, or the page that shows it (mentions, numbers of issues, links, formulas), would take for more than

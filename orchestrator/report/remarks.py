@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.configuration.naming import counted
-from orchestrator.disk.outcomes import Status
-from orchestrator.report.cells import Computed, GenerationMetrics, Measured, PhaseMetrics
-from orchestrator.report.parts import SHARE_IN_DOUBT
+from orchestrator.analysis.outcomes import Status
+from orchestrator.config.naming import plural
+from orchestrator.figures.cells import Computed, GenerationMetrics, Measured, PhaseMetrics
+from orchestrator.figures.parts import SHARE_IN_DOUBT
 from protocol.intervals import BATCHES
 from protocol.result import SteadyState
 
@@ -84,7 +84,7 @@ def _of_computed(metric: Computed) -> Iterator[str]:
         yield metric.plausibility.note.partition("; ")[0]
     if isinstance(metric, PhaseMetrics) and _faster_than_its_part(metric):
         yield (
-            f"the latency ({counted(metric.inference_latency_values or 0, 'value')}) is below the forward time, which "
+            f"the latency ({plural(metric.inference_latency_values or 0, 'value')}) is below the forward time, which "
             "is a part of it: too few passes, or times too noisy, to compare the two"
         )
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from orchestrator.deciding.stopping import OUT_OF_TIME, how_it_ended
-from orchestrator.disk.outcomes import Status
-from orchestrator.report.model import FailureReport
+from orchestrator.analysis.outcomes import Status
+from orchestrator.figures.report import FailureReport
+from orchestrator.state.stopping import OUT_OF_TIME, how_it_ended
 from protocol.failure import Category
 
 _HARDWARE: Final = frozenset(

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Final
 
+from orchestrator.figures.report import Report
 from orchestrator.report.charts import Kind, Plot
-from orchestrator.report.model import Report
 
 MOST_ROWS: Final = 500
 """Of a table in HTML."""

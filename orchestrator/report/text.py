@@ -14,8 +14,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.report.plain import aligned, plain
 from orchestrator.report.sections import Column, Finding, Log, Rank, Section, Table
+from orchestrator.system.plain_text import aligned, plain
 
 WIDTH: Final = 80
 RULE: Final = "=" * WIDTH

@@ -18,17 +18,18 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator import run
-from orchestrator.disk import archive, folders, run_files
+from orchestrator.engine import run
+from orchestrator.engine.display_events import Display, Notice
 from orchestrator.errors import ConfigError, StorageError
-from orchestrator.machine import temporary
-from orchestrator.machine.seen import Look
-from orchestrator.processes.signals import StopSignals
+from orchestrator.gpu.inventory import Look
 from orchestrator.selftest import accounts, campaign, faults, leftovers
 from orchestrator.selftest.campaign import Injection
 from orchestrator.selftest.judge import Account, judge
-from orchestrator.selftest.watching import Watch
-from orchestrator.view import Display, Notice
+from orchestrator.selftest.log_watch import Watch
+from orchestrator.state import archive
+from orchestrator.store import folders, run_files
+from orchestrator.system import temporary
+from orchestrator.system.stop_signals import StopSignals
 from protocol.cell import Device
 from protocol.exit_codes import ExitCode
 

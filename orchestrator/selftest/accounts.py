@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from orchestrator.deciding.slots import scopes
-from orchestrator.disk.archive import Archive, Attempt
-from orchestrator.report.model import Report
+from orchestrator.figures.report import Report
 from orchestrator.selftest.campaign import Injection
-from orchestrator.selftest.judge import Account, Told, Try
-from orchestrator.selftest.watching import Seen
+from orchestrator.selftest.judge import Account, NamedFailure, Try
+from orchestrator.selftest.log_watch import Seen
+from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.slots import scopes
 
 _FRAME: Final = '  File "'
 """How faulthandler begins a line of a stack."""
@@ -28,7 +28,9 @@ def read(
     return Account(
         status=next(entry.status for entry in report.cells if entry.cell == cell.id),
         tries=tuple(_try(archive, one, moments, seen) for one in archive.attempts if one.start.cell == cell.id),
-        reported=tuple(Told(one.category, one.message, one.phase) for one in report.failures if one.cell == cell.id),
+        reported=tuple(
+            NamedFailure(one.category, one.message, one.phase) for one in report.failures if one.cell == cell.id
+        ),
         skipped=not archive.skipped.keys().isdisjoint(scopes(cell)),
         taken_out=archive.taken_out.get(device, "") if last == [cell.id] else "",
     )

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from orchestrator import TOOL_VERSION
-from orchestrator.configuration.report_formats import ReportFormat
-from orchestrator.configuration.resolved import Configuration, Isolation, Plan, StoredRun
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.run_configuration import Configuration, Isolation, Plan, StoredRun
 from orchestrator.selftest.faults import DEADLINES, Fault
 from protocol.cell import Cell, Device, Mode, ModelSpec, Precision, Workload
 from protocol.messages import Measurement

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.disk.outcomes import Status
+from orchestrator.analysis.outcomes import Status
 from protocol.cell import DeviceKind, Scalar
 from protocol.failure import Category, Phase
 from protocol.messages import Deadlines

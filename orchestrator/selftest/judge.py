@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.disk.outcomes import Status
-from orchestrator.processes.logs import CAP_BYTES
+from orchestrator.analysis.outcomes import Status
 from orchestrator.selftest.faults import Done, Expected
+from orchestrator.system.log_files import CAP_BYTES
 
 _PRINTED_BYTES: Final = 64 * 1024
 """The least that has to be kept of what is printed without end."""
@@ -42,7 +42,7 @@ class Try(msgspec.Struct, frozen=True, kw_only=True):
     disk_bytes: int = 0
 
 
-class Told(msgspec.Struct, frozen=True):
+class NamedFailure(msgspec.Struct, frozen=True):
     """What is said of a process that failed."""
 
     category: str | None
@@ -59,7 +59,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     status: Status
     tries: tuple[Try, ...]
-    reported: tuple[Told, ...]
+    reported: tuple[NamedFailure, ...]
     skipped: bool = False
     taken_out: str = ""
 
@@ -144,7 +144,7 @@ def _tells_little(expected: Expected, account: Account) -> Iterator[str]:
 
 def _reported_otherwise(account: Account) -> Iterator[str]:
     """What is expected was asked of the journal: the report, which people read, has to say the same."""
-    written = tuple(Told(one.category, one.message, one.phase) for one in account.failed)
+    written = tuple(NamedFailure(one.category, one.message, one.phase) for one in account.failed)
     if len(written) != len(account.reported):
         yield f"report: {len(account.reported)} failures, and {len(written)} in the journal"
         return
@@ -153,7 +153,7 @@ def _reported_otherwise(account: Account) -> Iterator[str]:
             yield f"report: it says {_words(told)}, and the journal {_words(true)}"
 
 
-def _words(told: Told) -> str:
+def _words(told: NamedFailure) -> str:
     return f'{told.category} in {told.phase}: "{told.message}"'
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator.processes import ending
-from orchestrator.processes.link import socket_folder
+from orchestrator.engine.launches.link import socket_folder
+from orchestrator.system import process_end
 from protocol.paths import RunPaths
 
 
@@ -26,6 +26,6 @@ def find(paths: RunPaths) -> Iterator[str]:
 def _uses(pid: int, folder: Path) -> bool:
     """Whether a process has a file of the folder open, as every process of a run has its log."""
     try:
-        return ending.holds(pid, folder)
+        return process_end.holds(pid, folder)
     except OSError:
         return False  # it has ended, or is somebody else's

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from orchestrator.configuration.naming import counted
+from orchestrator.config.naming import plural
 from orchestrator.selftest import Outcome, Row
 
 HEADER = ("injected", "expected", "the orchestrator said", "ended by", "tries", "what was done", "status", "took", "")
@@ -57,10 +57,10 @@ def _line(row: Row, outcome: Outcome) -> tuple[str, ...]:
 
 def _end(outcome: Outcome) -> str:
     number, right = len(outcome.rows), len(outcome.rows) - len(outcome.wrong)
-    left = f"{counted(len(outcome.left_behind), 'thing')} left behind" if outcome.left_behind else "nothing left behind"
+    left = f"{plural(len(outcome.left_behind), 'thing')} left behind" if outcome.left_behind else "nothing left behind"
     kept = "" if outcome.folder is None else f" The run is kept in {outcome.folder}"
     stopped = "Interrupted: " if outcome.interrupted else ""
-    handled = f"{right} of {counted(number, 'fault')} named and handled right"
+    handled = f"{right} of {plural(number, 'fault')} named and handled right"
     return f"{stopped}{handled}, {left}, {outcome.seconds:.0f} s.{kept}"
 
 

@@ -51,7 +51,7 @@ _DOUBT: Final = 0.025
 _HOURS: Final = WINDOW_NS / 3.6e12
 
 
-class Verdict(enum.StrEnum):
+class DriftVerdict(enum.StrEnum):
     """SLOWING: the loss is shown to exceed the margin. STEADY: it is shown to be within."""
 
     SLOWING = "slowing"
@@ -68,7 +68,7 @@ class Course:
     did; None where they are not needed, or not to be foreseen.
     """
 
-    verdict: Verdict
+    verdict: DriftVerdict
     hours: float
     per_hour: Interval | None = None
     change: Interval | None = None
@@ -90,20 +90,20 @@ class Drift:
     raw_kinds: Mapping[str, Course]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> DriftVerdict:
         """SLOWING where anything is; STEADY where both courses are, the relative one where siblings were there.
 
         A raw course that is open stays open beside a relative one that is steady: what all GPUs lose alike is in it.
         """
         if self.slows_against_siblings or _slowing(self.raw, self.raw_kinds):
-            return Verdict.SLOWING
-        return Verdict.STEADY if self.open_course is None else Verdict.TOO_SHORT
+            return DriftVerdict.SLOWING
+        return DriftVerdict.STEADY if self.open_course is None else DriftVerdict.TOO_SHORT
 
     @property
     def open_course(self) -> Course | None:
         """The first one that must be steady, and cannot be told; the one against siblings first."""
         courses = [self.relative] if self.relative is not None and self.had_siblings else []
-        return next((one for one in (*courses, self.raw) if one.verdict is Verdict.TOO_SHORT), None)
+        return next((one for one in (*courses, self.raw) if one.verdict is DriftVerdict.TOO_SHORT), None)
 
     @property
     def slows_against_siblings(self) -> bool:
@@ -190,7 +190,7 @@ def _usually_faster(windows: Mapping[int, Mapping[str, float]]) -> dict[tuple[st
 
 def _slowing(whole: Course | None, kinds: Mapping[str, Course]) -> bool:
     courses = [*kinds.values(), *([whole] if whole is not None else [])]
-    return any(course.verdict is Verdict.SLOWING for course in courses)
+    return any(course.verdict is DriftVerdict.SLOWING for course in courses)
 
 
 def _of_kinds(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, dict[str, Course]]:
@@ -203,7 +203,7 @@ def _of_kinds(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, 
             of_kind[window.key].append(window)
         for key, own in sorted(of_kind.items()):
             points = visits.visits(own)
-            kinds[gpu][key] = Course(verdict=Verdict.TOO_SHORT, hours=points[-1].at_h - points[0].at_h)
+            kinds[gpu][key] = Course(verdict=DriftVerdict.TOO_SHORT, hours=points[-1].at_h - points[0].at_h)
             if _hours(windows) >= LEAST_HOURS and points[-1].at_h - points[0].at_h >= _LEAST_SPAN * _hours(windows):
                 series[key][gpu] = points
     asked = sum(map(len, series.values()))
@@ -218,20 +218,20 @@ def _hours(windows: Sequence[Window]) -> float:
     return (windows[-1].number - windows[0].number + 1) * _HOURS if windows else 0.0
 
 
-def _judged(change: Interval, floor: float) -> Verdict:
+def _judged(change: Interval, floor: float) -> DriftVerdict:
     if change.high < floor:
-        return Verdict.SLOWING
-    return Verdict.STEADY if change.low > floor else Verdict.TOO_SHORT
+        return DriftVerdict.SLOWING
+    return DriftVerdict.STEADY if change.low > floor else DriftVerdict.TOO_SHORT
 
 
 def _course(logs: Sequence[Window], margin: float) -> Course:
     """The course of windows in order of number whose rates are logarithms."""
     hours = _hours(logs)
     if hours < LEAST_HOURS:
-        return Course(verdict=Verdict.TOO_SHORT, hours=hours, needed_h=LEAST_HOURS)
+        return Course(verdict=DriftVerdict.TOO_SHORT, hours=hours, needed_h=LEAST_HOURS)
     moved = trend.movement(_over_kinds(_binned(logs), hours), hours)
     if moved is None:
-        return Course(verdict=Verdict.TOO_SHORT, hours=hours)
+        return Course(verdict=DriftVerdict.TOO_SHORT, hours=hours)
     floor = math.log1p(-margin)
     verdict = _judged(moved.change, floor)
     return Course(
@@ -240,7 +240,7 @@ def _course(logs: Sequence[Window], margin: float) -> Course:
         per_hour=_percent(moved.slope),
         change=_percent(moved.change),
         step_h=moved.step_h,
-        needed_h=_needed(moved.change, floor, hours) if verdict is Verdict.TOO_SHORT else None,
+        needed_h=_needed(moved.change, floor, hours) if verdict is DriftVerdict.TOO_SHORT else None,
     )
 
 

@@ -23,7 +23,6 @@ from statistics import fmean, median
 from typing import Final, NamedTuple, TypeVar
 
 from orchestrator.stats import student
-from orchestrator.stats.margins import Bound
 from orchestrator.stats.pooled import LEAST_VARIANCE
 
 MOST_LAUNCHES: Final = 7
@@ -33,7 +32,15 @@ ALPHA: Final = 0.05
 _Key = TypeVar("_Key")
 
 
-class Verdict(enum.StrEnum):
+class Bound(enum.StrEnum):
+    """What limits a cell: identical GPUs differ by it."""
+
+    POWER = "power"
+    CLOCK = "clock"
+    BANDWIDTH = "bandwidth"
+
+
+class SiblingVerdict(enum.StrEnum):
     """OK: the deficit is shown to be within the margin. STRAGGLER: beyond. SUSPECT: neither, or one cell alone is."""
 
     OK = "OK"
@@ -87,7 +94,7 @@ class Sibling:
     """
 
     gpu: str
-    verdict: Verdict
+    verdict: SiblingVerdict
     why: str
     ratio: float | None = None
     low: float | None = None
@@ -126,7 +133,7 @@ def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float], asked: i
     return tuple(
         _sibling(gpu, parts[gpu], effects[gpu], adjusted[gpu], asked * len(parts))
         if gpu in parts
-        else Sibling(gpu=gpu, verdict=Verdict.NONE, why=_why_not(gpu, cells), effects={}, slow_cells={})
+        else Sibling(gpu=gpu, verdict=SiblingVerdict.NONE, why=_why_not(gpu, cells), effects={}, slow_cells={})
         for gpu in gpus
     )
 
@@ -224,11 +231,11 @@ def _sibling(gpu: str, parts: Sequence[_Part], effects: Mapping[Bound, Effect], 
     slow = {name: effect for name, effect in alone.items() if chances[name] * tests <= ALPHA}
     undecided = [effect for effect in effects.values() if not effect.within]
     if p <= ALPHA:
-        verdict = Verdict.STRAGGLER
+        verdict = SiblingVerdict.STRAGGLER
     elif undecided or slow:
-        verdict = Verdict.SUSPECT
+        verdict = SiblingVerdict.SUSPECT
     else:
-        verdict = Verdict.OK
+        verdict = SiblingVerdict.OK
     whole = _effect(parts)
     return Sibling(
         gpu=gpu,
@@ -241,8 +248,8 @@ def _sibling(gpu: str, parts: Sequence[_Part], effects: Mapping[Bound, Effect], 
         effects=effects,
         slow_cells=slow,
         alone=alone,
-        wanted=max(map(_wanted, undecided), default=0) if verdict is Verdict.SUSPECT else 0,
-        in_question=_in_question(parts, effects, slow) if verdict is Verdict.SUSPECT else (),
+        wanted=max(map(_wanted, undecided), default=0) if verdict is SiblingVerdict.SUSPECT else 0,
+        in_question=_in_question(parts, effects, slow) if verdict is SiblingVerdict.SUSPECT else (),
     )
 
 
@@ -264,12 +271,12 @@ def _wanted(effect: Effect) -> int:
     return max(0, min(max(needed, effect.launches + 1), MOST_LAUNCHES) - effect.launches)
 
 
-def _why(verdict: Verdict, effects: Mapping[Bound, Effect], slow: Mapping[str, Effect]) -> str:
+def _why(verdict: SiblingVerdict, effects: Mapping[Bound, Effect], slow: Mapping[str, Effect]) -> str:
     bound, worst = min(effects.items(), key=lambda item: (item[1].p, item[1].low))
     rate = f"{worst.ratio:.1%} of its siblings' rate ({worst.low:.1%} to {worst.high:.1%}) where {bound} is the limit"
-    if verdict is Verdict.STRAGGLER:
+    if verdict is SiblingVerdict.STRAGGLER:
         return f"{rate}: slower by more than {worst.margin:.0%}"
-    if verdict is Verdict.OK:
+    if verdict is SiblingVerdict.OK:
         return f"{rate}: within {worst.margin:.0%}"
     if all(effect.within for effect in effects.values()):
         return f"as fast as its siblings over all, but not in {', '.join(slow)}"

@@ -29,7 +29,7 @@ LEAST_LAUNCHES: Final = 3
 _POWER: Final = 0.8
 
 
-class Verdict(enum.StrEnum):
+class ChangeVerdict(enum.StrEnum):
     """Of a cell. NOT_COMPARABLE is said by compare/, of what differs in more than its speed."""
 
     FASTER = "FASTER"
@@ -56,7 +56,7 @@ class Judged:
     should settle it; 0 where it is settled, None where MOST_LAUNCHES would not do.
     """
 
-    verdict: Verdict
+    verdict: ChangeVerdict
     ratio: float
     low: float | None = None
     high: float | None = None
@@ -108,7 +108,7 @@ def judge(pairs: Sequence[Pair]) -> list[Judged]:
 def without_verdict(pair: Pair, wanted: int) -> Judged:
     """The ratio alone. wanted: launches a side for a verdict; 0 where none will bring one. Raises ValueError."""
     ratio = math.exp(fmean(_logs(pair.after)) - fmean(_logs(pair.before)))
-    return Judged(verdict=Verdict.INCONCLUSIVE, ratio=ratio, wanted=wanted)
+    return Judged(verdict=ChangeVerdict.INCONCLUSIVE, ratio=ratio, wanted=wanted)
 
 
 def together(pairs: Sequence[Pair]) -> Together | None:
@@ -191,11 +191,11 @@ def _judged(pair: Pair, logs: tuple[list[float], list[float]], estimate: _Estima
     wide, narrow = estimate.reach(1 - ALPHA / 2), estimate.reach(1 - ALPHA)
     bound, log_ratio = _bound(pair.margin), estimate.log_ratio
     if p <= ALPHA:
-        verdict = Verdict.FASTER if log_ratio > 0 else Verdict.SLOWER
+        verdict = ChangeVerdict.FASTER if log_ratio > 0 else ChangeVerdict.SLOWER
     elif abs(log_ratio) + narrow < bound:
-        verdict = Verdict.SAME
+        verdict = ChangeVerdict.SAME
     else:
-        verdict = Verdict.INCONCLUSIVE
+        verdict = ChangeVerdict.INCONCLUSIVE
     return Judged(
         verdict=verdict,
         ratio=math.exp(log_ratio),
@@ -207,7 +207,7 @@ def _judged(pair: Pair, logs: tuple[list[float], list[float]], estimate: _Estima
         cohens_d=effect_size.cohens_d(*logs),
         cliffs_delta=effect_size.cliffs_delta(*logs),
         mann_whitney_p=effect_size.mann_whitney_p(*logs),
-        wanted=_wanted(estimate, bound, tests, pair) if verdict is Verdict.INCONCLUSIVE else 0,
+        wanted=_wanted(estimate, bound, tests, pair) if verdict is ChangeVerdict.INCONCLUSIVE else 0,
     )
 
 

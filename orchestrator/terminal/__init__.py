@@ -11,9 +11,9 @@ happens to a terminal must not happen to a run. Everything shown stands in the j
 import os
 from typing import TextIO
 
+from orchestrator.engine.display_events import Display
 from orchestrator.terminal.outlet import Outlet
 from orchestrator.terminal.plain import Plain
-from orchestrator.view import Display
 
 
 def make(*, quiet: bool, verbose: bool, log_format: str, stream: TextIO) -> Display:

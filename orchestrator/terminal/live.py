@@ -12,9 +12,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from orchestrator.engine.display_events import CellEnded, Notice, Snapshot
 from orchestrator.terminal.outlet import Outlet
 from orchestrator.terminal.wording import device_line, event_lines, is_loud, total_line
-from orchestrator.view import CellEnded, Notice, Snapshot
 
 if TYPE_CHECKING:
     from typing import TextIO

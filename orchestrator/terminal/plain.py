@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable
 
+from orchestrator.engine.display_events import CellEnded, Notice, Snapshot
 from orchestrator.terminal.outlet import Outlet
-from orchestrator.terminal.pace import Pace
+from orchestrator.terminal.snapshot_rate import Pace
 from orchestrator.terminal.wording import clean, duration, event_lines, is_loud, launch_words, progress_line
-from orchestrator.view import CellEnded, Notice, Snapshot
 
 
 class Plain:

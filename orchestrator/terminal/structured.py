@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 import structlog
 
+from orchestrator.engine.display_events import CellEnded, DeviceLine, Notice, Snapshot
 from orchestrator.terminal.outlet import Outlet
-from orchestrator.terminal.pace import Pace
+from orchestrator.terminal.snapshot_rate import Pace
 from orchestrator.terminal.wording import is_loud, stripped
-from orchestrator.view import CellEnded, DeviceLine, Notice, Snapshot
 
 if TYPE_CHECKING:
     from typing import TextIO

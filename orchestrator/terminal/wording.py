@@ -3,9 +3,9 @@
 import re
 from typing import Final
 
-from orchestrator.configuration.naming import counted
-from orchestrator.deciding.stopping import how_it_ended
-from orchestrator.view import CellEnded, DeviceLine, Notice, Snapshot
+from orchestrator.config.naming import plural
+from orchestrator.engine.display_events import CellEnded, DeviceLine, Notice, Snapshot
+from orchestrator.state.stopping import how_it_ended
 from protocol.failure import Category, Failure
 
 LOUD: Final = frozenset({"warning", "error", "critical"})
@@ -136,7 +136,7 @@ def _evidence(failure: Failure) -> list[str]:
 def _launches(snapshot: Snapshot) -> str:
     """How many are done: of how many, or of what they are a part where nobody knows how many there will be."""
     if snapshot.total is None:
-        return f"{snapshot.share:.0%} of the time, {counted(snapshot.done, 'launch', 'launches')}"
+        return f"{snapshot.share:.0%} of the time, {plural(snapshot.done, 'launch', 'launches')}"
     return f"{snapshot.done}/{snapshot.total} launches"
 
 

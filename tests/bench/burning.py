@@ -25,7 +25,7 @@ from functools import partial
 from statistics import fmean, median
 from typing import Final, NamedTuple
 
-from orchestrator.configuration.resolved import Isolation
+from orchestrator.config.run_configuration import Isolation
 from protocol.cell import Cell, DeviceKind, Precision, Workload
 from tests.bench.harness import Harness, default_device, harness, stored_run
 from tests.bench.probes import bare_loop

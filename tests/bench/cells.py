@@ -1,6 +1,6 @@
 """Cells by short names, for benches that need some of one kind and not a product of lists: "resnet50:bf16:256"."""
 
-from orchestrator.configuration.resolved import StoredRun
+from orchestrator.config.run_configuration import StoredRun
 from protocol.cell import Cell, Workload
 from tests.bench.harness import stored_run
 

@@ -21,7 +21,7 @@ from typing import Final
 
 import psutil
 
-from orchestrator.configuration.resolved import Isolation
+from orchestrator.config.run_configuration import Isolation
 from protocol.cell import Cell
 from protocol.messages import Sample
 from protocol.result import Result

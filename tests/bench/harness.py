@@ -16,17 +16,17 @@ from typing import cast
 import msgspec
 import zmq
 
-from orchestrator.configuration.resolved import Isolation, StoredRun
-from orchestrator.deciding.gates import Gates
-from orchestrator.deciding.slots import NextLaunch
-from orchestrator.machine import devices, seen
-from orchestrator.planning import preload
-from orchestrator.processes import spawn
-from orchestrator.processes.fleet import Fleet
-from orchestrator.processes.link import Link
-from orchestrator.processes.live import Concluded, Gone, Happening
-from orchestrator.processes.nursery import Nursery
-from orchestrator.sampling.telemetry import Telemetry, read_samples
+from orchestrator.config.run_configuration import Isolation, StoredRun
+from orchestrator.engine.launches.fleet import Fleet
+from orchestrator.engine.launches.link import Link
+from orchestrator.engine.launches.live import Concluded, Gone, Happening
+from orchestrator.engine.launches.zygote_client import ZygoteClient
+from orchestrator.engine.memory_gate import Gates
+from orchestrator.gpu import devices, inventory
+from orchestrator.gpu.telemetry.client import Telemetry, read_samples
+from orchestrator.plan import preload
+from orchestrator.state.slots import NextLaunch
+from orchestrator.system import process_start
 from protocol.cell import Cell, DeviceKind
 from protocol.errors import ProtocolError
 from protocol.failure import Failure
@@ -56,8 +56,8 @@ class Harness:
         deadlines = stored.configuration.deadlines
         patience_s = deadlines.start + deadlines.import_
         ahead, log = preload.modules(stored, stored.plan.cells), folder / "zygote.log"
-        environment = spawn.environment_of_workers(Path(stored.configuration.cache_folder))
-        self.nursery = Nursery(ahead, log, patience_s, environment)
+        environment = process_start.environment_of_workers(Path(stored.configuration.cache_folder))
+        self.nursery = ZygoteClient(ahead, log, patience_s, environment)
         opened.callback(self.nursery.close)
         self._gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
         self._folder = folder
@@ -177,7 +177,7 @@ class Harness:
 @contextmanager
 def harness(stored: StoredRun, *, telemetry: bool = True) -> Iterator[Harness]:
     """A harness in a folder of its own, everything ended at the end; with telemetry where there is a GPU."""
-    spawn.become_subreaper()
+    process_start.become_subreaper()
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="gpubench-bench-")))
         yield Harness(stored, folder, opened, telemetry=telemetry)
@@ -195,7 +195,7 @@ def stored_run(gpu_ids: str, *options: str) -> StoredRun:
     context = run_command.make_context("bench", ["--gpu-ids", gpu_ids, *options])
     assert isinstance(context, click.Context)
     _, configuration, _ = preparation.configure(cast(RunParams, context.params), None)
-    found = devices.on_this_machine(configuration.gpu_ids, seen.look)
+    found = devices.on_this_machine(configuration.gpu_ids, inventory.look)
     return StoredRun(
         tool_version=TOOL_VERSION,
         run_id="bench",
@@ -208,7 +208,7 @@ def stored_run(gpu_ids: str, *options: str) -> StoredRun:
 
 def default_device() -> str:
     """The first GPU, or a CPU device where there is no driver."""
-    return "0" if seen.look().inventory.gpus else "cpu:0"
+    return "0" if inventory.look().inventory.gpus else "cpu:0"
 
 
 def quiet_signals() -> None:

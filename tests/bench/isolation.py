@@ -12,7 +12,7 @@ import random
 import sys
 from statistics import fmean
 
-from orchestrator.configuration.resolved import Isolation
+from orchestrator.config.run_configuration import Isolation
 from protocol.cell import Cell
 from tests.bench.harness import Harness, default_device, harness, stored_run
 from tests.bench.pairs import equivalence

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from orchestrator import report
-from orchestrator.configuration import catalogue
-from orchestrator.configuration.report_formats import ReportFormat
-from orchestrator.disk import reporting
-from orchestrator.disk.records import End, Left
-from orchestrator.planning.probes import is_probe
-from orchestrator.sampling.samples import SampleFile
+from orchestrator.analysis import reporting
+from orchestrator.config import catalogue
+from orchestrator.config.catalogue import is_probe
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.gpu.telemetry.samples import SampleFile
+from orchestrator.store.records import End, Left
 from protocol import codec
 from protocol.cell import Cell, Precision, Workload
 from protocol.messages import Sample

@@ -8,7 +8,7 @@ resnet50 inference, from the request until the device is free again. Prints medi
 import sys
 from statistics import median
 
-from orchestrator.configuration.resolved import Isolation
+from orchestrator.config.run_configuration import Isolation
 from tests.bench.harness import Timed, default_device, harness, stored_run
 
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from statistics import fmean, median
 from typing import Final
 
-from orchestrator.configuration.resolved import Isolation
+from orchestrator.config.run_configuration import Isolation
 from protocol.cell import Cell, DeviceKind
 from protocol.result import Result
 from tests.bench.harness import Harness, default_device, harness, stored_run

@@ -28,9 +28,9 @@ from typing import IO, Final
 
 import msgspec
 
-from orchestrator.configuration.resolved import Isolation, StoredRun
-from orchestrator.planning import preload
-from orchestrator.processes import spawn
+from orchestrator.config.run_configuration import Isolation, StoredRun
+from orchestrator.plan import preload
+from orchestrator.system import process_start
 from protocol.cell import Cell
 from protocol.result import Result
 from tests.bench import cells
@@ -78,7 +78,7 @@ class Peers:
 def answering(stored: StoredRun, lengths: tuple[int, int]) -> Iterator[Peers]:
     """The other benchmarks, ready to be asked."""
     command = [sys.executable, "-m", "tests.bench.peers"]
-    environment = {**os.environ, **spawn.ONE_THREAD}
+    environment = {**os.environ, **process_start.ONE_THREAD}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from orchestrator.disk import archive
+from orchestrator.state import archive
 from protocol.paths import RunPaths
 from protocol.result import Result, SteadyState
 from tests.bench.harness import default_device

@@ -37,10 +37,10 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.configuration.resolved import Isolation, StoredRun
-from orchestrator.deciding.slots import NextLaunch
-from orchestrator.processes.fleet import Fleet
-from orchestrator.processes.live import Concluded, Happening, Live
+from orchestrator.config.run_configuration import Isolation, StoredRun
+from orchestrator.engine.launches.fleet import Fleet
+from orchestrator.engine.launches.live import Concluded, Happening, Live
+from orchestrator.state.slots import NextLaunch
 from protocol.cell import Cell, Workload
 from protocol.failure import Phase
 from protocol.result import Result

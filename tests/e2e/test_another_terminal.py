@@ -12,9 +12,9 @@ import psutil
 import pytest
 from click.testing import CliRunner, Result
 
-from orchestrator.cli import orchestrate
-from orchestrator.disk.records import StopAsked
-from orchestrator.disk.status import Standing
+from orchestrator.cli.commands import orchestrate
+from orchestrator.engine.status_types import Standing
+from orchestrator.store.records import StopAsked
 from protocol.messages import Deadlines
 from tests.fakes import faults
 from tests.fakes.node import NOTHING, ROOT, Node, leftovers

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from orchestrator.disk.records import End
+from orchestrator.store.records import End
 from protocol.cell import AUTO
 from tests.fakes import faults
 from tests.fakes.node import NOTHING, Node, leftovers

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.disk import journal
-from orchestrator.disk.records import Added, Dropped, Record, Segment, Start, ZygoteStarted
+from orchestrator.store import journal
+from orchestrator.store.records import Added, Dropped, Record, Segment, Start, ZygoteStarted
 from protocol.paths import RunPaths
 from tests.e2e.test_burn_in import burn_in, command, report
 from tests.e2e.test_burn_in_hangs import UNTIL_CONTINUED, hanging
@@ -120,7 +120,7 @@ def test_rounds_are_added_when_the_plan_is_through(tmp_path: Path) -> None:
     (short / "sitecustomize.py").write_text(
         "import sys, types\n"
         "if 'orchestrator' in sys.orig_argv:\n"
-        "    from orchestrator.burn_in import plan\n"
+        "    from orchestrator.kinds.burn_in import planning as plan\n"
         "    plan.math = types.SimpleNamespace(ceil=lambda number: 1, fsum=sum)\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{short}:{ROOT}"}

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from orchestrator import report as reports
-from orchestrator.cli import orchestrate
-from orchestrator.configuration.report_formats import ReportFormat
+from orchestrator.cli.commands import orchestrate
+from orchestrator.config.report_formats import ReportFormat
 from protocol.result import SteadyState
 from tests.fakes.commands import TINY, python
 from tests.fakes.runs import FakeRun, gpus, shipped
@@ -288,7 +288,7 @@ def test_wrong_baselines_thresholds_and_prices_are_refused_before_a_run(
 def test_comparing_imports_nothing_slow(two_runs: Path) -> None:
     """Neither pandas nor scipy, nor numpy: 2 reports are compared before a person notices."""
     code = (
-        "import sys; from orchestrator.cli import benchmark\n"
+        "import sys; from orchestrator.cli.commands import benchmark\n"
         f"try: benchmark(['compare', '{OLDER}/report.json', '{NEWER}/report.json'])\n"
         "except SystemExit as end: print(end.code, sorted({'pandas', 'scipy', 'numpy', 'torch'} & set(sys.modules)))"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.disk.records import End, Left, Start
+from orchestrator.store.records import End, Left, Start
 from protocol.failure import Category
 from tests.fakes import faults, gpu_runs
 from tests.fakes.node import NOTHING, Node, leftovers
@@ -169,7 +169,7 @@ def test_without_telemetry_a_gpu_does_not_wait(
     node = begin(nvml, tmp_path / "run")
     comes(nvml, stranger)
     node.until(lambda: withdrawn(node) == 1)
-    (sampler,) = [child for child in node.children() if "orchestrator.sampling.sampler" in child.cmdline()]
+    (sampler,) = [child for child in node.children() if "orchestrator.gpu.telemetry.sampler" in child.cmdline()]
     sampler.kill()
     assert node.wait(timeout_s=20) == 4, node.output  # nobody can tell either whether the GPU is healthy
     assert node.report()["cells"][0]["attempts"] == 2

@@ -15,9 +15,9 @@ MOUNT = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'
 LAST_WORD = """
 import json, sys
 from pathlib import Path
-from orchestrator.disk import journal
+from orchestrator.store import journal
 from orchestrator.errors import StorageError
-from orchestrator.disk.records import Finished, Start
+from orchestrator.store.records import Finished, Start
 path = Path(sys.argv[1], "journal.gpj")
 written = 0
 with journal.Journal(path) as opened:
@@ -39,8 +39,8 @@ print(json.dumps([kept, written, torn, said, len(records), records[-1].reason, f
 RUN = """
 import json, subprocess, sys
 from pathlib import Path
-from orchestrator.disk import journal
-from orchestrator.disk.records import End, Finished
+from orchestrator.store import journal
+from orchestrator.store.records import End, Finished
 from protocol.paths import RunPaths
 from tests.fakes import faults
 folder = Path(sys.argv[1], "run")

@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from orchestrator.configuration.resolved import Isolation
-from orchestrator.deciding.policy import POLICY
-from orchestrator.disk.records import End, Finished, Left, Spawned, Start
+from orchestrator.config.run_configuration import Isolation
+from orchestrator.state.failure_policy import POLICY
+from orchestrator.store.records import End, Finished, Left, Spawned, Start
 from protocol.failure import Category
 from protocol.messages import Deadlines
 from tests.fakes import faults
@@ -214,7 +214,9 @@ def test_a_package_that_shadows_ours_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     faults.prepare(folder, faults.model("good"))
     script = (
-        "import sys; from orchestrator.processes import spawn; spawn._in_checkout = lambda: False; spawn.check_rooms()"
+        "from orchestrator.system import process_start\n"
+        "process_start._in_checkout = lambda: False\n"
+        "process_start.check_rooms()"
     )
     done = python("-c", script, cwd=tmp_path, PYTHONPATH=f"{shadow}:{ROOT}")
     assert done.returncode != 0

@@ -6,8 +6,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.disk.archive import Attempt
-from orchestrator.disk.records import End, Left, Spawned, Start
+from orchestrator.state.archive import Attempt
+from orchestrator.store.records import End, Left, Spawned, Start
 from protocol.failure import Category
 from protocol.paths import RunPaths
 from tests.fakes import gangs

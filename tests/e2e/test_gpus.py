@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.configuration.resolved import StoredRun
-from orchestrator.disk.records import Left, Start
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.store.records import Left, Start
 from protocol.cell import Mode
 from tests.fakes import faults, gpu_runs
 from tests.fakes.node import NOTHING, Node, leftovers

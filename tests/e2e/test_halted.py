@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.configuration.resolved import Isolation
-from orchestrator.deciding.budget import CLOSING_S
-from orchestrator.deciding.stopping import OUT_OF_TIME
-from orchestrator.disk.records import ClockSet, Segment, Start, StoodStill
+from orchestrator.config.run_configuration import Isolation
+from orchestrator.state.stopping import OUT_OF_TIME
+from orchestrator.state.time_budget import CLOSING_S
+from orchestrator.store.records import ClockSet, Segment, Start, StoodStill
 from protocol.cell import Scalar
 from protocol.failure import Phase
 from protocol.messages import Deadlines

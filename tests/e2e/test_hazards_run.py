@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.disk.records import Skipped, TakenOut
+from orchestrator.store.records import Skipped, TakenOut
 from protocol.failure import Category
 from tests.fakes import faults, gpu_runs
 from tests.fakes.cuda import beside
@@ -15,8 +15,8 @@ from tests.fakes.nvml import FakeNvml, uuid
 LASTS_S = 4.0
 LOOK_EVERY_SECOND = """
 import sys
-if "orchestrator.sampling.sampler" in sys.orig_argv:
-    from orchestrator.health import records
+if "orchestrator.gpu.telemetry.sampler" in sys.orig_argv:
+    from orchestrator.gpu.health import records
     records.LOOK_NS = 10**9
 """
 """The health of a GPU is looked at every 10 s otherwise."""

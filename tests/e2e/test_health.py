@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.configuration.resolved import StoredRun
-from orchestrator.disk.records import TelemetryEnded
-from orchestrator.health import records
-from orchestrator.health.records import Vitals
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.gpu.health import records
+from orchestrator.gpu.health.records import Vitals
+from orchestrator.store.records import TelemetryEnded
 from tests.fakes import faults, gpu_runs
 from tests.fakes.node import NOTHING, Node, leftovers
 from tests.fakes.nvml import FakeNvml
@@ -72,7 +72,7 @@ def test_telemetry_that_ends_is_no_pass(tmp_path: Path, hangs: bool) -> None:
     node = gpu_runs.resume(nvml, folder)
     if not hangs:
         node.until(lambda: node.working("busy") and looked_at(node))
-        next(child for child in node.children() if "orchestrator.sampling.sampler" in child.cmdline()).kill()
+        next(child for child in node.children() if "orchestrator.gpu.telemetry.sampler" in child.cmdline()).kill()
     assert node.wait() == 4, node.output
     report = node.report()
     assert report["summary"]["cells"]["ok"] == len(stored.plan.cells)

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from orchestrator.report.model import SCHEMA_VERSION
+from orchestrator.figures.report import SCHEMA_VERSION
 from tests.fakes.nvml import ROOT
 
 MIB: Final = 1024 * 1024

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.configuration.resolved import Isolation
-from orchestrator.disk import archive
+from orchestrator.config.run_configuration import Isolation
+from orchestrator.state import archive
 from protocol.paths import RunPaths
 from protocol.result import Environment
 from tests.fakes.commands import python

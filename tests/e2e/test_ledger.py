@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.merge import ledgers
-from orchestrator.report.parts import LaunchLedger
+from orchestrator.analysis import time_ledgers
+from orchestrator.figures.parts import LaunchLedger
 from tests.fakes import faults
 from tests.fakes.injection import inject
 from tests.fakes.node import Node
@@ -41,7 +41,7 @@ def test_the_entries_add_up_to_the_time_from_one_start_to_the_next(tmp_path: Pat
     node = Node(folder, environment=inject(tmp_path / "injected", SLOW_DISK))
     assert node.wait() == 0, node.output
     archive = node.archive()
-    told = [ledgers.ledger([(archive.result(attempt).ledger, attempt)]) for attempt in archive.attempts]
+    told = [time_ledgers.ledger([(archive.result(attempt).ledger, attempt)]) for attempt in archive.attempts]
     between_ms = []
     for ledger, (one, following) in zip(told[:-1], pairwise(archive.attempts), strict=True):
         assert ledger is not None

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import zmq
 
-from orchestrator.disk.journal import Journal
-from orchestrator.disk.records import Segment, Spawned
-from orchestrator.machine import host
+from orchestrator.store.journal import Journal
+from orchestrator.store.records import Segment, Spawned
+from orchestrator.system import host
 from protocol import VERSION, codec
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import Dismiss, Hello, Outcome, ToWorker
@@ -23,7 +23,7 @@ from tests.fakes.node import NOTHING, ROOT, SOCKETS, Node, leftovers, name_of
 from tests.fakes.nvml import FakeNvml
 
 ORPHAN = """
-from orchestrator.machine import devices
+from orchestrator.gpu import devices
 from pathlib import Path
 from tests.fakes import faults
 found = devices.resolve("all", visible=None, cores=(0, 1))
@@ -108,8 +108,8 @@ def test_an_orphan_of_ours_does_not_keep_us_from_its_gpu(tmp_path: Path) -> None
 ORPHANS = """
 import json, os, subprocess, sys
 from pathlib import Path
-from orchestrator.machine import host
-from orchestrator.processes import ending
+from orchestrator.system import host
+from orchestrator.system import process_end as ending
 
 folder = Path(sys.argv[1]).resolve()
 def session():
@@ -173,9 +173,9 @@ def test_a_stale_worker_cannot_speak_for_a_launch(tmp_path: Path) -> None:
 RUN = """
 import json
 from pathlib import Path
-from orchestrator import run
-from orchestrator.disk import archive, run_files
-from orchestrator.view import CellEnded
+from orchestrator.engine import run
+from orchestrator.state import archive; from orchestrator.store import run_files
+from orchestrator.engine.display_events import CellEnded
 from protocol.paths import RunPaths
 
 def held():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.disk import archive
+from orchestrator.state import archive
 from protocol.failure import Category
 from protocol.paths import RunPaths
 from tests.fakes import faults

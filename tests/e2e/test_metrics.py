@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from prometheus_client.parser import text_string_to_metric_families
 
-from orchestrator.cli import orchestrate
+from orchestrator.cli.commands import orchestrate
 from tests.fakes import faults
 from tests.fakes.commands import TINY, python
 from tests.fakes.node import Node
@@ -175,7 +175,8 @@ def test_a_file_that_cannot_be_is_refused_before_anything_is_measured(
 def test_the_library_is_imported_only_when_asked_for() -> None:
     """Neither by the command line nor by a run without these options."""
     code = (
-        "import sys, orchestrator.cli, orchestrator.run, orchestrator.cli.running, orchestrator.cli.ending\n"
+        "import sys, orchestrator.cli.commands, orchestrator.engine.run\n"
+        "import orchestrator.cli.execution, orchestrator.cli.exit_notification\n"
         "print('prometheus_client' in sys.modules)"
     )
     done = python("-c", code, cwd=Path.cwd())

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.configuration.resolved import StoredRun
-from orchestrator.disk import evidence
-from orchestrator.health import records
-from orchestrator.health.records import Vitals
-from orchestrator.sampling.readings import SHARED
+from orchestrator.analysis import evidence
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.gpu.health import records
+from orchestrator.gpu.health.records import Vitals
+from orchestrator.gpu.telemetry.readings import SHARED
 from tests.e2e.test_gpus import most_at_once
 from tests.fakes import faults, gpu_runs
 from tests.fakes.node import NOTHING, leftovers

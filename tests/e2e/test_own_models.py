@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.disk import archive
-from orchestrator.disk.archive import Archive
+from orchestrator.state import archive
+from orchestrator.state.archive import Archive
 from protocol.paths import RunPaths
 from tests.fakes.commands import ROOT, python
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.disk.records import Skipped, TakenOut
+from orchestrator.store.records import Skipped, TakenOut
 from protocol.cell import Scalar
 from protocol.failure import Category
 from protocol.messages import Deadlines

@@ -8,7 +8,7 @@ import msgspec
 import psutil
 import pytest
 
-from orchestrator.configuration.resolved import Isolation
+from orchestrator.config.run_configuration import Isolation
 from tests.fakes import faults
 from tests.fakes.node import ROOT, Node, name_of
 

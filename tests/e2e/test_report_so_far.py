@@ -10,13 +10,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from orchestrator import report as reports
-from orchestrator.cli import orchestrate
-from orchestrator.compare.against import Against
-from orchestrator.configuration.report_formats import ReportFormat
-from orchestrator.configuration.resolved import StoredRun
-from orchestrator.disk import journal, lock, reporting
-from orchestrator.disk.records import Finished
-from orchestrator.disk.reporting import Made
+from orchestrator.analysis import reporting
+from orchestrator.analysis.reporting import Made
+from orchestrator.cli.commands import orchestrate
+from orchestrator.compare.references import Against
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.store import journal, lock
+from orchestrator.store.records import Finished
 from protocol.messages import Deadlines
 from protocol.paths import RunPaths
 from tests.fakes import faults

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from orchestrator.cli import orchestrate
-from orchestrator.deciding.policy import POLICY
-from orchestrator.disk import archive, journal
-from orchestrator.disk.records import End, Record, Segment, Spawned, Start
+from orchestrator.cli.commands import orchestrate
+from orchestrator.state import archive
+from orchestrator.state.failure_policy import POLICY
+from orchestrator.store import journal
+from orchestrator.store.records import End, Record, Segment, Spawned, Start
 from protocol.failure import Category, Phase
 from protocol.paths import RunPaths
 from tests.e2e.chaos import traces

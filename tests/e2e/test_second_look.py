@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.disk import journal
-from orchestrator.disk.journal import Journal
-from orchestrator.disk.records import Added, End, Start, ZygoteStarted
 from orchestrator.stats.siblings import MOST_LAUNCHES
+from orchestrator.store import journal
+from orchestrator.store.journal import Journal
+from orchestrator.store.records import Added, End, Start, ZygoteStarted
 from protocol.paths import RunPaths
 from tests.fakes import rates
 from tests.fakes.cuda import beside
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.slow
 PREPARE = """
 from pathlib import Path
 from msgspec.structs import replace
-from orchestrator.disk import run_files
-from orchestrator.machine import devices
-from orchestrator.planning import plan
+from orchestrator.store import run_files
+from orchestrator.gpu import devices
+from orchestrator.plan import planner as plan
 from protocol.cell import Workload
 from protocol.paths import RunPaths
 from tests.fakes import faults

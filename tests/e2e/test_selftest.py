@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from orchestrator.cli import orchestrate
-from orchestrator.deciding.policy import POLICY
+from orchestrator.cli.commands import orchestrate
 from orchestrator.selftest.faults import FAULTS
+from orchestrator.state.failure_policy import POLICY
 from protocol.cell import DeviceKind
 from protocol.failure import Category
 from tests.fakes.commands import python
@@ -28,14 +28,14 @@ LOGGED = ("endless output", "segfault")
 
 SCRIPT = """
 import sys
-from orchestrator.machine import seen
+from orchestrator.gpu import inventory as seen
 from orchestrator.selftest import faults
 none = seen.Inventory(gpus=(), nvml=seen.NvmlStatus.ABSENT, reason="no driver")
 seen.look = lambda *_: seen.Seen(inventory=none)
 names = sys.argv.pop(1).split(",")
 faults.FAULTS = tuple(one for one in faults.FAULTS if one.name in names)
 {change}
-from orchestrator.cli import orchestrate
+from orchestrator.cli.commands import orchestrate
 orchestrate(prog_name="gpubench-orchestrate")
 """
 """The command with some of its faults, on a machine without GPUs; `change` may break what it expects."""
@@ -52,7 +52,7 @@ faults.FAULTS = tuple(map(broken, faults.FAULTS))
 
 MISNAMED = """
 import msgspec
-from orchestrator.merge import summary
+from orchestrator.analysis import summary
 failures = summary.failures
 summary.failures = lambda *_: (msgspec.structs.replace(one, category="exception") for one in failures(*_))
 """
@@ -144,8 +144,8 @@ def test_a_report_that_misnames_is_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "name", "begun"),
     [
-        ("orchestrator.machine.devices", "resolve", False),
-        ("orchestrator.machine.readiness", "check", True),
+        ("orchestrator.gpu.devices", "resolve", False),
+        ("orchestrator.engine.readiness", "check", True),
     ],
 )
 def test_sigterm_before_the_first_fault_ends_it_in_order(tmp_path: Path, module: str, name: str, begun: bool) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.disk.journal import read
-from orchestrator.disk.records import Finished, Start
+from orchestrator.store.journal import read
+from orchestrator.store.records import Finished, Start
 from protocol.exit_codes import ExitCode
 from tests.fakes import faults
 from tests.fakes.commands import TINY
@@ -24,27 +24,27 @@ before = getattr(owner, name)
 def struck(*arguments, **named):
     for _ in range(times):
         os.kill(os.getpid(), signal.SIGTERM)
-    importlib.import_module("orchestrator.machine.readiness").check = None  # whoever stops does not wait for a driver
+    importlib.import_module("orchestrator.engine.readiness").check = None  # whoever stops does not wait for a driver
     return before(*arguments, **named)
 setattr(owner, name, struck)
-from orchestrator.cli import orchestrate
+from orchestrator.cli.commands import orchestrate
 orchestrate(sys.argv[4:], prog_name="gpubench-orchestrate")
 """
 """The command, which gets SIGTERM so many times at the moment in which it calls a function."""
 
 EARLY = [
-    "orchestrator.configuration.resolve resolve",
-    "orchestrator.planning.plan make",
-    "orchestrator.machine.cuda_probe require",
+    "orchestrator.config.resolution resolve",
+    "orchestrator.plan.planner make",
+    "orchestrator.gpu.cuda_probe require",
 ]
 BEGUN = [
-    "orchestrator.disk.folders make_run",
-    "orchestrator.disk.run_files store",
-    "orchestrator.run left_to_do",
-    "orchestrator.machine.readiness check",
-    "orchestrator.run _take_over",
-    "orchestrator.loop Loop.run",
-    "orchestrator.processes.nursery Nursery.start",
+    "orchestrator.store.folders make_run",
+    "orchestrator.store.run_files store",
+    "orchestrator.engine.run left_to_do",
+    "orchestrator.engine.readiness check",
+    "orchestrator.engine.run _take_over",
+    "orchestrator.engine.loop Loop.run",
+    "orchestrator.engine.launches.zygote_client Nursery.start",
 ]
 
 
@@ -91,7 +91,7 @@ def test_a_run_is_stopped_before_its_first_launch(tmp_path: Path, where: str) ->
     assert leftovers(folder) == NOTHING
 
 
-@pytest.mark.parametrize("where", ["orchestrator.disk.run_files load", "orchestrator.machine.readiness check"])
+@pytest.mark.parametrize("where", ["orchestrator.store.run_files load", "orchestrator.engine.readiness check"])
 def test_a_run_that_is_taken_up_is_stopped_in_the_same_way(tmp_path: Path, where: str) -> None:
     """Also where a `resume` has only read of it; what the run was to measure is left for the next one."""
     folder = tmp_path / "run"
@@ -104,7 +104,7 @@ def test_a_run_that_is_taken_up_is_stopped_in_the_same_way(tmp_path: Path, where
 
 def test_asked_twice_it_ends_at_once(tmp_path: Path) -> None:
     """Before the loop begins nobody but the second request can end what hangs; the hook is called all the same."""
-    ended = struck("orchestrator.machine.readiness check", *TINY, cwd=tmp_path, times=2)
+    ended = struck("orchestrator.engine.readiness check", *TINY, cwd=tmp_path, times=2)
     [folder] = tmp_path.glob("runs/*")
     assert ended.returncode == ExitCode.INCOMPLETE
     assert ended.stderr.endswith("ended early, exit code 4\nerror: interrupted\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.disk.records import Start
+from orchestrator.store.records import Start
 from protocol.failure import Category
 from tests.fakes import faults, gpu_runs
 from tests.fakes.node import NOTHING, Node, leftovers

@@ -19,7 +19,7 @@ def test_a_gpu_that_is_too_hot_fails_and_the_others_go_on(tmp_path: Path) -> Non
     """By --inject hot, through telemetry, journal and verdict: exit code 3, and never PASS for any of them.
 
     There is no GPU behind this NVML, so that nothing is measured here: what runs when the heat comes is ended in
-    tests/orchestrator/test_conductor.py.
+    tests/orchestrator/engine/test_conductor.py.
     """
     nvml = FakeNvml(tmp_path, gpus=2)
     words = ("run", "--burn-in", "45s", "--gpu-ids", "0,1", "--inject", "hot:1:95", "--quiet")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.disk.records import TakenOut
+from orchestrator.store.records import TakenOut
 from protocol.failure import Category
 from protocol.messages import Deadlines
 from tests.fakes import faults
@@ -14,9 +14,9 @@ INJECTED = """
 import sys
 if "resume" in sys.orig_argv:
     from pathlib import Path
-    from orchestrator.machine import host
-    from orchestrator.processes import ending, launches
-    launches.TERM_GRACE_S, launches.UNKILLABLE_S = 0.5, 1.0
+    from orchestrator.system import host
+    from orchestrator.system import process_end as ending; from orchestrator.engine.launches import lifecycle as
+    launches launches.TERM_GRACE_S, launches.UNKILLABLE_S = 0.5, 1.0
     ending.signal_group = lambda pid, number: None
     ending.signal_quietly = lambda pid, number: None
     host._PROC = Path({proc!r})

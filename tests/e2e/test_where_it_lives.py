@@ -191,7 +191,7 @@ def test_a_part_of_the_gpus(tmp_path: Path) -> None:
     """CUDA_VISIBLE_DEVICES, as Slurm sets it: GPU 0 is the first of ours, and no other is touched."""
     nvml = FakeNvml(tmp_path, gpus=4)
     found = nvml.python(
-        "import json, os; from orchestrator.machine import devices;"
+        "import json, os; from orchestrator.gpu import devices;"
         "print(json.dumps([[gpu.gpu_id, gpu.uuid] for gpu in"
         " devices.resolve('all', visible=os.environ['CUDA_VISIBLE_DEVICES'], cores=(0, 1))]))",
         CUDA_VISIBLE_DEVICES="3,1",
@@ -200,7 +200,7 @@ def test_a_part_of_the_gpus(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     nvml.python(
         "import os; from pathlib import Path\n"
-        "from orchestrator.machine import devices; from tests.fakes import faults\n"
+        "from orchestrator.gpu import devices; from tests.fakes import faults\n"
         "machines = devices.resolve('all', visible=os.environ['CUDA_VISIBLE_DEVICES'], cores=(0, 1))\n"
         f"faults.prepare(Path({str(folder)!r}), faults.model('good'), machines=machines)\nprint('null')",
         CUDA_VISIBLE_DEVICES="3,1",

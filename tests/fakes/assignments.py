@@ -33,7 +33,7 @@ from protocol.failure import Failure, Phase
 from protocol.messages import Assign, Deadlines, Measurement, Outcome
 from protocol.result import Result
 from protocol.verification import Injection, Seen, Verification
-from worker import classify
+from worker import exception_categories
 from worker.stage import Stage
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -290,7 +290,7 @@ def main() -> None:
     try:
         outcome = Outcome(launch=1, token="token", result=run_here(assign, listener))
     except BaseException as error:  # noqa: BLE001 - as a session does
-        outcome = Outcome(launch=1, token="token", failure=classify.failure(error, listener.stage.phase))
+        outcome = Outcome(launch=1, token="token", failure=exception_categories.failure(error, listener.stage.phase))
     answers.write(msgspec.msgpack.encode(outcome))
     answers.close()
 

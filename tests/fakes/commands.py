@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli import benchmark, orchestrate
+from orchestrator.cli.commands import benchmark, orchestrate
 from tests.fakes.nvml import ROOT
 
 

@@ -13,18 +13,18 @@ from pathlib import Path
 import zmq
 from msgspec import structs
 
-from orchestrator.burn_in.plan import LINKS
-from orchestrator.conductor import Conductor
-from orchestrator.configuration.resolved import Plan, StoredRun
-from orchestrator.deciding import state
-from orchestrator.deciding.loop_clock import LoopClock
-from orchestrator.disk.journal import Journal
-from orchestrator.processes.link import Link
-from orchestrator.processes.live import Live
-from orchestrator.processes.nursery import Nursery
-from orchestrator.processes.signals import StopSignals
-from orchestrator.surroundings import Surroundings
-from orchestrator.view import CellEnded, Notice, Snapshot
+from orchestrator.config.run_configuration import Plan, StoredRun
+from orchestrator.engine.conductor import Conductor
+from orchestrator.engine.display_events import CellEnded, Notice, Snapshot
+from orchestrator.engine.launches.link import Link
+from orchestrator.engine.launches.live import Live
+from orchestrator.engine.launches.zygote_client import ZygoteClient
+from orchestrator.engine.loop_clock import LoopClock
+from orchestrator.engine.run_context import RunContext
+from orchestrator.kinds.burn_in.planning import LINKS
+from orchestrator.state import transitions
+from orchestrator.store.journal import Journal
+from orchestrator.system.stop_signals import StopSignals
 from protocol.cell import Device
 from protocol.messages import LaunchSpec
 from protocol.paths import RunPaths
@@ -48,7 +48,7 @@ class Quiet:
         """Nothing."""
 
 
-class Childless(Nursery):
+class Childless(ZygoteClient):
     """A nursery that takes every order and forks nothing."""
 
     def fork(self, spec: LaunchSpec) -> None:
@@ -79,7 +79,7 @@ def conducting(
         stored = structs.replace(stored, plan=Plan(cells=(*stored.plan.cells, cell), order=order))
     paths = RunPaths(folder)
     with Journal(paths.journal) as journal, Link(folder.name) as link, StopSignals() as stops:
-        around = Surroundings(
+        around = RunContext(
             stored=stored,
             paths=paths,
             journal=journal,
@@ -90,7 +90,7 @@ def conducting(
             display=Quiet(),
         )
         kinds = {device.uuid: device.name for device in devices}
-        held = Held(stored, paths, Conductor(around, state.begin(stored.plan, kinds), zmq.Poller(), LoopClock()))
+        held = Held(stored, paths, Conductor(around, transitions.begin(stored.plan, kinds), zmq.Poller(), LoopClock()))
         held.conductor.launch_what_is_due()
         held.live = {live.next.device: live for live in held.conductor.fleet.live.values()}
         yield held

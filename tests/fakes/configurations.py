@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 
 from orchestrator.cli.options import OPTIONS
-from orchestrator.configuration import catalogue, settings
-from orchestrator.configuration import resolve as config
-from orchestrator.configuration.catalogue import Catalogue
-from orchestrator.configuration.resolved import Configuration
-from orchestrator.configuration.settings import NOTHING, LayeredSettings
+from orchestrator.config import catalogue, settings
+from orchestrator.config import resolution as config
+from orchestrator.config.catalogue import Catalogue
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.config.settings import NOTHING, LayeredSettings
 from protocol.cell import Device, DeviceKind
 
 DEFAULTS = catalogue.configs_folder() / "default.yaml"

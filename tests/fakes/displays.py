@@ -1,6 +1,6 @@
 """A display that records its calls."""
 
-from orchestrator.view import CellEnded, Notice, Snapshot
+from orchestrator.engine.display_events import CellEnded, Notice, Snapshot
 
 
 class RecordingDisplay:

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from orchestrator import TOOL_VERSION
-from orchestrator.configuration.report_formats import ReportFormat
-from orchestrator.configuration.resolved import Configuration, Isolation, StoredRun
-from orchestrator.disk import run_files
-from orchestrator.planning import plan
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.run_configuration import Configuration, Isolation, StoredRun
+from orchestrator.plan import planner
+from orchestrator.store import run_files
 from protocol.cell import Device, DeviceKind, Mode, ModelSpec, Precision, Scalar, Workload
 from protocol.messages import Deadlines, Measurement
 from protocol.paths import RunPaths
@@ -89,7 +89,7 @@ def prepare(
         command=("a", "test"),
         configuration=configuration,
         devices=machines,
-        plan=plan.make(configuration, machines),
+        plan=planner.make(configuration, machines),
     )
     run_files.store(stored, RunPaths(folder))
     return stored

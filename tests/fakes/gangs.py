@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from orchestrator.burn_in.plan import LINKS
-from orchestrator.configuration.resolved import Plan, StoredRun
-from orchestrator.disk import run_files
+from orchestrator.config.run_configuration import Plan, StoredRun
+from orchestrator.kinds.burn_in.planning import LINKS
+from orchestrator.store import run_files
 from protocol.cell import Cell, Precision, Workload
 from protocol.messages import Deadlines, Measurement
 from protocol.paths import RunPaths

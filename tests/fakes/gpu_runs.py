@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from orchestrator.configuration.resolved import StoredRun
-from orchestrator.disk.records import End
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.store.records import End
 from protocol.cell import Device, ModelSpec
 from protocol.failure import Category
 from tests.fakes import faults
@@ -21,7 +21,7 @@ from tests.fakes.nvml import FakeNvml
 
 _FIND = """
 import msgspec
-from orchestrator.machine import devices
+from orchestrator.gpu import devices
 print(msgspec.json.encode(devices.resolve("all", visible={visible!r}, cores=(0, 1))).decode())
 """
 _found: dict[tuple[str, str | None], tuple[Device, ...]] = {}

@@ -6,15 +6,15 @@ verdict.of_gpu(case(course({}, {"rows_failed": 1})), ())        # well at the fi
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.health import limits
-from orchestrator.health.clocks import ClockUse
-from orchestrator.health.course import Course
-from orchestrator.health.judges import Case, State
-from orchestrator.health.records import NodeVitals, Vitals, Watch
-from orchestrator.health.signals import Board, BoardClass
-from orchestrator.health.verdict import Opinion
-from orchestrator.sampling.frames import FrameFile
-from orchestrator.sampling.samples import SampleFile
+from orchestrator.config.health_signals import Board, BoardClass
+from orchestrator.gpu.health import limits
+from orchestrator.gpu.health.clocks import ClockUse
+from orchestrator.gpu.health.course import Course
+from orchestrator.gpu.health.judges import Case, State
+from orchestrator.gpu.health.records import NodeVitals, Vitals, Watch
+from orchestrator.gpu.health.verdict import Opinion
+from orchestrator.gpu.telemetry.frames import FrameFile
+from orchestrator.gpu.telemetry.samples import SampleFile
 from protocol import codec
 from protocol.messages import Sample
 from protocol.paths import RunPaths

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import msgspec
 
-from orchestrator.history import reading, store, writing
-from orchestrator.history.place import Place
+from orchestrator.history import queries, store, updates
+from orchestrator.history.location import Place
 from orchestrator.history.records import CellRecord, DeviceRecord, Filter, RunLine, RunRecord
 from tests.fakes import sides
 from tests.fakes.nvml import ROOT
@@ -82,14 +82,14 @@ def kept(folder: Path, records: Sequence[RunRecord]) -> Place:
     """A history of these runs."""
     with store.writing(place(folder)) as connection:
         for made in records:
-            writing.record(connection, made)
+            updates.record(connection, made)
     return place(folder)
 
 
 def runs(where: Place) -> list[str]:
     """The ids of the runs in a history, newest first."""
     with store.reading(where) as connection:
-        return [] if connection is None else [line.run_id for line in reading.lines(connection, Filter())]
+        return [] if connection is None else [line.run_id for line in queries.lines(connection, Filter())]
 
 
 def child(source: str, *arguments: str) -> subprocess.Popen[str]:

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.burn_in import asked, levels
-from orchestrator.burn_in import plan as burn_in_plan
-from orchestrator.configuration.resolved import Configuration, Plan
-from orchestrator.disk.records import StoodStill, TakenOut, TooHot
-from orchestrator.health.records import LOOK_NS, HealthRecord, NodeVitals, Vitals, Watch
-from orchestrator.report.burn_in import BurnInReport, GpuBurnIn
-from orchestrator.sampling.frames import FrameFile
-from orchestrator.sampling.samples import SampleFile
+from orchestrator.config.run_configuration import Configuration, Plan
+from orchestrator.figures.burn_in import BurnInReport, GpuBurnIn
+from orchestrator.gpu.health.records import LOOK_NS, HealthRecord, NodeVitals, Vitals, Watch
+from orchestrator.gpu.telemetry.frames import FrameFile
+from orchestrator.gpu.telemetry.samples import SampleFile
+from orchestrator.kinds.burn_in import levels, settings
+from orchestrator.kinds.burn_in import planning as burn_in_plan
+from orchestrator.store.records import StoodStill, TakenOut, TooHot
 from protocol import codec
 from protocol.cell import Cell, Device, DeviceKind, Workload
 from protocol.failure import Category, Phase
@@ -53,7 +53,7 @@ class Night(FakeRun):
 
     def asked(self, configuration: Configuration) -> Configuration:
         """As of --burn-in."""
-        return asked.configured(configuration, self._duration, None, shipped_catalogue(), levels.load())
+        return settings.configured(configuration, self._duration, None, shipped_catalogue(), levels.load())
 
     def planned(self, configuration: Configuration, devices: tuple[Device, ...]) -> Plan:
         """Rounds, without the launches for which there is no time and which a run would drop."""

@@ -13,9 +13,10 @@ from typing import Any
 
 import psutil
 
-from orchestrator.disk import archive, journal
-from orchestrator.disk.archive import Archive
-from orchestrator.disk.records import Record, Segment, Spawned, Start
+from orchestrator.state import archive
+from orchestrator.state.archive import Archive
+from orchestrator.store import journal
+from orchestrator.store.records import Record, Segment, Spawned, Start
 from protocol.paths import RunPaths
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,10 +5,10 @@ import random
 
 import msgspec
 
-from orchestrator.merge.cross_gpu import side_by_side, spreads
-from orchestrator.report.model import Report
-from orchestrator.report.timeline import DeviceTimeline, Span, Stretch, Timeline
-from orchestrator.sampling.traces import READINGS, Curve, points
+from orchestrator.analysis.cross_gpu import side_by_side, spreads
+from orchestrator.figures.report import Report
+from orchestrator.figures.timeline import DeviceTimeline, Span, Stretch, Timeline
+from orchestrator.gpu.telemetry.traces import READINGS, Curve, points
 from tests.fakes.runs import CREATED, gpus
 
 SECONDS = 7200.0

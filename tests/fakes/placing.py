@@ -1,7 +1,7 @@
 """Plans of which every device has the same cells, to see whose fault a failure is."""
 
-from orchestrator.configuration.resolved import Plan
-from orchestrator.deciding.slots import RunState, SlotStatus
+from orchestrator.config.run_configuration import Plan
+from orchestrator.state.slots import RunState, SlotStatus
 from protocol.cell import Cell, Precision, Workload
 
 

@@ -13,8 +13,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.disk import journal
-from orchestrator.disk.records import End, Start
+from orchestrator.store import journal
+from orchestrator.store.records import End, Start
 from protocol.cell import Cell
 from protocol.failure import Phase
 from protocol.messages import Assign

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from orchestrator.disk.outcomes import Status
+from orchestrator.analysis.outcomes import Status
+from orchestrator.figures.launch_samples import LaunchSamples, Samples, Series
+from orchestrator.figures.report import Report
 from orchestrator.report.as_json import to_json
-from orchestrator.report.launch_samples import LaunchSamples, Samples, Series
 from orchestrator.report.lines import lines
-from orchestrator.report.model import Report
 from protocol.cell import AUTO, Workload
 from protocol.failure import Category
 from tests.fakes.nights import Night

@@ -15,11 +15,17 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.configuration.resolved import Configuration, Isolation, Plan, StoredRun
-from orchestrator.disk import archive, evidence, run_files
-from orchestrator.disk.archive import Archive
-from orchestrator.disk.journal import Journal, write_durably
-from orchestrator.disk.records import (
+from orchestrator.analysis import evidence
+from orchestrator.analysis.report_builder import merge
+from orchestrator.config.run_configuration import Configuration, Isolation, Plan, StoredRun
+from orchestrator.figures.report import Report
+from orchestrator.gpu.telemetry.samples import SampleFile
+from orchestrator.plan import batch_scan, planner
+from orchestrator.state import archive
+from orchestrator.state.archive import Archive
+from orchestrator.store import run_files
+from orchestrator.store.journal import Journal, write_durably
+from orchestrator.store.records import (
     Added,
     Dropped,
     End,
@@ -32,10 +38,6 @@ from orchestrator.disk.records import (
     TelemetryEnded,
     ZygoteStarted,
 )
-from orchestrator.merge import merge
-from orchestrator.planning import plan, scan
-from orchestrator.report.model import Report
-from orchestrator.sampling.samples import SampleFile
 from protocol import codec
 from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, ModelSpec, Precision, Workload
 from protocol.failure import Category, Failure, Phase
@@ -178,7 +180,7 @@ class FakeRun:
 
     def planned(self, configuration: Configuration, devices: tuple[Device, ...]) -> Plan:
         """The plan, likewise."""
-        return plan.make(configuration, devices)
+        return planner.make(configuration, devices)
 
     # ── the plan ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -240,7 +242,7 @@ class FakeRun:
         write_durably(path, data)
         told_ns = round(sum(msgspec.structs.astuple(outcome.ledger)) * 1e6)
         self._pass(max(outcome.blocks[-1].end_ns, start.at_ns + told_ns + RECORD_NS) - self.now_ns)
-        figures = scan.figures(outcome) if cell.batch_size == AUTO else None
+        figures = batch_scan.figures(outcome) if cell.batch_size == AUTO else None
         digest = hashlib.sha256(data).hexdigest()
         self._journal.append(End(launch=start.launch, at_ns=self.now_ns, result_sha256=digest, figures=figures))
         self._journal.append(Left(launch=start.launch, exit_code=0, signal=None, teardown_ms=60.0))

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 
 from orchestrator import report as reports
-from orchestrator.compare.side import VERSION, Side, SideCell, SideDevice
-from orchestrator.configuration.report_formats import ReportFormat
-from orchestrator.disk.outcomes import Status
-from orchestrator.report.keys import CellKey
+from orchestrator.analysis.outcomes import Status
+from orchestrator.compare.run_figures import VERSION, Side, SideCell, SideDevice
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.figures.keys import CellKey
 from protocol.cell import Workload
 from tests.fakes.runs import FakeRun, shipped
 

@@ -10,9 +10,11 @@ from pathlib import Path
 import msgspec
 
 from orchestrator import report
-from orchestrator.configuration.report_formats import ReportFormat
-from orchestrator.disk import lock, reporting, run_files, standing
-from orchestrator.disk.status import Status
+from orchestrator.analysis import reporting
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.engine import run_status
+from orchestrator.engine.status_types import Status
+from orchestrator.store import lock, run_files
 from protocol.failure import Category
 from tests.fakes.runs import FakeRun
 
@@ -22,7 +24,7 @@ MYSELF = lock.myself()
 
 def look(run: FakeRun) -> Status:
     """The status of a run that a test has written."""
-    return standing.look(run_files.load(run.paths), run.paths)[0]
+    return run_status.look(run_files.load(run.paths), run.paths)[0]
 
 
 def held_by(run: FakeRun, **changes: object) -> None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from orchestrator.deciding import state
-from orchestrator.deciding.slots import Ended, Freed, NextLaunch, RunState, Started
+from orchestrator.state import transitions
+from orchestrator.state.slots import Ended, Freed, NextLaunch, RunState, Started
 from protocol.failure import Category, Failure, Phase
 
 Decide = Callable[[NextLaunch], Failure | None]
@@ -18,13 +18,13 @@ def run(now: RunState, decide: Decide) -> tuple[RunState, list[NextLaunch]]:
     """Launch, let each end as `decide` says, until nothing is left. Devices work at the same pace."""
     made: list[NextLaunch] = []
     while True:
-        now, following = state.next_launches(now)
+        now, following = transitions.next_launches(now)
         if not following:
             return now, made
         for one in following:
-            now = state.step(now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
+            now = transitions.step(now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
         for one in following:
-            now = state.step(now, Ended(one.launch, decide(one)))
+            now = transitions.step(now, Ended(one.launch, decide(one)))
             for device in one.cell.devices:
-                now = state.step(now, Freed(device))
+                now = transitions.step(now, Freed(device))
         made += following

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from orchestrator.sampling.telemetry import Telemetry
+from orchestrator.gpu.telemetry.client import Telemetry
 from protocol.messages import DeviceFree
 from tests.fakes.nvml import uuid
 

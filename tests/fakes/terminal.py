@@ -10,7 +10,7 @@ import termios
 from typing import TextIO
 
 from orchestrator import terminal
-from orchestrator.view import CellEnded, DeviceLine, Display, Snapshot
+from orchestrator.engine.display_events import CellEnded, DeviceLine, Display, Snapshot
 from protocol.failure import Category, Failure, Phase
 
 BUSY = DeviceLine(

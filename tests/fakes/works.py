@@ -3,10 +3,10 @@
 import dataclasses
 from typing import Any
 
-from orchestrator.burn_in.known import Ahead, Planned, Tally, Work
-from orchestrator.burn_in.levels import CHECKS
-from orchestrator.burn_in.memory_share import Covered
-from orchestrator.health.verdict import Verdict
+from orchestrator.gpu.health.verdict import HealthVerdict
+from orchestrator.kinds.burn_in.findings import Ahead, Planned, Tally, Work
+from orchestrator.kinds.burn_in.levels import CHECKS
+from orchestrator.kinds.burn_in.memory_share import Covered
 from protocol.cell import Workload
 
 ENOUGH = Covered(0.85, "85.0 % of the memory", "")
@@ -18,7 +18,7 @@ CLEAN = Work(
     ahead=Ahead(left_s=400, launch_s=25, least="20m"),
     tallies=dict.fromkeys(CHECKS, DONE),
     planned=tuple(Planned(check, f"{check} of gemm in bf16", 100) for check in CHECKS),
-    health=Verdict.PASS,
+    health=HealthVerdict.PASS,
 )
 
 

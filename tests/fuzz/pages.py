@@ -16,17 +16,19 @@ from typing import Any, Final
 import msgpack
 import msgspec
 
-from orchestrator.compare import as_html, as_junit, as_markdown, as_text, comparison, reading
-from orchestrator.compare.side import Side
-from orchestrator.configuration.report_formats import ReportFormat
-from orchestrator.disk import archive, evidence, journal
-from orchestrator.disk.journal import MAGIC
+from orchestrator.analysis import evidence
+from orchestrator.analysis.report_builder import merge
+from orchestrator.analysis.timeline import timeline
+from orchestrator.compare import as_html, as_junit, as_markdown, as_text, comparison, report_reader
+from orchestrator.compare.run_figures import Side
+from orchestrator.config import margins
+from orchestrator.config.report_formats import ReportFormat
 from orchestrator.errors import RunFolderError, UserError
-from orchestrator.merge import merge
-from orchestrator.merge.timeline import timeline
 from orchestrator.report.files import render
-from orchestrator.stats import margins
-from orchestrator.stats.two_runs import Verdict
+from orchestrator.state import archive
+from orchestrator.stats.two_runs import ChangeVerdict
+from orchestrator.store import journal
+from orchestrator.store.journal import MAGIC
 from protocol import codec
 from protocol.cell import Workload
 from protocol.failure import Category
@@ -131,7 +133,7 @@ def check_compared(data: bytes) -> None:
     path.write_bytes(text)
     words = str(path)
     try:
-        other = reading.read(str(path), str(folder()))
+        other = report_reader.read(str(path), str(folder()))
     except UserError as error:
         words = str(error)
     assert str(path) in words
@@ -139,11 +141,11 @@ def check_compared(data: bytes) -> None:
         return
     for pair in ((_own(), other), (other, _own()), (other, other)):
         compared = [comparison.compare(*pair, margins.load())]
-        code = comparison.exit_code(compared, {Verdict.SLOWER})
+        code = comparison.exit_code(compared, {ChangeVerdict.SLOWER})
         msgspec.json.encode(compared)
         as_text.to_text(compared, code)
         as_markdown.to_markdown(compared)
-        as_junit.to_junit(compared, {Verdict.SLOWER})
+        as_junit.to_junit(compared, {ChangeVerdict.SLOWER})
         require_harmless(as_html.to_html(compared, code))
 
 
@@ -164,7 +166,7 @@ def _own() -> Side:
     """The report of the small run."""
     path = folder() / "own.json"
     path.write_bytes(_report())
-    return reading.read(str(path), str(folder()))
+    return report_reader.read(str(path), str(folder()))
 
 
 class _Elements(HTMLParser):

@@ -13,11 +13,11 @@ from typing import Any
 import msgpack
 
 from orchestrator.cli import history_text
+from orchestrator.config import margins
 from orchestrator.errors import HistoryError
-from orchestrator.history import earlier, export, reading, store, trend, writing
-from orchestrator.history.place import Place
+from orchestrator.history import earlier_findings, export, queries, store, trend, updates
+from orchestrator.history.location import Place
 from orchestrator.history.records import Filter
-from orchestrator.stats import margins
 from tests.fakes import histories
 from tests.fakes.runs import gpus
 from tests.fuzz.template import folder
@@ -36,7 +36,7 @@ def check_history(data: bytes) -> None:
     notes: list[str] = []
     try:
         with store.writing(place, notes) as connection:
-            writing.record(connection, histories.record(5))
+            updates.record(connection, histories.record(5))
     except HistoryError:
         return
     assert not notes or (place.path.parent / "history.damaged-1.db").read_bytes() == data
@@ -98,16 +98,18 @@ def _read(place: Place) -> None:
     with store.reading(place) as connection:
         if connection is None:
             return
-        found = reading.lines(connection, Filter())
+        found = queries.lines(connection, Filter())
         history_text.lines(found)
         for line in found:
-            history_text.in_full(reading.in_full(connection, line))
-        b"".join(export.to_csv(reading.each(connection))).decode()
-        b"".join(export.to_json(reading.each(connection)))
-        for model in reading.models(connection):
-            trends = trend.trends(reading.points(connection, model), margins.load())
+            history_text.in_full(queries.in_full(connection, line))
+        b"".join(export.to_csv(queries.each(connection))).decode()
+        b"".join(export.to_json(queries.each(connection)))
+        for model in queries.models(connection):
+            trends = trend.trends(queries.points(connection, model), margins.load())
             history_text.trends(trends, ascii_only=False)
-        earlier.remarks(gpus(1), reading.offences(connection, [histories.UUID, *(one.uuid for one in gpus(1))]))
+        earlier_findings.remarks(
+            gpus(1), queries.offences(connection, [histories.UUID, *(one.uuid for one in gpus(1))])
+        )
 
 
 def _empty() -> Place:

@@ -28,22 +28,24 @@ import msgpack
 import msgspec
 import pytest
 
+from orchestrator.analysis import evidence
+from orchestrator.analysis.report_builder import merge
 from orchestrator.cli.options import OPTIONS
-from orchestrator.configuration import catalogue, models_file, settings
-from orchestrator.configuration import resolve as config
-from orchestrator.configuration.catalogue import Catalogue
-from orchestrator.configuration.report_formats import ReportFormat
-from orchestrator.configuration.settings import LayeredSettings
-from orchestrator.disk import archive, evidence, journal, lock, run_files
-from orchestrator.disk.journal import MAGIC, Journal
-from orchestrator.disk.records import Record
+from orchestrator.config import catalogue, models_file, settings
+from orchestrator.config import resolution as config
+from orchestrator.config.catalogue import Catalogue
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.settings import LayeredSettings
 from orchestrator.errors import ConfigError, RunFolderError
-from orchestrator.health import records as health
-from orchestrator.merge import merge
+from orchestrator.gpu.health import records as health
+from orchestrator.gpu.telemetry import samples
+from orchestrator.gpu.telemetry.sampler import Task
+from orchestrator.gpu.telemetry.samples import Batch
 from orchestrator.report.files import render
-from orchestrator.sampling import samples
-from orchestrator.sampling.sampler import Task
-from orchestrator.sampling.samples import Batch
+from orchestrator.state import archive
+from orchestrator.store import journal, lock, run_files
+from orchestrator.store.journal import MAGIC, Journal
+from orchestrator.store.records import Record
 from protocol import codec
 from protocol.errors import ProtocolError
 from protocol.messages import AwaitFree, FromSampler, FromWorker, FromZygote, LaunchSpec, ToWorker, ToZygote

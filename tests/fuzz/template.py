@@ -5,7 +5,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.disk import archive, journal
+from orchestrator.state import archive
+from orchestrator.store import journal
 from protocol import codec
 from protocol.failure import Category
 from protocol.paths import RunPaths

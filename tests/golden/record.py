@@ -17,14 +17,14 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.compare import against
-from orchestrator.compare.against import Against
-from orchestrator.compare.limited import Figure
-from orchestrator.compare.side import of_report
+from orchestrator.compare import references
+from orchestrator.compare.limit_targets import Figure
+from orchestrator.compare.references import Against
+from orchestrator.compare.run_figures import of_report
 from orchestrator.compare.thresholds import Threshold
-from orchestrator.disk.records import Beside, ClockSet, Foreign, Skipped, StoodStill, StopAsked
-from orchestrator.health.records import LOOK_NS, NodeVitals, Vitals, Watch, XidSeen
-from orchestrator.sampling.frames import FrameFile
+from orchestrator.gpu.health.records import LOOK_NS, NodeVitals, Vitals, Watch, XidSeen
+from orchestrator.gpu.telemetry.frames import FrameFile
+from orchestrator.store.records import Beside, ClockSet, Foreign, Skipped, StoodStill, StopAsked
 from protocol import codec
 from protocol.cell import AUTO, Cell, Mode, Workload
 from protocol.failure import Category, Phase
@@ -256,7 +256,7 @@ def siblings(folder: Path) -> Path:
     fake.taken_out("Xid 64: the row could not be remapped", 1)
     fake.finish()
     limits = [Threshold(name=one, figure=Figure(one), phase=Workload.INFERENCE, at_least=95.0) for one in LIMITED]
-    against.store(Against(thresholds=tuple(limits)), fake.paths)
+    references.store(Against(thresholds=tuple(limits)), fake.paths)
     return fake.paths.folder
 
 
@@ -296,7 +296,7 @@ def after(folder: Path) -> Path:
         Threshold(name="nothing measured", figure="peak_memory_gb", phase=Workload.LOAD, below=1.0),
     )
     baseline = of_report(first.report(), "before.json")
-    against.store(Against(baseline=baseline, thresholds=limits, price_per_hour=2.5), fake.paths)
+    references.store(Against(baseline=baseline, thresholds=limits, price_per_hour=2.5), fake.paths)
     return fake.paths.folder
 
 

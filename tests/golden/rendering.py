@@ -15,7 +15,7 @@ from typing import Final
 
 from click.testing import CliRunner, Result
 
-from orchestrator.cli import orchestrate
+from orchestrator.cli.commands import orchestrate
 from protocol.failure import Category
 from tests.fakes.commands import ALL_COMMANDS
 from tests.golden.page_text import page_text

@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from orchestrator.disk import run_files
+from orchestrator.store import run_files
 from protocol.paths import RunPaths
 
 Change = Callable[[str, dict[str, Any]], dict[str, Any]]

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator import report as reports
-from orchestrator.compare import reading, strict
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.compare import report_reader, strict_json
+from orchestrator.config.run_configuration import ReportFormat
 from orchestrator.errors import ConfigError
-from orchestrator.report.model import SCHEMA_VERSION, Report
+from orchestrator.figures.report import SCHEMA_VERSION, Report
 from tests.golden.rendering import OLD_REPORTS
 
 KEPT = sorted(OLD_REPORTS.glob("v*/*.json"))
@@ -25,7 +25,7 @@ def name(path: Path) -> str:
 @pytest.mark.parametrize("path", READ, ids=name)
 def test_kept_report_is_read_by_compare(path: Path, tmp_path: Path) -> None:
     """Its cells are those of the report; a new required field would refuse it."""
-    side = reading.read(str(path), str(tmp_path))
+    side = report_reader.read(str(path), str(tmp_path))
     told = json.loads(path.read_bytes())
     assert side.run_id == told["metadata"]["run_id"]
     assert {device.gpu_uuid for device in side.devices} == {gpu["gpu_uuid"] for gpu in told["gpu_info"]}
@@ -34,7 +34,7 @@ def test_kept_report_is_read_by_compare(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", READ, ids=name)
 def test_kept_report_is_rendered(path: Path) -> None:
     """In every format that needs nothing but the report; JSON gives the same values back."""
-    report = strict.decode(path.read_bytes(), Report, path.name)
+    report = strict_json.decode(path.read_bytes(), Report, path.name)
     for kind in ReportFormat:
         if kind is not ReportFormat.SAMPLES:
             assert reports.render(report, kind)
@@ -45,7 +45,7 @@ def test_kept_report_is_rendered(path: Path) -> None:
 def test_report_of_an_earlier_schema_version_is_refused_by_its_number(path: Path, tmp_path: Path) -> None:
     """Today's reader knows one version. It names both, and never reads an old report wrongly."""
     with pytest.raises(ConfigError) as refusal:
-        reading.read(str(path), str(tmp_path))
+        report_reader.read(str(path), str(tmp_path))
     version = path.parent.name.removeprefix("v")
     assert f"schema version {version}" in str(refusal.value)
     assert f"version {SCHEMA_VERSION}." in str(refusal.value)

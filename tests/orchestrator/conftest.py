@@ -8,12 +8,12 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from orchestrator import run
-from orchestrator.cli import orchestrate
-from orchestrator.configuration.resolved import StoredRun
+from orchestrator.cli.commands import orchestrate
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.engine import run
 from orchestrator.errors import StorageError
-from orchestrator.machine import seen
-from orchestrator.report.model import Report
+from orchestrator.figures.report import Report
+from orchestrator.gpu import inventory
 from protocol.paths import RunPaths
 from tests.fakes.terminal import Pipe, Terminal
 
@@ -23,8 +23,8 @@ def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Res
     """Calls a program in an empty folder, without GPUs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    none = seen.Inventory(gpus=(), nvml=seen.NvmlStatus.ABSENT, reason="no NVIDIA driver on this machine")
-    monkeypatch.setattr(seen, "look", lambda *_: seen.Seen(inventory=none))
+    none = inventory.Inventory(gpus=(), nvml=inventory.NvmlStatus.ABSENT, reason="no NVIDIA driver on this machine")
+    monkeypatch.setattr(inventory, "look", lambda *_: inventory.Seen(inventory=none))
 
     def call(*arguments: str, command: click.Command = orchestrate) -> Result:
         return CliRunner().invoke(command, arguments, prog_name=command.name)

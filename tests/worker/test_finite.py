@@ -16,7 +16,7 @@ from protocol.failure import Category, Phase
 from tests.fakes.assignments import GPT2, LSTM, SHORT, assignment, run_here
 from tests.fakes.own import LINEAR, Code
 from tests.fakes.spies import spy
-from worker import classify, outputs
+from worker import exception_categories, outputs
 from worker.errors import NotFiniteError
 from worker.models import causal, lstm
 
@@ -106,7 +106,7 @@ def test_inference_with_bad_outputs_fails(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(lstm, "forward", lambda module, batch: honest(module, batch) + number)
     with pytest.raises(NotFiniteError) as raised:
         run_here(assignment(LSTM, Workload.INFERENCE, tmp_path))
-    assert classify.failure(raised.value, Phase.MEASURE).category is Category.NOT_FINITE
+    assert exception_categories.failure(raised.value, Phase.MEASURE).category is Category.NOT_FINITE
 
 
 def test_outputs_are_checked_outside_the_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

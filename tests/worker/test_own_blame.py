@@ -10,7 +10,7 @@ from protocol.failure import Category, Phase
 from protocol.own import OwnModel
 from tests.fakes.assignments import assignment, run_here
 from tests.fakes.own import LINEAR, Code, described, fed
-from worker import classify
+from worker import exception_categories
 from worker.errors import ModelCodeError, UnsuitableModelError
 
 
@@ -45,7 +45,7 @@ def test_error_of_the_users_code_has_its_place(write: Code, tmp_path: Path, old:
     error = error_of(write(LINEAR.replace(old, new)), tmp_path)
     assert error.__cause__ is not None
     assert re.search(message, str(error))
-    lines = str(classify.failure(error, Phase.BUILD).traceback).splitlines()
+    lines = str(exception_categories.failure(error, Phase.BUILD).traceback).splitlines()
     place = next((line for line in lines if line.startswith("  File")), "")
     assert str(tmp_path) in place or isinstance(error.__cause__, TypeError)
     assert lines.index(f"{type(error.__cause__).__name__}: {error.__cause__}") < len(lines) - 1
@@ -58,7 +58,7 @@ def test_missing_call_of_init_has_a_hint(write: Code, tmp_path: Path, body: str)
     error = error_of(write(bare + "    def get_example_inputs(self, batch_size): return None\n"), tmp_path)
     assert str(error).startswith("net.py:Net")
     assert "super().__init__()" in str(error)
-    assert classify.failure(error, Phase.BUILD).category is Category.NOT_BUILT
+    assert exception_categories.failure(error, Phase.BUILD).category is Category.NOT_BUILT
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_misspelt_key_of_a_configuration_is_refused() -> None:
 def test_the_category_is_that_of_the_users_error(write: Code, tmp_path: Path, error: str, category: Category) -> None:
     """Out of memory in the user's code is answered with a smaller batch like any other."""
     found = error_of(write(LINEAR.replace("return self.layer(x)", f"raise {error}")), tmp_path, Workload.INFERENCE)
-    assert classify.failure(found, Phase.WARM_UP).category is category
+    assert exception_categories.failure(found, Phase.WARM_UP).category is category
 
 
 def test_error_whose_str_raises_is_reported(write: Code, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ BROKEN = {
 def test_model_that_cannot_be_built_is_skipped(write: Code, tmp_path: Path, workload: Workload, broken: str) -> None:
     """Every workload fails with the category by which the whole model is skipped."""
     error = error_of(write(LINEAR.replace(*BROKEN[broken])), tmp_path, workload)
-    assert classify.failure(error, Phase.BUILD).category is Category.NOT_BUILT
+    assert exception_categories.failure(error, Phase.BUILD).category is Category.NOT_BUILT
 
 
 COMPLEX = LINEAR.replace("self.layer =", "self.turn = nn.Parameter(torch.ones(2, dtype=torch.complex64)); self.layer =")
@@ -154,7 +154,7 @@ def test_model_that_cannot_be_saved_can_be_run(write: Code, tmp_path: Path, text
     """Loading alone fails, with a hint at what can be measured: inference and training."""
     with pytest.raises(UnsuitableModelError, match="--phases inference,training") as caught:
         run_here(assignment(write(text), Workload.LOAD, tmp_path))
-    assert classify.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
+    assert exception_categories.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
     for workload in (Workload.INFERENCE, Workload.TRAINING):
         again = write(text, file=f"{workload}.py")
         assert run_here(assignment(again, workload, tmp_path)).blocks
@@ -166,7 +166,7 @@ def test_complex_model_is_loaded_and_run_in_fp32(write: Code, tmp_path: Path) ->
     for workload in (Workload.LOAD, Workload.INFERENCE):
         with pytest.raises(UnsuitableModelError, match=r"bfloat16.*-p fp32") as caught:
             run_here(assignment(spec, workload, tmp_path, precision=Precision.BF16))
-        assert classify.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
+        assert exception_categories.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
         assert run_here(assignment(spec, workload, tmp_path)).blocks
 
 

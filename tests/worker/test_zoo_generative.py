@@ -9,7 +9,7 @@ import torch
 from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 
-from orchestrator.configuration import catalogue
+from orchestrator.config import catalogue
 from protocol.cell import InputSpec, ModelSpec, Workload
 from tests.fakes.assignments import STYLEGAN2, UNET, VAE, assignment, run_here
 from tests.fakes.spies import spy

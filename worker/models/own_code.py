@@ -26,7 +26,7 @@ from typing import Final
 import torch
 
 from protocol.own import OwnModel
-from worker import classify, devices
+from worker import devices, exception_categories
 from worker.errors import ModelCodeError, NotBuiltError
 
 ANYWHERE: Final = frozenset({"torchvision", "transformers"})
@@ -110,7 +110,7 @@ class Code:
         """
         frames = _without_ours(error.__traceback__)
         error.__traceback__ = frames
-        said = classify.words(error).strip().splitlines()
+        said = exception_categories.words(error).strip().splitlines()
         reason = f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
         hint = _hint(what, error)
         place = _place(frames)
@@ -132,7 +132,7 @@ def _hint(what: str, error: BaseException) -> str:
     fitting = (
         hint
         for (when, kind, words), hint in _HINTS.items()
-        if when == what and isinstance(error, kind) and words in classify.words(error)
+        if when == what and isinstance(error, kind) and words in exception_categories.words(error)
     )
     return next(fitting, "")
 

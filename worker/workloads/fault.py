@@ -28,7 +28,7 @@ from protocol.messages import Assign
 from protocol.result import Block, Environment, Memory, Result, SteadyState, StopReason, WarmUp
 from protocol.verification import Verification
 from worker import finite, memory
-from worker.gathering import Gathering
+from worker.barrier import Gathering
 from worker.stage import Stage
 
 _MIB: Final = 1024 * 1024

@@ -172,7 +172,7 @@ class Replays:
         phase_s = min(assign.deadlines.warm_up, assign.deadlines.measure)
         self._left_s = min(phase_s / 2, assign.measurement.max_s)
         """For repetitions, which no measurement counts with: half of what a phase may take beyond it, and no longer
-        than is measured. What lasts three times as long when the run ends hung (merge/lost_launches.py)."""
+        than is measured. What lasts three times as long when the run ends hung (kinds/burn_in/lost_launches.py)."""
 
     def work(self) -> Work:
         """What is measured; at least LEAST_REPLAYS, the second of which can be compared."""

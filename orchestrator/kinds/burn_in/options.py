@@ -20,7 +20,7 @@ class BurnInNeed(enum.StrEnum):
 
 def level_names() -> Iterable[str]:
     """Levels. Raises ConfigError for a broken table."""
-    from orchestrator.burn_in import levels
+    from orchestrator.kinds.burn_in import levels
 
     return levels.load().levels
 

@@ -5,9 +5,9 @@ Each size is one launch, and a quick one: where its times were not steady it is 
 
 from typing import Final
 
-from orchestrator.report.cells import BatchPoint, BatchScan
+from orchestrator.figures.cells import BatchPoint, BatchScan
+from orchestrator.figures.report import Report
 from orchestrator.report.device_labels import label_of
-from orchestrator.report.model import Report
 from orchestrator.report.numbers import unit
 from orchestrator.report.remarks import MARK
 from orchestrator.report.sections import Section, Table, numbers

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from os.path import commonprefix
 from typing import Final
 
-from orchestrator.configuration.naming import counted
-from orchestrator.health.judges import Action
-from orchestrator.health.verdict import GRAVEST_FIRST
-from orchestrator.report.burn_in import BurnInReport, CheckReport, Fate, GpuBurnIn, InjectedReport, ReasonReport
+from orchestrator.config.naming import plural
+from orchestrator.figures.burn_in import BurnInReport, CheckReport, Fate, GpuBurnIn, InjectedReport, ReasonReport
+from orchestrator.figures.report import Report
+from orchestrator.gpu.health.judges import Action
+from orchestrator.gpu.health.verdict import GRAVEST_FIRST
 from orchestrator.report.chapters import health
 from orchestrator.report.device_labels import groups, label_of, labels
-from orchestrator.report.model import Report
 from orchestrator.report.numbers import duration
 from orchestrator.report.root_cause import out_of_time
 from orchestrator.report.sections import MOST_ROWS, Column, Finding, Rank, Section, Table
@@ -91,7 +91,7 @@ def answer(night: BurnInReport, report: Report) -> str:
     devices = [device for device in report.gpu_info if device.gpu_uuid in gravest]
     kind = "GPU" if all(device.kind == "cuda" for device in report.gpu_info) else "device"
     count = len(night.gpus)
-    who = f"{count} of {counted(count, kind)}" if len(devices) == count else f"{labels(devices)} of {count}"
+    who = f"{count} of {plural(count, kind)}" if len(devices) == count else f"{labels(devices)} of {count}"
     return f"{night.verdict}: {who}" + (f", with faults injected{proven(night)}" if night.tainted else "")
 
 
@@ -232,7 +232,7 @@ def evidence(night: BurnInReport) -> Iterator[str]:
         found = f", {wrong:,} wrong" if wrong or transfers else _bound(told)
         if transfers != wrong:  # a copy may count against both ends, what follows from another one against none
             follow = ", some of which follow from others" if transfers > wrong else ""
-            found += f" by device ({counted(transfers, 'wrong transfer')}{follow})"
+            found += f" by device ({plural(transfers, 'wrong transfer')}{follow})"
         shares = [check.covered_share for check in told if check.covered_share is not None]
         moved = sum(check.verified_bytes for check in told) / 1e9
         least = "at least " if len(set(shares)) > 1 else ""
@@ -275,7 +275,7 @@ def _joined(names: Sequence[str]) -> str:
 def _launches(kind: str, told: Sequence[CheckReport], night: BurnInReport) -> str:
     """How many there were. One of links is the same launch for all its devices."""
     launches = [one.launches for one in (night.links if kind == Workload.LINKS else told)]
-    return counted(sum(launches), "launch", "launches")
+    return plural(sum(launches), "launch", "launches")
 
 
 def _links(night: BurnInReport) -> Iterator[str]:
@@ -290,5 +290,5 @@ def _links(night: BurnInReport) -> Iterator[str]:
         }
         told = ", ".join(f"{what} {rate:.3g} GB/s" for what, rate in rates.items() if rate is not None)
         if told:
-            among = f"links of {counted(len(one.gpu_uuids), 'device')}, {one.precision}"
+            among = f"links of {plural(len(one.gpu_uuids), 'device')}, {one.precision}"
             yield f"{among}, each: {told}; {one.connection}"

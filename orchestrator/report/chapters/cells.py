@@ -3,13 +3,13 @@
 from functools import partial
 from typing import Final
 
-from orchestrator.configuration.naming import counted
-from orchestrator.disk.outcomes import Status
-from orchestrator.report.cells import LoadMetrics
+from orchestrator.analysis.outcomes import Status
+from orchestrator.config.naming import plural
+from orchestrator.figures.cells import LoadMetrics
+from orchestrator.figures.report import Report
 from orchestrator.report.device_labels import label
 from orchestrator.report.figure_rows import UNITS
 from orchestrator.report.lines import WITHOUT_BATCH, Line, lines, memory_mb, time_ms
-from orchestrator.report.model import Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number, share, unit
 from orchestrator.report.remarks import remark
 from orchestrator.report.sections import Badge, Cells, Entry, Section, Table, Tone, numbers, ranked, texts
@@ -108,7 +108,7 @@ def listed(report: Report) -> Section | None:
     return Section(
         "cells",
         "All cells",
-        (f"{counted(counts.planned, 'cell')} planned, {became}.",),
+        (f"{plural(counts.planned, 'cell')} planned, {became}.",),
         tables=(Table("", columns, rows),),
     )
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from orchestrator.configuration.naming import counted
-from orchestrator.report import keys
+from orchestrator.config.naming import plural
+from orchestrator.figures import keys
+from orchestrator.figures.comparisons import BaselineComparison, Cost, Met, ThresholdResult
+from orchestrator.figures.report import Report
 from orchestrator.report.chapters.models import reasons
 from orchestrator.report.charts import Bars, Kind, Series
-from orchestrator.report.comparisons import BaselineComparison, Cost, Met, ThresholdResult
 from orchestrator.report.device_labels import label
-from orchestrator.report.model import Report
 from orchestrator.report.numbers import NOT_AVAILABLE, difference, number
 from orchestrator.report.sections import (
     Badge,
@@ -115,7 +115,7 @@ def baseline(report: Report) -> Section:
 
 def _excluded(found: BaselineComparison) -> Iterator[str]:
     """How many cells are not compared with the baseline, and why: one for each reason."""
-    return (f"{counted(cells, 'cell')} left out: {why}" for why, cells in found.not_comparable.items())
+    return (f"{plural(cells, 'cell')} left out: {why}" for why, cells in found.not_comparable.items())
 
 
 def costs(report: Report) -> Section | None:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.report.chapters import health
 from orchestrator.report.device_labels import groups, label, labels
-from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.numbers import unit
 from orchestrator.report.sections import Section, Table, table, texts
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.configuration.naming import by_reason, sized
-from orchestrator.disk.outcomes import Status
+from orchestrator.analysis.outcomes import Status
+from orchestrator.config.naming import by_reason, sized
+from orchestrator.figures.report import CellEntry, Report
 from orchestrator.report.device_labels import labels
-from orchestrator.report.model import CellEntry, Report
 from orchestrator.report.sections import Badge, Finding, Section, Tone
 
 

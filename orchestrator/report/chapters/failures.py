@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.configuration.naming import counted, sized
-from orchestrator.deciding.explanations import EXPLANATIONS
+from orchestrator.config.naming import plural, sized
+from orchestrator.figures.report import FailureReport, Report
 from orchestrator.report.chapters.cells import badge
 from orchestrator.report.chapters.excluded import input_sizes
 from orchestrator.report.device_labels import label, label_of
-from orchestrator.report.model import FailureReport, Report
 from orchestrator.report.root_cause import kind, out_of_time, root
 from orchestrator.report.sections import Badge, Finding, Log, Section, Tone
+from orchestrator.state.failure_explanations import EXPLANATIONS
 from protocol.failure import Category
 
 SHOWN_FAILURES: Final = 20
@@ -45,7 +45,7 @@ def failures(report: Report) -> Section | None:
     ordered += [one for one in report.failures if one is not first]
     ended = sum(map(out_of_time, ordered))
     more = len(ordered) - MOST_FAILURES
-    summary = [f"{counted(len(ordered), 'launch', 'launches')} without a result."]
+    summary = [f"{plural(len(ordered), 'launch', 'launches')} without a result."]
     summary += [f"Ended by the time limit, which is no failure: {ended}."] if ended else []
     return Section(
         "failures",

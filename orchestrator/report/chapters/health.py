@@ -3,20 +3,20 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from orchestrator.health.judges import State
-from orchestrator.health.verdict import Verdict
+from orchestrator.figures.health import DeviceHealth, NodeHealth, SignalReport
+from orchestrator.figures.report import GpuInfo, Report
+from orchestrator.gpu.health.judges import State
+from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report.device_labels import label, label_of
-from orchestrator.report.health import DeviceHealth, NodeHealth, SignalReport
-from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.sections import Badge, Entry, Finding, Section, Table, Tone, table, texts
 
 SHOWN_XIDS: Final = 5
 TONES: Final = {
-    Verdict.PASS: Tone.GOOD,
-    Verdict.WARN: Tone.WARN,
-    Verdict.FAIL: Tone.BAD,
-    Verdict.UNKNOWN: Tone.WARN,
-    Verdict.NOT_APPLICABLE: Tone.QUIET,
+    HealthVerdict.PASS: Tone.GOOD,
+    HealthVerdict.WARN: Tone.WARN,
+    HealthVerdict.FAIL: Tone.BAD,
+    HealthVerdict.UNKNOWN: Tone.WARN,
+    HealthVerdict.NOT_APPLICABLE: Tone.QUIET,
 }
 
 
@@ -26,13 +26,15 @@ def health(report: Report) -> Section | None:
     told = [
         device
         for device in report.health.gpus
-        if device.verdict is not Verdict.NOT_APPLICABLE or device.gpu_uuid in slices
+        if device.verdict is not HealthVerdict.NOT_APPLICABLE or device.gpu_uuid in slices
     ]
     node = report.health.node
-    if not told and node.verdict in {Verdict.PASS, Verdict.NOT_APPLICABLE}:
+    if not told and node.verdict in {HealthVerdict.PASS, HealthVerdict.NOT_APPLICABLE}:
         return None
     found = [Finding(None, f"{label_of(one.gpu_uuid, report)}: {words(one)}", tuple(_lines(one))) for one in told]
-    unread = (one.message for one in node.signals if one.state is State.UNREADABLE and node.verdict is Verdict.UNKNOWN)
+    unread = (
+        one.message for one in node.signals if one.state is State.UNREADABLE and node.verdict is HealthVerdict.UNKNOWN
+    )
     of_node = (*findings(node.signals), *(f"unread: {why}" for why in dict.fromkeys(unread)))
     found.append(Finding(None, f"The machine: {words(node)}", of_node))
     return Section("health", "Health of the hardware", findings=tuple(found))
@@ -81,7 +83,7 @@ def _judged(judged: DeviceHealth | None, device: GpuInfo) -> tuple[Entry, ...]:
     taken_out = f"taken out of the run: {device.taken_out}" if device.taken_out else ""
     busy = f"busy when the run began: {device.busy_with}" if device.busy_with else ""
     if judged is None:
-        return (badge(Verdict.NOT_APPLICABLE), "", "; ".join(filter(None, (taken_out, busy))))
+        return (badge(HealthVerdict.NOT_APPLICABLE), "", "; ".join(filter(None, (taken_out, busy))))
     earlier = f"earlier: {judged.earlier}" if judged.earlier else ""
     told = (taken_out, busy, judged.note, earlier, *findings(judged.signals), *_xids(judged))
     return (badge(judged.verdict), _signals(judged), "; ".join(filter(None, told)) or "nothing")
@@ -91,6 +93,6 @@ def _signals(judged: DeviceHealth | NodeHealth) -> str:
     return f"{judged.readable} of {judged.applicable}" if judged.applicable else "none apply"
 
 
-def badge(verdict: Verdict) -> Badge:
+def badge(verdict: HealthVerdict) -> Badge:
     """A verdict on hardware."""
     return Badge(verdict, TONES[verdict])

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 from typing import Final, NamedTuple
 
-from orchestrator.configuration.naming import shortened
-from orchestrator.report import keys
-from orchestrator.report.cells import BatchScan, Measured
+from orchestrator.config.naming import shortened
+from orchestrator.figures import keys
+from orchestrator.figures.cells import BatchScan, Measured
+from orchestrator.figures.keys import CellKey
+from orchestrator.figures.report import Report
 from orchestrator.report.device_labels import groups, label, labels
-from orchestrator.report.keys import CellKey
-from orchestrator.report.model import Report
-from orchestrator.report.plain import plain
+from orchestrator.system.plain_text import plain
 from protocol.cell import Workload
 
 LONGEST_NAME: Final = 60

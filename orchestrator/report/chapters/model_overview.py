@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from orchestrator.configuration.naming import shortened
-from orchestrator.report.cells import GenerationMetrics, Measured, ModelResult, PhaseMetrics
+from orchestrator.config.naming import shortened
+from orchestrator.figures.cells import GenerationMetrics, Measured, ModelResult, PhaseMetrics
 from orchestrator.report.numbers import number, unit
 from orchestrator.report.remarks import MARK, MARKED, SHORT, mark
 from orchestrator.report.sections import Table, numbers, texts

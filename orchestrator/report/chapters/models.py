@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from orchestrator.report.cells import Computed, LoadMetrics, Measured, ModelResult
+from orchestrator.figures.cells import Computed, LoadMetrics, Measured, ModelResult
+from orchestrator.figures.report import Report
 from orchestrator.report.chapters.model_overview import overview
 from orchestrator.report.chapters.probes import probes
 from orchestrator.report.device_labels import Group, groups, label, labels
 from orchestrator.report.figure_rows import GENERATION, INFERENCE, SHARED, TRAINING, M, Row
 from orchestrator.report.lines import memory_mb
-from orchestrator.report.model import Report
 from orchestrator.report.numbers import NOT_AVAILABLE, count, number, unit
 from orchestrator.report.remarks import remark
 from orchestrator.report.sections import Column, Section, Table

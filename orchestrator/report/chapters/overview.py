@@ -4,12 +4,12 @@ import datetime
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.configuration.naming import counted
-from orchestrator.health.verdict import Verdict
+from orchestrator.config.naming import plural
+from orchestrator.figures.report import BestThroughput, ConfigurationReport, GpuInfo, Metadata, Report
+from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report.chapters import health
 from orchestrator.report.chapters.burn_in import SHOWN_REASONS, answer, asked
 from orchestrator.report.device_labels import groups, label_of, labels
-from orchestrator.report.model import BestThroughput, ConfigurationReport, GpuInfo, Metadata, Report
 from orchestrator.report.numbers import duration, number, share, unit
 from orchestrator.report.sections import MOST_ROWS, Badge, Card, Finding, Rank, Section, Tone
 from protocol.exit_codes import ExitCode
@@ -58,7 +58,7 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
         yield "Units", "1 MB = 1024 x 1024 bytes"
     # A resume that found nothing left to do changed nothing.
     if resumed := sum(1 for segment in data.segments[1:] if segment.launches):
-        yield "Resumed", counted(resumed, "time")
+        yield "Resumed", plural(resumed, "time")
 
 
 def more_facts(report: Report) -> Iterator[tuple[str, str]]:
@@ -210,7 +210,7 @@ def cards(report: Report) -> Iterator[Card]:
     if summary.average_power_draw_w is not None:
         yield Card("Power draw", unit(summary.average_power_draw_w, "W"), "mean of a GPU, first launch to last")
     judged = report.health.verdict
-    if judged is not Verdict.NOT_APPLICABLE:
+    if judged is not HealthVerdict.NOT_APPLICABLE:
         yield Card("Health", judged, "of the hardware, the gravest of all", health.TONES[judged])
 
 

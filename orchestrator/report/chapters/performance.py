@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from orchestrator.disk.outcomes import Status
-from orchestrator.report.cells import GenerationMetrics, Measured, PhaseMetrics
+from orchestrator.analysis.outcomes import Status
+from orchestrator.figures.cells import GenerationMetrics, Measured, PhaseMetrics
+from orchestrator.figures.report import Report
 from orchestrator.report.chapters import model_figures as measured
 from orchestrator.report.chapters.probes import probes
 from orchestrator.report.charts import Bars, Box, Curves, Heat, Kind, Line, Series
 from orchestrator.report.device_labels import groups, label
-from orchestrator.report.model import Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number, unit
 from orchestrator.report.remarks import SHORT
 from orchestrator.report.sections import Chart, Section, Table, numbers, table, texts

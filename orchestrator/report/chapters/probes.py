@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from orchestrator.report.cells import ProbeMetrics
+from orchestrator.figures.cells import ProbeMetrics
 from orchestrator.report.numbers import NOT_AVAILABLE, unit
 from orchestrator.report.remarks import remark
 from orchestrator.report.sections import Table, numbers, table, texts

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from orchestrator.figures.comparisons import Spread, SpreadValue
+from orchestrator.figures.report import Report
 from orchestrator.report.charts import Box, Heat, Kind
-from orchestrator.report.comparisons import Spread, SpreadValue
 from orchestrator.report.device_labels import label
 from orchestrator.report.figure_rows import LOAD, UNITS, cell_name
-from orchestrator.report.model import Report
 from orchestrator.report.numbers import share, unit
 from orchestrator.report.remarks import SHORT
 from orchestrator.report.sections import Chart, Finding, Section, Table, numbers, table, texts
-from orchestrator.stats.siblings import Verdict
+from orchestrator.stats.siblings import SiblingVerdict
 
 SIMILAR_PERCENT: Final = 1.0
 """What identical devices may differ by without being listed: the interval target of the standard profile."""
@@ -182,9 +182,9 @@ def _flagged(report: Report, one: Spread) -> set[str] | None:
     """The devices of a group that are called STRAGGLER or SUSPECT; None where none of the group has a verdict."""
     group = {value.gpu_uuid for value in one.values}
     told = {each.gpu_uuid: each.verdict for each in report.stragglers if each.gpu_uuid in group}
-    if {*told.values()} <= {Verdict.NONE}:
+    if {*told.values()} <= {SiblingVerdict.NONE}:
         return None
-    return {uuid for uuid, verdict in told.items() if verdict in (Verdict.STRAGGLER, Verdict.SUSPECT)}
+    return {uuid for uuid, verdict in told.items() if verdict in (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT)}
 
 
 def _heat(cells: Sequence[tuple[str, Spread]], names: Mapping[str, str], flagged: set[str] | None) -> Heat:

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
 from typing import Final
 
-from orchestrator.configuration.presets import TRIAGE
-from orchestrator.report.comparisons import SLOWED_DOWN, FullNode, SiblingEffect, Standing
+from orchestrator.config.presets import TRIAGE
+from orchestrator.figures.comparisons import SLOWED_DOWN, FullNode, SiblingEffect, Standing
+from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.report.device_labels import label, labels
 from orchestrator.report.figure_rows import UNITS, cell_name
-from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number, share, unit
 from orchestrator.report.sections import Badge, Finding, Section, Tone, numbers, table, texts
-from orchestrator.stats.siblings import Verdict
+from orchestrator.stats.siblings import SiblingVerdict
 
 SHOWN_CELLS: Final = 3
 SHOWN_LOSSES: Final = 12
@@ -23,12 +23,12 @@ MEANS_OF_LAUNCHES: Final = (
     "Figures alone and at work are geometric means over the launches; other tables have medians, which differ a little."
 )
 TONES: Final = {
-    Verdict.OK: Tone.GOOD,
-    Verdict.SUSPECT: Tone.WARN,
-    Verdict.STRAGGLER: Tone.BAD,
-    Verdict.NONE: Tone.QUIET,
+    SiblingVerdict.OK: Tone.GOOD,
+    SiblingVerdict.SUSPECT: Tone.WARN,
+    SiblingVerdict.STRAGGLER: Tone.BAD,
+    SiblingVerdict.NONE: Tone.QUIET,
 }
-_FOUND: Final[Sequence[str]] = (Verdict.STRAGGLER, Verdict.SUSPECT, SLOWED_DOWN)
+_FOUND: Final[Sequence[str]] = (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT, SLOWED_DOWN)
 """Each has a finding, in this order."""
 
 
@@ -43,7 +43,7 @@ def stragglers(report: Report) -> Section | None:
         key=lambda one: (_FOUND.index(one.word), one.percent or 0.0),
     )
     others = list(_alike(report.stragglers, devices))
-    if any(one.verdict is Verdict.STRAGGLER for one in found):
+    if any(one.verdict is SiblingVerdict.STRAGGLER for one in found):
         others.append("A STRAGGLER changes no exit code (1 with --strict).")
     columns = (
         *texts("GPU", "Verdict"),
@@ -102,9 +102,9 @@ def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Ite
     for one in standings:
         if one.slowed:
             continue
-        if one.verdict is Verdict.OK:
+        if one.verdict is SiblingVerdict.OK:
             told.setdefault("OK: not slower than their siblings beyond the margin", []).append(devices[one.gpu_uuid])
-        elif one.verdict is Verdict.NONE:
+        elif one.verdict is SiblingVerdict.NONE:
             told.setdefault(f"no verdict: {one.why}", []).append(devices[one.gpu_uuid])
     yield from (f"{labels(alike)}: {words}" for words, alike in told.items())
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
-from orchestrator.configuration.naming import counted
-from orchestrator.report.cells import CellReport
+from orchestrator.config.naming import plural
+from orchestrator.figures.cells import CellReport
+from orchestrator.figures.parts import LaunchLedger
+from orchestrator.figures.report import Report
 from orchestrator.report.charts import Bars, Kind, Series
-from orchestrator.report.model import Report
 from orchestrator.report.numbers import number
-from orchestrator.report.parts import LaunchLedger
 from orchestrator.report.sections import Chart, Section, numbers, table, texts
 
 Ledgers = Mapping[str, Sequence[LaunchLedger]]
@@ -33,7 +33,7 @@ def time(report: Report) -> Section | None:
         "overhead",
         "Where the time of a launch goes",
         Kind.STACKED,
-        f"Medians over {counted(sum(map(len, found.values())), 'cell')}, in milliseconds, by what was done.",
+        f"Medians over {plural(sum(map(len, found.values())), 'cell')}, in milliseconds, by what was done.",
         (Bars("launch", "ms", tuple(found), series),),
         "overhead",
     )

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final
 
+from orchestrator.figures.report import Report
+from orchestrator.figures.timeline import DeviceTimeline, Stretch, Timeline
 from orchestrator.report.charts import Bar, Course, Kind, Reading, Spans
 from orchestrator.report.device_labels import label
-from orchestrator.report.model import Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number
 from orchestrator.report.sections import Chart, Section, Table, numbers, table, texts
-from orchestrator.report.timeline import DeviceTimeline, Stretch, Timeline
 
 READINGS: Final[Mapping[str, tuple[str, str]]] = {
     "utilization_percent": ("Utilisation", "%"),
@@ -70,7 +70,7 @@ def _not_drawn(known: list[DeviceTimeline]) -> str:
 
 
 def _milliseconds(seconds: float) -> int:
-    """A time of day for a script; whole, because the digits of other numbers are cut (safe.py)."""
+    """A time of day for a script; whole, because the digits of other numbers are cut (sanitizing.py)."""
     return round(seconds * 1000)
 
 

@@ -1,7 +1,7 @@
 """The report as one HTML file: which chapters it has.
 
     Report   ┐
-             ├── Page ── fitting.py ── binding.py ──▶ bytes
+             ├── Page ── size_limit.py ── render.py ──▶ bytes
     Timeline ┘
 
 The verdict comes first, and every number is written as the text report writes it.
@@ -10,7 +10,9 @@ The verdict comes first, and every number is written as the text report writes i
 from functools import partial
 from typing import Final
 
-from orchestrator.configuration.presets import TRIAGE
+from orchestrator.config.presets import TRIAGE
+from orchestrator.figures.report import Report
+from orchestrator.figures.timeline import Timeline
 from orchestrator.report.chapters import overview
 from orchestrator.report.chapters.burn_in import burn_in
 from orchestrator.report.chapters.cells import cells
@@ -23,11 +25,9 @@ from orchestrator.report.chapters.spread import spread
 from orchestrator.report.chapters.stragglers import full_node, stragglers
 from orchestrator.report.chapters.time import time
 from orchestrator.report.chapters.timeline import course
-from orchestrator.report.html.binding import Page
-from orchestrator.report.html.fitting import fitted
-from orchestrator.report.model import Report
+from orchestrator.report.html.render import Page
+from orchestrator.report.html.size_limit import fitted
 from orchestrator.report.sections import Chapter, shown
-from orchestrator.report.timeline import Timeline
 
 FACTS: Final = "Run, stack and command"
 FOOTER: Final = (

@@ -66,7 +66,9 @@ def find(
             found = [pid for pid in found if pid not in {one["pid"] for _, one in _live_workers(journal)}]
             return _held(found[0]) if found else None
         case Target.TELEMETRY:
-            found = [child.pid for child in _children(orchestrator) if _told(child, "orchestrator.sampling.sampler")]
+            found = [
+                child.pid for child in _children(orchestrator) if _told(child, "orchestrator.gpu.telemetry.sampler")
+            ]
             return _held(found[0]) if found else None
 
 

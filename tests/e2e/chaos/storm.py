@@ -46,8 +46,8 @@ _PREPARE = """
 import json, os, sys
 import msgspec
 from pathlib import Path
-from orchestrator.disk import run_files
-from orchestrator.machine import devices
+from orchestrator.store import run_files
+from orchestrator.gpu import devices
 from protocol.messages import Deadlines
 from protocol.paths import RunPaths
 from tests.fakes import faults, gangs

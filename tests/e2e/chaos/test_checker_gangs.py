@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from orchestrator.disk import run_files
+from orchestrator.store import run_files
 from protocol.paths import RunPaths
 from tests.e2e.chaos import checker, figures, reader
 from tests.e2e.chaos.ledger import Hit, Ledger, Life

@@ -12,11 +12,12 @@ import yaml
 from click.testing import Result
 
 from orchestrator import TOOL_VERSION
-from orchestrator.cli import benchmark, options, orchestrate, program
-from orchestrator.compare import against
-from orchestrator.configuration.resolved import StoredRun
-from orchestrator.disk import folders
-from orchestrator.machine import devices
+from orchestrator.cli import options, program
+from orchestrator.cli.commands import benchmark, orchestrate
+from orchestrator.compare import references
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.gpu import devices
+from orchestrator.store import folders
 from protocol.exit_codes import MEANING
 from protocol.paths import RunPaths
 from tests.fakes.commands import ALL_COMMANDS, TINY, python
@@ -106,7 +107,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     """--help has 0.2 s: not even the libraries that read configurations are imported."""
     source = f"""
 import sys
-from orchestrator.cli import orchestrate
+from orchestrator.cli.commands import orchestrate
 try:
     orchestrate(["--help"])
 except SystemExit:
@@ -121,7 +122,7 @@ def test_commands_that_run_nothing_never_import_torch(tmp_path: Path, arguments:
     """Neither the frameworks nor what makes tables: `info` has half a second."""
     source = f"""
 import sys
-from orchestrator.cli import orchestrate
+from orchestrator.cli.commands import orchestrate
 try:
     orchestrate({arguments.split()!r})
 except SystemExit as end:
@@ -238,7 +239,7 @@ def test_a_comparison_of_a_file_is_that_of_the_flags(
     (tmp_path / "night.yaml").write_text(f"compare: {{baseline: h200-141gb, thresholds: {limits}, price: 2}}\n")
     invoke(*TINY, "--compare-baseline", "h200-141gb", "--thresholds", limits, "--price", "2")
     invoke(*TINY, "--config", "night.yaml")
-    first, second = (against.stored(paths) for _, paths in executed)
+    first, second = (references.stored(paths) for _, paths in executed)
     assert first == second
     assert first.price_per_hour == 2
 

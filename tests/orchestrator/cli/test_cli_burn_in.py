@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from orchestrator.burn_in import asked, levels
-from orchestrator.burn_in import plan as burn_in_plan
 from orchestrator.cli.dry_run import describe
 from orchestrator.cli.options import OPTIONS
-from orchestrator.configuration import catalogue
-from orchestrator.configuration.resolved import StoredRun
+from orchestrator.config import catalogue
+from orchestrator.config.run_configuration import StoredRun
 from orchestrator.errors import ConfigError
+from orchestrator.kinds.burn_in import levels, settings
 from orchestrator.kinds.burn_in import options as burn_in
+from orchestrator.kinds.burn_in import planning as burn_in_plan
 from protocol.paths import RunPaths
 from tests.fakes.configurations import configuration
 from tests.fakes.runs import gpus
@@ -82,7 +82,7 @@ def test_the_figures_of_a_dry_run_add_up(invoke: Invoke, duration: str, devices:
     round_s = 60 * float(told[1] or 0) + float(told[2] or 0)
     launches_s = re.findall(r"^ ?\d+  .* ([\d.]+) s$", shown, re.MULTILINE)
     assert round_s == pytest.approx(sum(map(float, launches_s)), abs=0.51)
-    assert 0.8 * asked.seconds(duration) < float(told[3]) * round_s + 10 <= asked.seconds(duration)
+    assert 0.8 * settings.seconds(duration) < float(told[3]) * round_s + 10 <= settings.seconds(duration)
 
 
 def test_a_fault_without_time_has_a_note(invoke: Invoke) -> None:
@@ -135,7 +135,7 @@ def test_a_dry_run_shows_what_was_asked_for(invoke: Invoke, options: tuple[str, 
 def test_a_duration_with_blanks_or_capitals_is_told_as_it_is_written(text: str, meant: str) -> None:
     """It has units, so that is not what it is told to lack."""
     with pytest.raises(ConfigError) as refused:
-        asked.seconds(text)
+        settings.seconds(text)
     assert str(refused.value) == (
         f"--burn-in {text}: a duration is written in lower case and without blanks. Did you mean {meant}?"
     )
@@ -247,8 +247,8 @@ def test_a_limit_of_heat_without_a_gpu_is_said(invoke: Invoke) -> None:
 def test_a_limit_of_heat_is_shown_where_there_is_a_gpu() -> None:
     """With how long it takes."""
     table = levels.load()
-    night = asked.configured(configuration(models=()), "10m", None, catalogue.load(), table)
-    limited = asked.with_temperature_stop(night, 85)
+    night = settings.configured(configuration(models=()), "10m", None, catalogue.load(), table)
+    limited = settings.with_temperature_stop(night, 85)
     shown = describe(burn_in_plan.make(limited, gpus(2), table), limited, gpus(2))
     assert "A GPU that is at 85 degrees C for 10 s is stopped, and fails." in shown
 

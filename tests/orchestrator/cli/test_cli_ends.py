@@ -15,21 +15,23 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from orchestrator import report, run
+from orchestrator import report
+from orchestrator.analysis import reporting
 from orchestrator.cli import program
-from orchestrator.cli.ending import Ending, in_one_line
+from orchestrator.cli.exit_notification import Ending, in_one_line
 from orchestrator.cli.status import describe
-from orchestrator.configuration.resolved import StoredRun
-from orchestrator.disk import reporting, run_files
-from orchestrator.disk.standing import look
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.engine import run
+from orchestrator.engine.run_status import look
 from orchestrator.errors import StorageError, UserError
-from orchestrator.health.verdict import Verdict as Health
-from orchestrator.machine import seen
-from orchestrator.processes.signals import StopSignals
+from orchestrator.figures.comparisons import Standing
+from orchestrator.figures.report import CellCounts, Report, RunVerdict
+from orchestrator.gpu import inventory
+from orchestrator.gpu.health.verdict import HealthVerdict as Health
 from orchestrator.report import files
-from orchestrator.report.comparisons import Standing
-from orchestrator.report.model import CellCounts, Report, Verdict
-from orchestrator.stats.siblings import Verdict as Straggling
+from orchestrator.stats.siblings import SiblingVerdict as Straggling
+from orchestrator.store import run_files
+from orchestrator.system.stop_signals import StopSignals
 from protocol.exit_codes import ExitCode
 from protocol.paths import RunPaths
 from tests.fakes.commands import TINY
@@ -170,7 +172,7 @@ def test_a_mistake_of_ours_ends_with_five_and_says_where_to_report(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A traceback, and what to do with it."""
-    monkeypatch.setattr(seen, "look", lambda *_: 1 / 0)
+    monkeypatch.setattr(inventory, "look", lambda *_: 1 / 0)
     ended = invoke("info")
     assert ended.exit_code == ExitCode.INTERNAL
     assert "ZeroDivisionError: division by zero" in ended.stderr
@@ -183,7 +185,7 @@ def test_an_interruption_before_the_run_ends_with_four(invoke: Invoke, monkeypat
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(seen, "look", interrupted)
+    monkeypatch.setattr(inventory, "look", interrupted)
     ended = invoke("info")
     assert (ended.exit_code, ended.stderr) == (ExitCode.INCOMPLETE, "error: interrupted\n")
 
@@ -262,7 +264,7 @@ def test_strict_counts_what_warns(
     assert ended.exit_code == (ExitCode.MISSED if strict else ExitCode.PASSED)
 
 
-PASSED = Verdict(exit_code=int(ExitCode.PASSED), word="passed", meaning="", reasons=())
+PASSED = RunVerdict(exit_code=int(ExitCode.PASSED), word="passed", meaning="", reasons=())
 
 
 def warned(folder: Path, who: str) -> Report:

@@ -207,8 +207,8 @@ def test_without_its_libraries_it_says_how_to_install(tmp_path: Path) -> None:
 
 def test_a_library_that_is_missed_late_is_named(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some are imported only when they are needed."""
-    monkeypatch.setitem(sys.modules, "orchestrator.configuration.catalogue", None)
-    monkeypatch.delattr("orchestrator.configuration.catalogue")
+    monkeypatch.setitem(sys.modules, "orchestrator.config.catalogue", None)
+    monkeypatch.delattr("orchestrator.config.catalogue")
     ended = invoke("list-models")
     assert (ended.exit_code, ended.stderr.count("\n")) == (ExitCode.INTERNAL, 1)
     assert "`make install` in the checkout" in ended.stderr

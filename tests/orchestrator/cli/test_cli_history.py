@@ -10,9 +10,9 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from orchestrator.cli import benchmark
-from orchestrator.disk import run_files
-from orchestrator.history.place import find
+from orchestrator.cli.commands import benchmark
+from orchestrator.history.location import find
+from orchestrator.store import run_files
 from protocol.exit_codes import ExitCode
 from tests.fakes.histories import UUID, kept, record, recorded, run_id
 from tests.fakes.runs import FakeRun, shipped

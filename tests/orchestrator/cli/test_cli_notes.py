@@ -10,16 +10,17 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from orchestrator.cli import benchmark, orchestrate, without_effect
+from orchestrator.cli import unused_options
+from orchestrator.cli.commands import benchmark, orchestrate
 from orchestrator.cli.options import OPTIONS, RunParams
 from orchestrator.cli.quick import DEFAULTS
+from orchestrator.config.catalogue import configs_folder
 from orchestrator.config.options import LARGEST, MOST_LAUNCHES, Need
-from orchestrator.configuration.catalogue import configs_folder
-from orchestrator.configuration.settings import LayeredSettings
+from orchestrator.config.settings import LayeredSettings
+from orchestrator.engine.display_events import Notice
 from orchestrator.kinds.burn_in.options import BurnInNeed
-from orchestrator.planning import plan
+from orchestrator.plan import planner
 from orchestrator.terminal import plain
-from orchestrator.view import Notice
 from protocol.cell import Precision, Workload
 from tests.fakes.configurations import configuration, gpu
 from tests.fakes.runs import shipped
@@ -36,7 +37,7 @@ def words(result: Result) -> str:
 
 def test_every_need_of_an_option_is_looked_up() -> None:
     """What a run must have for an option to matter is something that a run can be asked for."""
-    assert {option.needs for option in OPTIONS} - {None} == set(without_effect.HAS) == {*Need, *BurnInNeed}
+    assert {option.needs for option in OPTIONS} - {None} == set(unused_options.HAS) == {*Need, *BurnInNeed}
 
 
 @pytest.mark.parametrize(
@@ -45,8 +46,8 @@ def test_every_need_of_an_option_is_looked_up() -> None:
         ("-m resnet50 --seq-len 64", "--seq-len", Need.TOKENS),
         ("-m lstm --input-size 64", "--input-size", Need.PIXELS),
         ("-m lstm --memory-format contiguous", "--memory-format", Need.IMAGES),
-        ("-m gemm -b 4", "-b/--batch-sizes", without_effect.NO_BATCH),
-        ("-m lstm --phases load -b 4", "-b/--batch-sizes", without_effect.NO_BATCH),
+        ("-m gemm -b 4", "-b/--batch-sizes", unused_options.NO_BATCH),
+        ("-m lstm --phases load -b 4", "-b/--batch-sizes", unused_options.NO_BATCH),
         ("-m lstm --require xid", "--require", Need.WHOLE_GPUS),
         ("-m gemm --phases load", "--phases", Need.MODELS),
         ("-m lstm --solo", "--solo", Need.SEVERAL_DEVICES),
@@ -128,9 +129,9 @@ def test_on_gpus_their_options_have_an_effect() -> None:
     given = LayeredSettings({}, {key: key for key in keys})
     params = cast("RunParams", {"allow_code": False})  # no other option is looked at here
     tf32 = msgspec.structs.replace(asked, precisions=(Precision.TF32,))
-    assert list(without_effect.sentences(given, params, tf32, plan.make(tf32, devices), devices)) == []
+    assert list(unused_options.sentences(given, params, tf32, planner.make(tf32, devices), devices)) == []
     off = msgspec.structs.replace(asked, monitor=False)
-    [told] = without_effect.sentences(given, params, off, plan.make(off, devices), devices)
+    [told] = unused_options.sentences(given, params, off, planner.make(off, devices), devices)
     assert told == "monitoring.interval_ms changes nothing: no GPU is read"
 
 

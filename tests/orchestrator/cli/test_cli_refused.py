@@ -49,7 +49,7 @@ def test_a_name_that_no_file_can_have_is_refused(
 def test_the_longest_name_that_is_not_refused_can_be_written(tmp_path: Path) -> None:
     """One byte more is refused: the limit is that of the temporary name, by the largest number of a process."""
     code = (
-        "import sys; from pathlib import Path; from orchestrator.disk import folders, journal\n"
+        "import sys; from pathlib import Path; from orchestrator.store import folders, journal\n"
         "path = Path(sys.argv[1]); folders.require_name(path, '-o'); journal.write_durably(path, b'x')"
     )
     for length, refused in ((255 - 13, False), (255 - 12, True)):

@@ -11,11 +11,12 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from orchestrator.cli import benchmark, orchestrate, too_long
+from orchestrator.cli import deadline_warnings
+from orchestrator.cli.commands import benchmark, orchestrate
 from orchestrator.cli.dry_run import describe
-from orchestrator.configuration import catalogue
-from orchestrator.configuration.resolved import BurnIn
-from orchestrator.planning import plan
+from orchestrator.config import catalogue
+from orchestrator.config.run_configuration import BurnIn
+from orchestrator.plan import planner
 from protocol.cell import DeviceKind, Generation, Workload
 from tests.fakes.commands import python
 from tests.fakes.configurations import configuration, cpu, gpu
@@ -121,16 +122,16 @@ def test_what_no_deadline_leaves_time_for_is_doubted(invoke: Invoke, executed: l
 def test_cells_of_a_burn_in_are_not_doubted() -> None:
     """They end with their time, however long an iteration takes."""
     asked, machine = configuration(models=shipped("resnet50"), input_sizes=(99_999_999,)), (cpu(0),)
-    planned = plan.make(asked, machine)
-    assert list(too_long.sentences(planned, asked, machine))
+    planned = planner.make(asked, machine)
+    assert list(deadline_warnings.sentences(planned, asked, machine))
     burning = replace(asked, burn_in=BurnIn(duration_s=600.0, level="quick", cell_s={DeviceKind.CPU: 10.0}))
-    assert list(too_long.sentences(planned, burning, machine)) == []
+    assert list(deadline_warnings.sentences(planned, burning, machine)) == []
 
 
 def test_a_dry_run_has_a_table_for_each_kind_of_device() -> None:
     """A GPU measures probes that mean nothing on a CPU device."""
     asked, machine = configuration(models=shipped("lstm", "h2d")), (gpu(0), gpu(1), cpu(0))
-    shown = describe(plan.make(asked, machine), asked, machine)
+    shown = describe(planner.make(asked, machine), asked, machine)
     on_gpus, on_cpu = shown.split("1 of 3 devices, at work all at once, run the cells below:")
     assert "2 of 3 devices, at work all at once, run the cells below:" in on_gpus
     assert "  h2d " in on_gpus
@@ -144,17 +145,17 @@ def test_a_dry_run_says_how_many_launches_may_be_added() -> None:
     asked, machine = configuration(models=shipped("lstm"), launches=3), tuple(map(gpu, range(4)))
     asked = replace(asked, probes=(), workloads=(Workload.LOAD, Workload.INFERENCE), batch_sizes=(1, 8))
     told = "Up to 32 more launches if a GPU looks slow, 7 of a cell."
-    assert told not in describe(plan.make(asked, machine), asked, machine)
+    assert told not in describe(planner.make(asked, machine), asked, machine)
     asked = replace(asked, adds_launches=True)
-    assert told in describe(plan.make(asked, machine), asked, machine).splitlines()
-    assert "if a GPU looks slow" not in describe(plan.make(asked, machine[:3]), asked, machine[:3])
+    assert told in describe(planner.make(asked, machine), asked, machine).splitlines()
+    assert "if a GPU looks slow" not in describe(planner.make(asked, machine[:3]), asked, machine[:3])
 
 
 def test_generation_shows_prompt_and_what_is_added() -> None:
     """Both numbers belong to the cell."""
     writer = replace(shipped("bert-base")[0], name="writer", generation=Generation(prompt_tokens=256, new_tokens=64))
     asked = configuration(models=(writer,), workloads=(Workload.GENERATION,))
-    assert "256+64" in describe(plan.make(asked, (cpu(0),)), asked, (cpu(0),))
+    assert "256+64" in describe(planner.make(asked, (cpu(0),)), asked, (cpu(0),))
 
 
 def test_a_run_says_at_its_beginning_what_is_left_out(invoke: Invoke, executed: list[object]) -> None:

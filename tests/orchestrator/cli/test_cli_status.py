@@ -11,18 +11,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator import progress, report
+from orchestrator import report
+from orchestrator.analysis import reporting
 from orchestrator.cli.status import describe
 from orchestrator.cli.watch import _snapshot
-from orchestrator.configuration.report_formats import ReportFormat
-from orchestrator.configuration.resolved import BurnIn, Isolation
-from orchestrator.deciding.budget import CLOSING_S, Budget, closing_s
-from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S
-from orchestrator.disk import reporting, run_files, standing
-from orchestrator.disk.journal import Journal
-from orchestrator.disk.records import Dropped, Segment, Start, StopAsked, ZygoteStarted
-from orchestrator.disk.status import Standing
-from orchestrator.machine import host
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.run_configuration import BurnIn, Isolation
+from orchestrator.engine import progress, run_status
+from orchestrator.engine.status_types import Standing
+from orchestrator.state.stopping import GENTLE_GRACE_S, GENTLE_S
+from orchestrator.state.time_budget import CLOSING_S, Budget, closing_s
+from orchestrator.store import run_files
+from orchestrator.store.journal import Journal
+from orchestrator.store.records import Dropped, Segment, Start, StopAsked, ZygoteStarted
+from orchestrator.system import host
 from protocol.cell import Cell
 from protocol.failure import Category
 from tests.fakes.runs import FakeRun, gpus
@@ -44,7 +46,7 @@ def test_a_run_that_imports_says_so(tmp_path: Path) -> None:
     told = describe(msgspec.structs.replace(look(run), importing_s=8.0))
     assert "\nNow       starting: importing torch and the models, for 0:08\n" in told
     anew = msgspec.structs.replace(run.stored.configuration, isolation=Isolation.EXEC)
-    assert standing.look(msgspec.structs.replace(run.stored, configuration=anew), run.paths)[0].importing_s is None
+    assert run_status.look(msgspec.structs.replace(run.stored, configuration=anew), run.paths)[0].importing_s is None
     run._journal.append(ZygoteStarted(start_ms=5000, failed={}))
     assert look(run).importing_s is None
     run.failed(run.cell(batch_size=8), Category.ZYGOTE_DIED)

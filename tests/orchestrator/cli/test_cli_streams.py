@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from orchestrator import run
 from orchestrator.cli import streams
-from orchestrator.configuration.report_formats import ReportFormat
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.engine import run
 from orchestrator.errors import StorageError
 from protocol.exit_codes import ExitCode
 from tests.fakes import faults

@@ -7,11 +7,11 @@ import pytest
 from click.testing import Result
 from rich.cells import cell_len
 
-from orchestrator.deciding.explanations import EXPLANATIONS
-from orchestrator.deciding.placement import in_a_row
-from orchestrator.deciding.policy import POLICY, RUN
 from orchestrator.report import text
 from orchestrator.report.chapters.failures import failures
+from orchestrator.state.failure_explanations import EXPLANATIONS
+from orchestrator.state.failure_policy import POLICY, RUN
+from orchestrator.state.fault_placement import in_a_row
 from protocol.cell import Device
 from protocol.exit_codes import MEANING, ExitCode
 from protocol.failure import Category, Phase

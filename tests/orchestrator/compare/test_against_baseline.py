@@ -6,28 +6,28 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from orchestrator.compare import against, baselines, wording
-from orchestrator.compare.against import Against
+from orchestrator.compare import baselines, references, run_figures, wording
 from orchestrator.compare.as_html import page
 from orchestrator.compare.as_junit import to_junit
 from orchestrator.compare.as_markdown import to_markdown
 from orchestrator.compare.as_text import to_text
 from orchestrator.compare.comparison import Comparison, compare, exit_code
-from orchestrator.compare.limited import Figure
-from orchestrator.compare.side import Side, SideCell, SideDevice
+from orchestrator.compare.limit_targets import Figure
+from orchestrator.compare.references import Against
+from orchestrator.compare.run_figures import Side, SideCell, SideDevice
 from orchestrator.compare.thresholds import Threshold
+from orchestrator.config import margins
 from orchestrator.report.as_markdown import to_markdown as report_markdown
 from orchestrator.report.as_text import to_text as report_text
 from orchestrator.report.chapters import comparisons
 from orchestrator.report.numbers import difference
-from orchestrator.stats import margins
-from orchestrator.stats.two_runs import Verdict
+from orchestrator.stats.two_runs import ChangeVerdict
 from protocol.cell import Mode, Workload
 from protocol.exit_codes import ExitCode
 from tests.fakes.runs import FakeRun, gpus
 from tests.fakes.sides import baseline, cell, device, side
 
-STRICT = {Verdict.SLOWER, Verdict.NOT_COMPARABLE}
+STRICT = {ChangeVerdict.SLOWER, ChangeVerdict.NOT_COMPARABLE}
 MODE = "loaded; the baseline has solo (measure with --solo)"
 
 
@@ -57,25 +57,25 @@ def test_a_gpu_is_held_against_whichever_gpu_of_a_baseline_measured_its_cell() -
     """One GPU beside two that have measured a model each: the second of them is no GPU without a partner."""
     one = held(TWO, side(on(7, "a"), on(7, "b", 50.0), on(7, "gemm"), name="after", devices=boards(7)))
     assert [(found.model_name, found.gpu_before, found.gpu_after, found.verdict) for found in one.cells] == [
-        ("a", "GPU 2", "GPU 7", Verdict.SAME),
-        ("b", "GPU 3", "GPU 7", Verdict.SLOWER),
-        ("gemm", "GPU 2 and GPU 3", "GPU 7", Verdict.SAME),
+        ("a", "GPU 2", "GPU 7", ChangeVerdict.SAME),
+        ("b", "GPU 3", "GPU 7", ChangeVerdict.SLOWER),
+        ("gemm", "GPU 2 and GPU 3", "GPU 7", ChangeVerdict.SAME),
     ]
     assert one.cells[2].launches_before == 6
     assert (one.only_before, one.only_after, one.unheld) == ((), (), ())
-    assert exit_code([one], {Verdict.SLOWER}) is ExitCode.MISSED
+    assert exit_code([one], {ChangeVerdict.SLOWER}) is ExitCode.MISSED
 
 
 def test_every_gpu_of_a_node_is_held_against_a_baseline_of_one() -> None:
     """The six slow ones of eight are found; each cell is called by its own GPU, and boards are counted by theirs."""
     cells = [on(at, "a", 100.0 if at < 2 else 50.0) for at in range(8)]
     one = held(baseline(on(9, "a"), devices=boards(9)), side(*cells, name="after", devices=boards(*range(8))))
-    assert one.counts == {Verdict.SAME: 2, Verdict.SLOWER: 6}
+    assert one.counts == {ChangeVerdict.SAME: 2, ChangeVerdict.SLOWER: 6}
     name = wording.naming(one)
     assert [name(found) for found in one.cells] == [f"GPU {at} a inference bf16 b8" for at in range(8)]
     assert one.title.startswith("8 ")
     assert one.unheld == ()
-    suite = ET.fromstring(to_junit([one], {Verdict.SLOWER}))[0]
+    suite = ET.fromstring(to_junit([one], {ChangeVerdict.SLOWER}))[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("8", "6", "0")
     assert len({case.get("name") for case in suite}) == 8
 
@@ -85,7 +85,7 @@ def test_a_baseline_and_a_score_take_the_same_gpus_of_it() -> None:
     three = baseline(on(1, "a"), on(2, "a", 10.0), on(3, "a", 101.0), devices=boards(1, 2, 3))
     run = side(on(7, "a"), devices=boards(7))
     one = held(three, run)
-    assert [(found.gpu_before, found.verdict) for found in one.cells] == [("GPU 1", Verdict.SAME)]
+    assert [(found.gpu_before, found.verdict) for found in one.cells] == [("GPU 1", ChangeVerdict.SAME)]
     assert one.cells[0].ratio == pytest.approx(1)
     assert baselines.hold(run, three).comparison.overall_score == pytest.approx(100)
 
@@ -98,14 +98,16 @@ def test_the_same_board_gets_no_margin_for_boards() -> None:
     assert one.title == "nothing of the stack differs"
 
 
-@pytest.mark.parametrize(("was", "is_now", "verdict"), [(103.0, 98.5, Verdict.SLOWER), (95.0, 95.0, Verdict.SAME)])
-def test_a_board_of_the_baseline_is_compared_with_itself(was: float, is_now: float, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("was", "is_now", "verdict"), [(103.0, 98.5, ChangeVerdict.SLOWER), (95.0, 95.0, ChangeVerdict.SAME)]
+)
+def test_a_board_of_the_baseline_is_compared_with_itself(was: float, is_now: float, verdict: ChangeVerdict) -> None:
     """What it differs by from its siblings neither hides that it became slower nor looks like it."""
     rates = [100.0, 100.1, 99.9, 100.2]
     known = baseline(*(on(at, "a", rate) for at, rate in enumerate([*rates, was])), devices=boards(*range(5)))
     run = side(*(on(at, "a", rate) for at, rate in enumerate([*rates, is_now])), devices=boards(*range(5)))
     one = held(known, run)
-    assert [found.verdict for found in one.cells] == [Verdict.SAME] * 4 + [verdict]
+    assert [found.verdict for found in one.cells] == [ChangeVerdict.SAME] * 4 + [verdict]
     assert [found.gpu_before for found in one.cells] == [found.gpu_after for found in one.cells]
 
 
@@ -113,7 +115,7 @@ def test_a_board_whose_own_cell_does_not_compare_is_held_against_the_others() ->
     """It was throttled when the baseline was measured, so nothing is known of it."""
     known = baseline(on(2, "a", 60.0, throttled=True), on(3, "a"), devices=boards(2, 3))
     one = held(known, side(on(2, "a"), devices=boards(2)))
-    assert [(found.gpu_before, found.verdict) for found in one.cells] == [("GPU 3", Verdict.SAME)]
+    assert [(found.gpu_before, found.verdict) for found in one.cells] == [("GPU 3", ChangeVerdict.SAME)]
 
 
 def test_a_score_takes_all_gpus_of_a_baseline_also_where_one_is_the_same_board() -> None:
@@ -129,8 +131,8 @@ def test_what_one_gpu_of_a_baseline_was_is_no_doubt_where_another_one_compares()
     two = baseline(on(2, "a"), on(3, "a", 60.0), on(3, "b"), devices=(device(2), slower))
     one = held(two, side(on(7, "a"), on(7, "b"), devices=boards(7)))
     assert [(found.gpu_before, found.verdict, found.reason) for found in one.cells] == [
-        ("GPU 2", Verdict.SAME, ""),
-        ("GPU 3", Verdict.NOT_COMPARABLE, "power limit 500 W, then 700 W"),
+        ("GPU 2", ChangeVerdict.SAME, ""),
+        ("GPU 3", ChangeVerdict.NOT_COMPARABLE, "power limit 500 W, then 700 W"),
     ]
 
 
@@ -139,7 +141,7 @@ def test_what_is_doubtful_of_one_gpu_of_two_is_doubtful_of_both(doubt: dict[str,
     """Launches of both are compared, so neither may be in doubt."""
     two = baseline(on(2, "a"), on(3, "a", 100.1, **doubt), devices=boards(2, 3))
     one = held(two, side(on(7, "a"), devices=boards(7)))
-    assert [found.verdict for found in one.cells] == [Verdict.INCONCLUSIVE]
+    assert [found.verdict for found in one.cells] == [ChangeVerdict.INCONCLUSIVE]
     assert one.cells[0].reason
 
 
@@ -157,8 +159,8 @@ def test_a_gpu_of_which_a_baseline_has_nothing_counts_as_not_comparable() -> Non
     """It is named, and its cells fail where what cannot be compared fails; what another GPU has beside is no loss."""
     run = side(on(6, "a"), on(6, "new"), on(7, "other"), name="after", devices=boards(6, 7))
     one = held(replace(TWO, cells=TWO.cells[:1], devices=boards(2)), run)
-    assert (one.counts, one.unheld) == ({Verdict.SAME: 1}, ("GPU 7",))
-    assert (exit_code([one], STRICT), exit_code([one], {Verdict.SLOWER})) == (ExitCode.MISSED, ExitCode.PASSED)
+    assert (one.counts, one.unheld) == ({ChangeVerdict.SAME: 1}, ("GPU 7",))
+    assert (exit_code([one], STRICT), exit_code([one], {ChangeVerdict.SLOWER})) == (ExitCode.MISSED, ExitCode.PASSED)
     suite = ET.fromstring(to_junit([one], STRICT))[0]
     assert {str(case.get("name")).removesuffix(" inference bf16 b8"): case[0].tag for case in suite} == {
         "GPU 6 a": "system-out",
@@ -209,7 +211,7 @@ def test_another_mode_is_named_with_the_option_that_measures_it() -> None:
     assert (one.cells, {found.why for found in one.only_after}) == ((), {MODE})
     assert ["--solo" in found.why for found in one.only_before] == [True]
     assert f"2 cells of after without a partner: {MODE}" in " ".join(to_text([one], ExitCode.INCOMPLETE).split())
-    assert exit_code([one], {Verdict.SLOWER}) is ExitCode.INCOMPLETE
+    assert exit_code([one], {ChangeVerdict.SLOWER}) is ExitCode.INCOMPLETE
     back = held(side(on(7, "a"), devices=boards(7)), replace(alone, baseline_version=None))
     assert ["without --solo" in found.why for found in back.only_after] == [True]
 
@@ -221,9 +223,9 @@ def test_a_score_and_a_limit_name_the_mode_that_differs(tmp_path_factory: pytest
         run = FakeRun(tmp_path_factory.mktemp(mode), devices=gpus(2), batch_sizes=(1,), modes=(mode,))
         run.everything()
         made[mode] = run.ended()
-    alone = against.side.of_report(made[Mode.SOLO], "base")
+    alone = run_figures.of_report(made[Mode.SOLO], "base")
     limit = Threshold(name="as fast", figure=Figure.OF_BASELINE, phase=Workload.INFERENCE, at_least=95)
-    report = against.hold(made[Mode.LOADED], Against(baseline=alone, thresholds=(limit,)))
+    report = references.hold(made[Mode.LOADED], Against(baseline=alone, thresholds=(limit,)))
     assert report.baseline_comparison is not None
     assert report.baseline_comparison.not_comparable == {MODE: 2}
     assert [one.note for one in report.thresholds] == [MODE, MODE]
@@ -240,7 +242,7 @@ def test_nothing_has_no_sign(tmp_path: Path) -> None:
         run = FakeRun(tmp_path / name, batch_sizes=(1,))
         run.measured(run.cell(batch_size=1), forward_ms=forward_ms)
         made.append(run.ended())
-    report = against.hold(made[0], Against(baseline=against.side.of_report(made[1], "base")))
+    report = references.hold(made[0], Against(baseline=run_figures.of_report(made[1], "base")))
     assert report.baseline_comparison is not None
     assert -0.05 < report.baseline_comparison.improvement_percent["overall"] < 0
     for shown in (report_text(report), str(comparisons.baseline(report).tables)):

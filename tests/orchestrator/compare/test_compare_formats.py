@@ -13,11 +13,11 @@ from orchestrator.compare.as_junit import to_junit
 from orchestrator.compare.as_markdown import to_markdown
 from orchestrator.compare.as_text import to_text
 from orchestrator.compare.comparison import Comparison, compare
-from orchestrator.compare.side import Side
+from orchestrator.compare.run_figures import Side
+from orchestrator.config import margins
 from orchestrator.report.markdown import escaped
 from orchestrator.report.text import WIDTH
-from orchestrator.stats import margins
-from orchestrator.stats.two_runs import Verdict
+from orchestrator.stats.two_runs import ChangeVerdict
 from protocol.exit_codes import ExitCode
 from tests.fakes.sides import STACK, baseline, cell, cells, device, side
 from tests.fakes.tables import rows
@@ -30,7 +30,7 @@ def compared(before: Side, after: Side) -> Comparison:
     return compare(before, after, margins.load())
 
 
-def suite_of(found: Comparison, fail_on: Collection[Verdict] = ()) -> ET.Element:
+def suite_of(found: Comparison, fail_on: Collection[ChangeVerdict] = ()) -> ET.Element:
     """The comparison in JUnit's XML."""
     return ET.fromstring(to_junit([found], fail_on))[0]
 
@@ -56,8 +56,8 @@ def mixed() -> Comparison:
     found = compared(
         before, side(*cells(3, seed=2), slow, noisy, cell("hot", throttled=True), name="after", stack=stack)
     )
-    others = dict.fromkeys((Verdict.SLOWER, Verdict.INCONCLUSIVE, Verdict.NOT_COMPARABLE), 1)
-    assert found.counts == {Verdict.SAME: 3, **others}
+    others = dict.fromkeys((ChangeVerdict.SLOWER, ChangeVerdict.INCONCLUSIVE, ChangeVerdict.NOT_COMPARABLE), 1)
+    assert found.counts == {ChangeVerdict.SAME: 3, **others}
     return found
 
 
@@ -117,7 +117,7 @@ def test_markdown_is_a_headline_and_what_changed(mixed: Comparison) -> None:
 
 def test_junit_has_a_case_for_each_cell(mixed: Comparison) -> None:
     """What --fail-on names fails, what has no verdict is skipped."""
-    suite = suite_of(mixed, {Verdict.SLOWER})
+    suite = suite_of(mixed, {ChangeVerdict.SLOWER})
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("7", "1", "3")
     outcomes = {str(case.get("name")).removesuffix(" inference bf16 b8"): case[0] for case in suite}
     assert {name: one.tag for name, one in outcomes.items()} == {
@@ -126,7 +126,7 @@ def test_junit_has_a_case_for_each_cell(mixed: Comparison) -> None:
         "slow": "failure",
     }
     assert str(outcomes["slow"].get("message")).startswith("SLOWER, speed 0.900")
-    strict = suite_of(mixed, {Verdict.INCONCLUSIVE, Verdict.NOT_COMPARABLE})
+    strict = suite_of(mixed, {ChangeVerdict.INCONCLUSIVE, ChangeVerdict.NOT_COMPARABLE})
     assert (strict.get("failures"), strict.get("skipped")) == ("3", "0")
     assert strict.find("testcase[@name='gone inference bf16 b8']/failure") is not None
 
@@ -136,7 +136,7 @@ def test_names_cannot_steer_what_shows_them() -> None:
     before = side(cell(HOSTILE), cell(f"b{HOSTILE}"), name=HOSTILE, stack={"host": HOSTILE})
     slow, hot = cell(HOSTILE, 50.0, 50.1, 50.2), cell(f"b{HOSTILE}", throttled=True)
     found = compared(before, side(slow, hot, name="after", stack={"host": "b"}, devices=(device(label=HOSTILE),)))
-    assert found.counts == {Verdict.SLOWER: 1, Verdict.NOT_COMPARABLE: 1}
+    assert found.counts == {ChangeVerdict.SLOWER: 1, ChangeVerdict.NOT_COMPARABLE: 1}
     text, markdown, junit = to_text([found], ExitCode.MISSED), to_markdown([found]), to_junit([found], ())
     for shown in (text, markdown, junit.decode()):
         assert not {"\x1b", "\u202e"} & {*shown}
@@ -194,7 +194,7 @@ def test_runs_with_nothing_in_common_have_no_table() -> None:
     found = compared(side(cell("a")), side(cell("b"), name="after"))
     assert (found.cells, found.mean) == ((), None)
     assert ["|" in shown for shown in (to_text([found], ExitCode.INCOMPLETE), to_markdown([found]))] == [False, False]
-    outcomes = [(case.get("name"), case[0].tag) for case in suite_of(found, {Verdict.NOT_COMPARABLE})]
+    outcomes = [(case.get("name"), case[0].tag) for case in suite_of(found, {ChangeVerdict.NOT_COMPARABLE})]
     assert outcomes == [("a inference bf16 b8", "failure"), ("b inference bf16 b8", "skipped")]
 
 
@@ -217,5 +217,5 @@ def test_a_regression_without_telemetry_is_marked_in_every_format() -> None:
     """The reason is beside the verdict."""
     found = compared(side(cell(throttled=None)), side(cell("resnet50", 90.0, 90.1, 90.2)))
     (one,) = found.cells
-    assert (one.verdict, "throttled" in one.reason) == (Verdict.SLOWER, True)
+    assert (one.verdict, "throttled" in one.reason) == (ChangeVerdict.SLOWER, True)
     assert [name for name, shown in in_every_format(found).items() if one.reason not in shown] == []

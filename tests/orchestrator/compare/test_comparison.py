@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
+from orchestrator.analysis.outcomes import Status
 from orchestrator.compare.comparison import Comparison, compare, exit_code
-from orchestrator.compare.side import Side
-from orchestrator.disk.outcomes import Status
-from orchestrator.stats import margins
-from orchestrator.stats.two_runs import Verdict
+from orchestrator.compare.run_figures import Side
+from orchestrator.config import margins
+from orchestrator.stats.two_runs import ChangeVerdict
 from protocol.cell import Workload
 from protocol.exit_codes import ExitCode
 from tests.fakes.sides import STACK, cell, cells, device, side
@@ -20,7 +20,7 @@ def held(before: Side, after: Side, percent: float | None = None) -> Comparison:
     return compare(before, after, MARGINS, percent)
 
 
-def only(one: Comparison) -> tuple[Verdict, str]:
+def only(one: Comparison) -> tuple[ChangeVerdict, str]:
     """Verdict and reason of the one cell there is."""
     assert len(one.cells) == 1
     return one.cells[0].verdict, one.cells[0].reason
@@ -44,9 +44,9 @@ def only(one: Comparison) -> tuple[Verdict, str]:
 def test_a_cell_that_differs_in_more_than_speed_is_not_comparable(changes: dict[str, object], reason: str) -> None:
     """The fact is named, and the cell counts for nothing."""
     one = held(side(cell()), side(cell(**changes)))  # type: ignore[arg-type]  # fields of a cell
-    assert (only(one)[0], reason in only(one)[1]) == (Verdict.NOT_COMPARABLE, True)
+    assert (only(one)[0], reason in only(one)[1]) == (ChangeVerdict.NOT_COMPARABLE, True)
     assert one.mean is None
-    assert exit_code([one], {Verdict.SLOWER}) is ExitCode.INCOMPLETE
+    assert exit_code([one], {ChangeVerdict.SLOWER}) is ExitCode.INCOMPLETE
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_cell_that_differs_in_more_than_speed_is_not_comparable(changes: dict[
 def test_another_kind_of_gpu_is_not_comparable(changes: dict[str, object], reason: str) -> None:
     """A GPU with another power limit is another GPU."""
     one = held(side(), side(devices=(device(**changes),)))
-    assert only(one) == (Verdict.NOT_COMPARABLE, reason)
+    assert only(one) == (ChangeVerdict.NOT_COMPARABLE, reason)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_another_cell_is_no_partner(changes: dict[str, object]) -> None:
 
 def test_an_unknown_number_of_parameters_is_no_difference() -> None:
     """A baseline of probes, or of an older run, need not know it."""
-    assert only(held(side(cell(parameters=None)), side(cell())))[0] is Verdict.SAME
+    assert only(held(side(cell(parameters=None)), side(cell())))[0] is ChangeVerdict.SAME
 
 
 # ── doubts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -104,11 +104,11 @@ def test_an_unknown_number_of_parameters_is_no_difference() -> None:
 def test_what_stands_against_a_verdict_leaves_the_ratio(before: Side, after: Side, reason: str) -> None:
     """INCONCLUSIVE, with the reason, and no test."""
     one = held(before, after)
-    assert one.cells[0].verdict is Verdict.INCONCLUSIVE
+    assert one.cells[0].verdict is ChangeVerdict.INCONCLUSIVE
     assert one.cells[0].reason.startswith(reason)
     assert (one.cells[0].p, one.cells[0].low) == (None, None)
     assert one.cells[0].ratio is not None
-    assert exit_code([one], {Verdict.SLOWER}) is ExitCode.INCOMPLETE
+    assert exit_code([one], {ChangeVerdict.SLOWER}) is ExitCode.INCOMPLETE
 
 
 def test_what_gets_no_verdict_is_no_test_either() -> None:
@@ -116,7 +116,7 @@ def test_what_gets_no_verdict_is_no_test_either() -> None:
     before = side(cell("loose", 100.0, 50.0, 200.0), cell("slow"))
     after = side(cell("loose", 300.0, 100.0, 900.0, steady=False), cell("slow", 90.0, 90.2, 89.9))
     one = held(before, after)
-    assert [found.verdict for found in one.cells] == [Verdict.INCONCLUSIVE, Verdict.SLOWER]
+    assert [found.verdict for found in one.cells] == [ChangeVerdict.INCONCLUSIVE, ChangeVerdict.SLOWER]
     assert one.cells[1].ratio == pytest.approx(0.9, rel=0.01)
 
 
@@ -138,10 +138,10 @@ def test_three_launches_are_advised_where_there_was_one(kind: str, needed: int |
 )
 @pytest.mark.parametrize(
     ("speed", "verdict", "code"),
-    [(1.0, Verdict.INCONCLUSIVE, 4), (1.1, Verdict.INCONCLUSIVE, 4), (0.9, Verdict.SLOWER, 1)],
+    [(1.0, ChangeVerdict.INCONCLUSIVE, 4), (1.1, ChangeVerdict.INCONCLUSIVE, 4), (0.9, ChangeVerdict.SLOWER, 1)],
 )
 def test_what_nobody_watched_is_no_evidence_for_anything_good(
-    *, first: bool | None, second: bool | None, reason: str, speed: float, verdict: Verdict, code: int
+    *, first: bool | None, second: bool | None, reason: str, speed: float, verdict: ChangeVerdict, code: int
 ) -> None:
     """A GPU without telemetry may have been throttled: neither SAME nor FASTER; what is slower is told all the same."""
     after = cell("resnet50", *(speed * rate for rate in (100.0, 100.3, 99.8)), throttled=second)
@@ -149,7 +149,7 @@ def test_what_nobody_watched_is_no_evidence_for_anything_good(
     assert (only(one)[0], reason in only(one)[1]) == (verdict, True)
     assert one.cells[0].low is not None
     assert (one.cells[0].launches_needed, one.cells[0].needed_beyond) == (None, False)
-    assert exit_code([one], {Verdict.SLOWER}) == code
+    assert exit_code([one], {ChangeVerdict.SLOWER}) == code
 
 
 def test_more_launches_are_not_advised_without_telemetry() -> None:
@@ -157,7 +157,7 @@ def test_more_launches_are_not_advised_without_telemetry() -> None:
     noisy = cell("resnet50", 99.0, 101.0, 100.0)
     sides = (side(noisy), side(msgspec.structs.replace(noisy, throttled=None)))
     watched, unwatched = (held(side(noisy), after).cells[0] for after in sides)
-    assert [one.verdict for one in (watched, unwatched)] == [Verdict.INCONCLUSIVE] * 2
+    assert [one.verdict for one in (watched, unwatched)] == [ChangeVerdict.INCONCLUSIVE] * 2
     assert (watched.launches_needed is None, unwatched.launches_needed is None) == (False, True)
 
 
@@ -168,13 +168,13 @@ def test_a_slower_run_is_a_regression() -> None:
     """Every cell by 5 %: SLOWER, and exit code 1; the other way round FASTER, and 0."""
     before, after = side(*cells(20)), side(*cells(20, speed=0.95, seed=2))
     one, back = held(before, after), held(after, before)
-    assert one.counts == {Verdict.SLOWER: 20}
-    assert back.counts == {Verdict.FASTER: 20}
+    assert one.counts == {ChangeVerdict.SLOWER: 20}
+    assert back.counts == {ChangeVerdict.FASTER: 20}
     assert one.mean is not None
     assert one.mean.ratio == pytest.approx(0.95, abs=0.003)
-    assert exit_code([one], {Verdict.SLOWER}) is ExitCode.MISSED
-    assert exit_code([back], {Verdict.SLOWER}) is ExitCode.PASSED
-    assert exit_code([back, one], {Verdict.SLOWER}) is ExitCode.MISSED
+    assert exit_code([one], {ChangeVerdict.SLOWER}) is ExitCode.MISSED
+    assert exit_code([back], {ChangeVerdict.SLOWER}) is ExitCode.PASSED
+    assert exit_code([back, one], {ChangeVerdict.SLOWER}) is ExitCode.MISSED
     assert exit_code([one], ()) is ExitCode.PASSED
 
 
@@ -182,7 +182,7 @@ def test_a_time_that_grew_is_slower() -> None:
     """Loading is measured in milliseconds: less is better."""
     after = side(cell("resnet50", 120.0, 121.0, 119.0, phase=Workload.LOAD))
     one = held(side(cell("resnet50", 100.0, 101.0, 99.0, phase=Workload.LOAD)), after)
-    assert only(one) == (Verdict.SLOWER, "")
+    assert only(one) == (ChangeVerdict.SLOWER, "")
     assert one.cells[0].ratio == pytest.approx(100 / 120, rel=0.01)
     assert (one.cells[0].before, one.cells[0].after) == (100.0, 120.0)
 
@@ -209,7 +209,7 @@ def test_the_margin_is_of_the_kind_of_cell_and_of_the_board() -> None:
 def test_a_wide_margin_makes_it_the_same() -> None:
     """5 % slower is the same to who allows 10."""
     before, after = side(*cells(5)), side(*cells(5, speed=0.95, seed=2))
-    assert held(before, after, 10.0).counts == {Verdict.SAME: 5}
+    assert held(before, after, 10.0).counts == {ChangeVerdict.SAME: 5}
 
 
 # ── devices ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -230,7 +230,7 @@ def test_gpus_find_each_other_by_their_uuid() -> None:
     after = side(cell("m", 50.0, 50.2, gpu_uuid="GPU-1"), devices=(device(1, label="GPU 0"),), name="after")
     one = held(before, after)
     assert [(found.gpu_before, found.gpu_after, found.verdict) for found in one.cells] == [
-        ("GPU 1", "GPU 0", Verdict.SAME)
+        ("GPU 1", "GPU 0", ChangeVerdict.SAME)
     ]
     assert [(found.gpu, found.cell) for found in one.only_before] == [("GPU 0", "m inference bf16 b8")]
     assert ["GPU 0" in note for note in one.notes if "no partner" in note] == [True]
@@ -242,7 +242,7 @@ def test_other_boards_are_paired_in_order_and_named() -> None:
     devices = (device(5, gpu_name="NVIDIA H100"), device(6))
     after = side(cell(gpu_uuid="GPU-5"), cell("resnet50", 98.5, 98.6, 98.4, gpu_uuid="GPU-6"), devices=devices)
     one = held(before, after)
-    assert [(found.gpu_after, found.verdict) for found in one.cells] == [("GPU 6", Verdict.SAME)]
+    assert [(found.gpu_after, found.verdict) for found in one.cells] == [("GPU 6", ChangeVerdict.SAME)]
     assert one.title == "another board"
     assert any("other boards" in note for note in one.notes)
     assert not any("other boards" in note for note in held(before, after, 3.0).notes)
@@ -266,7 +266,7 @@ def test_what_changed_in_the_stack_is_the_title_and_no_reason_for_a_doubt() -> N
     newer = {**STACK, "driver": "580.95"}
     one = held(side(*cells(5)), side(*cells(5, seed=2), stack=newer))
     assert one.title == "driver 570.86 -> 580.95"
-    assert one.counts == {Verdict.SAME: 5}
+    assert one.counts == {ChangeVerdict.SAME: 5}
     assert not any("joint effect" in note for note in one.notes)
     both = held(side(), side(stack={**newer, "torch": "2.12.0"}, devices=(device(stack={"VBIOS": "97.00"}),)))
     assert both.title == "driver 570.86 -> 580.95, torch 2.11.0 -> 2.12.0, VBIOS 96.00 -> 97.00"
@@ -292,7 +292,7 @@ def test_of_several_comparisons_the_gravest_decides() -> None:
         ([nothing, healthy], ExitCode.INCOMPLETE),
         ([healthy, nothing, slower], ExitCode.MISSED),
     ):
-        assert exit_code(comparisons, {Verdict.SLOWER}) is code
+        assert exit_code(comparisons, {ChangeVerdict.SLOWER}) is code
 
 
 def test_a_cell_that_the_second_run_lacks_counts_as_not_comparable() -> None:
@@ -300,16 +300,21 @@ def test_a_cell_that_the_second_run_lacks_counts_as_not_comparable() -> None:
     fewer, more = side(cell("a")), side(cell("a"), cell("b"))
     gone, new = held(more, fewer), held(fewer, more)
     assert [found.cell for found in gone.only_before] == ["b inference bf16 b8"]
-    assert exit_code([gone], {Verdict.NOT_COMPARABLE}) is ExitCode.MISSED
-    assert exit_code([gone], {Verdict.SLOWER}) is ExitCode.PASSED
-    assert exit_code([new], {Verdict.NOT_COMPARABLE}) is ExitCode.PASSED
+    assert exit_code([gone], {ChangeVerdict.NOT_COMPARABLE}) is ExitCode.MISSED
+    assert exit_code([gone], {ChangeVerdict.SLOWER}) is ExitCode.PASSED
+    assert exit_code([new], {ChangeVerdict.NOT_COMPARABLE}) is ExitCode.PASSED
 
 
 @pytest.mark.parametrize(
     ("fail_on", "code"),
-    [({Verdict.INCONCLUSIVE}, 1), ({Verdict.NOT_COMPARABLE}, 1), ({Verdict.SLOWER}, 0), ({Verdict.FASTER}, 0)],
+    [
+        ({ChangeVerdict.INCONCLUSIVE}, 1),
+        ({ChangeVerdict.NOT_COMPARABLE}, 1),
+        ({ChangeVerdict.SLOWER}, 0),
+        ({ChangeVerdict.FASTER}, 0),
+    ],
 )
-def test_who_wants_to_know_more_fails_on_more(fail_on: set[Verdict], code: int) -> None:
+def test_who_wants_to_know_more_fails_on_more(fail_on: set[ChangeVerdict], code: int) -> None:
     """A run with one cell that is the same, one not comparable, one without a verdict."""
     before = side(cell("a"), cell("b"), cell("c"))
     after = side(cell("a"), cell("b", throttled=True), cell("c", steady=False))

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from orchestrator.compare import baselines
 from orchestrator.compare.comparison import compare
+from orchestrator.config import margins
 from orchestrator.errors import ConfigError
-from orchestrator.stats import margins
 from tests.fakes.sides import STACK, cell, device, side
 
 

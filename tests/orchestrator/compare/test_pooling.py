@@ -6,11 +6,11 @@ from statistics import fmean, variance
 import pytest
 
 from orchestrator.compare import pooling
+from orchestrator.compare.cell_facts import Place
 from orchestrator.compare.comparison import compare
-from orchestrator.compare.facts import Place
-from orchestrator.compare.side import SideCell
-from orchestrator.stats import margins
-from orchestrator.stats.two_runs import Verdict
+from orchestrator.compare.run_figures import SideCell
+from orchestrator.config import margins
+from orchestrator.stats.two_runs import ChangeVerdict
 from protocol.cell import Workload
 from tests.fakes.sides import baseline, cell, device, side
 
@@ -25,7 +25,7 @@ def test_what_two_boards_differ_by_is_no_noise_of_launches() -> None:
     run = side(on(7, 95.0), devices=(device(7),))
     known = (baseline(on(2, 98.5), on(3, 101.5), devices=(device(2), device(3))), baseline(on(2), devices=(device(2),)))
     two, one = (compare(before, run, margins.load()).cells[0] for before in known)
-    assert (two.verdict, one.verdict) == (Verdict.SLOWER, Verdict.SLOWER)
+    assert (two.verdict, one.verdict) == (ChangeVerdict.SLOWER, ChangeVerdict.SLOWER)
     assert (two.ratio, two.launches_before) == (pytest.approx(one.ratio, rel=1e-3), 6)
     assert two.before == pytest.approx(math.sqrt(98.5 * 101.5), rel=1e-3)
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from click.testing import Result
 
-from orchestrator.compare import reading
-from orchestrator.disk import reporting
+from orchestrator.analysis import reporting
+from orchestrator.compare import report_reader
 from orchestrator.errors import ConfigError, HistoryError, RunFolderError
 from orchestrator.history import entry
 from protocol.cell import Workload
@@ -55,11 +55,11 @@ def history(tmp_path: Path, runs: list[FakeRun]) -> str:
 def test_a_run_is_found_by_its_id(runs: list[FakeRun], history: str) -> None:
     """The whole one or a unique beginning, also as a baseline: it is what its folder would be."""
     for name in (run_id(2), run_id(2)[:8]):
-        expected = reading.read(str(runs[1].paths.folder), "runs").cells
-        found = reading.read(name, "runs", history)
+        expected = report_reader.read(str(runs[1].paths.folder), "runs").cells
+        found = report_reader.read(name, "runs", history)
         assert (found.name, found.cells) == (name, expected)
-        assert reading.baseline(name, "runs", history).cells == expected
-    assert reading.read(run_id(1), "runs", history).cells != expected
+        assert report_reader.baseline(name, "runs", history).cells == expected
+    assert report_reader.read(run_id(1), "runs", history).cells != expected
 
 
 def test_what_is_there_is_no_id(
@@ -69,16 +69,16 @@ def test_what_is_there_is_no_id(
     monkeypatch.chdir(tmp_path)
     Path(run_id(1)).symlink_to(runs[1].paths.folder)
     Path(run_id(2)).write_bytes(runs[0].paths.report("json").read_bytes())
-    first, second = (reading.read(str(run.paths.folder), "runs").cells for run in runs)
-    assert reading.read(run_id(1), "runs", history).cells == second
-    assert reading.read(run_id(2), "runs", history).cells == first
+    first, second = (report_reader.read(str(run.paths.folder), "runs").cells for run in runs)
+    assert report_reader.read(run_id(1), "runs", history).cells == second
+    assert report_reader.read(run_id(2), "runs", history).cells == first
 
 
 def test_what_the_history_cannot_give_is_said(runs: list[FakeRun], history: str, tmp_path: Path) -> None:
     """A folder that was moved, with what to do; ids that nobody knows, or that mean several; no history at all."""
     runs[0].paths.folder.rename(tmp_path / "moved")
     with pytest.raises(RunFolderError) as gone:
-        reading.read(run_id(1), "runs", history)
+        report_reader.read(run_id(1), "runs", history)
     for words in (run_id(1), str(runs[0].paths.folder), "name the folder where it is now, or its report"):
         assert words in str(gone.value)
     for name, kind, words in (
@@ -88,10 +88,10 @@ def test_what_the_history_cannot_give_is_said(runs: list[FakeRun], history: str,
         (run_id(1)[:7], ConfigError, "there is no such file, nor a run's folder"),
     ):
         with pytest.raises(kind, match=words) as caught:
-            reading.read(name, "runs", history)
+            report_reader.read(name, "runs", history)
         assert str(caught.value).endswith(f"the history that was asked is {history}") == (kind is HistoryError)
     with pytest.raises(HistoryError, match=r"no history that could know .*none\.db does not exist"):
-        reading.read(run_id(1), "runs", str(tmp_path / "none.db"))
+        report_reader.read(run_id(1), "runs", str(tmp_path / "none.db"))
 
 
 def test_commands_ask_the_history_that_was_named(

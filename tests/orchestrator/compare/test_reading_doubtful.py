@@ -11,17 +11,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.compare import baselines, reading, side
+from orchestrator.compare import baselines, report_reader, run_figures
 from orchestrator.compare.comparison import compare
+from orchestrator.config import margins
 from orchestrator.errors import ConfigError
-from orchestrator.report.model import Report
-from orchestrator.stats import margins
+from orchestrator.figures.report import Report
 from protocol.exit_codes import ExitCode
 from tests.fakes import sides
 from tests.fakes.runs import FakeRun
 
 
-@pytest.mark.parametrize("read", [reading.read, reading.baseline])
+@pytest.mark.parametrize("read", [report_reader.read, report_reader.baseline])
 def test_a_doubtful_report_or_baseline_is_refused(
     tmp_path: Path, report: Path, read: Callable[[str, str], object]
 ) -> None:
@@ -45,33 +45,33 @@ def test_a_run_is_not_held_against_itself(tmp_path: Path, report: Path) -> None:
     """Its folder, its report, a copy of it, a baseline of it alone: the same run, and SAME for ever."""
     folder, copy, own = report.parent, tmp_path / "copy.json", tmp_path / "own.json"
     copy.write_bytes(report.read_bytes())
-    mine = reading.read(str(report), "runs")
+    mine = report_reader.read(str(report), "runs")
     own.write_bytes(msgspec.json.encode(baselines.reduced(mine, "own")))
     for first, second in ((folder, report), (report, copy), (own, report), (own, own)):
         with pytest.raises(ConfigError, match=f"the same run, {mine.run_id}"):
-            reading.sides([str(first), str(second)], "runs")
+            report_reader.sides([str(first), str(second)], "runs")
     other = tmp_path / "other.json"
     other.write_bytes(msgspec.json.encode(sides.baseline(run_id="20260101-000000-000000")))
     with pytest.raises(ConfigError, match=rf"{other.name} and .*{other.name} hold the same run"):
-        reading.sides([str(other), str(report), str(other)], "runs")
-    names = [found.name for found in reading.sides([str(other), str(report), str(copy)], "runs")]
+        report_reader.sides([str(other), str(report), str(other)], "runs")
+    names = [found.name for found in report_reader.sides([str(other), str(report), str(copy)], "runs")]
     assert names == [str(other), str(report), str(copy)]
 
 
 def test_a_run_is_not_held_against_a_baseline_that_it_is_a_part_of(tmp_path: Path, report: Path) -> None:
     """Nor is that baseline against one of a part of it; baselines that share a run and have others too are."""
-    mine = reading.read(str(report), "runs").run_id
+    mine = report_reader.read(str(report), "runs").run_id
 
     def holding(name: str, *runs: str) -> str:
         file = tmp_path / name
-        file.write_bytes(msgspec.json.encode(sides.baseline(run_id=side.RUNS_APART.join(runs))))
+        file.write_bytes(msgspec.json.encode(sides.baseline(run_id=run_figures.RUNS_APART.join(runs))))
         return str(file)
 
     more, most, others = holding("more", mine, "b"), holding("most", mine, "b", "c"), holding("others", mine, "d")
     for first, second, both in ((more, str(report), f"run, {mine}"), (more, most, "runs, "), (most, more, "runs, ")):
         with pytest.raises(ConfigError, match=f"{first} and {second} hold the same {both}"):
-            reading.sides([first, second], "runs")
-    assert [found.name for found in reading.sides([more, others], "runs")] == [more, others]
+            report_reader.sides([first, second], "runs")
+    assert [found.name for found in report_reader.sides([more, others], "runs")] == [more, others]
 
 
 def test_a_baseline_is_named_first(tmp_path: Path, report: Path) -> None:
@@ -80,8 +80,8 @@ def test_a_baseline_is_named_first(tmp_path: Path, report: Path) -> None:
     for file, run_id in ((first, "20260101-000000-000000"), (second, "20260102-000000-000000")):
         file.write_bytes(msgspec.json.encode(sides.baseline(run_id=run_id)))
     with pytest.raises(ConfigError, match=re.escape(f"{first} is a baseline, and {report} is none")):
-        reading.sides([str(report), str(first)], "runs")
-    assert len(reading.sides([str(first), str(report), str(second)], "runs")) == 3
+        report_reader.sides([str(report), str(first)], "runs")
+    assert len(report_reader.sides([str(first), str(report), str(second)], "runs")) == 3
 
 
 def test_how_a_run_ended_is_told_beside_what_it_measured(tmp_path: Path) -> None:
@@ -89,15 +89,15 @@ def test_how_a_run_ended_is_told_beside_what_it_measured(tmp_path: Path) -> None
     run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
     run.measured(run.cell(batch_size=1))
     died = run.report()
-    for found in (side.of_report(died, "died"), side.of_report(_only_missed(died), "died")):
+    for found in (run_figures.of_report(died, "died"), run_figures.of_report(_only_missed(died), "died")):
         assert found.ended.startswith("incomplete: ")
         assert baselines.reduced(found, "base").ended == ""
         note = f"died ended as {found.ended}"
         assert note in compare(sides.side(), found, margins.load()).notes
         assert note in compare(found, sides.side(), margins.load()).notes
     well = sides.measured(tmp_path / "well").report()
-    assert side.of_report(well, "well").ended == ""
-    assert b"ended" not in msgspec.json.encode(side.of_report(well, "well"))
+    assert run_figures.of_report(well, "well").ended == ""
+    assert b"ended" not in msgspec.json.encode(run_figures.of_report(well, "well"))
 
 
 def _only_missed(report: Report) -> Report:

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from orchestrator.compare import baselines, side, thresholds
-from orchestrator.compare.limited import FIGURES, Figure
+from orchestrator.compare import baselines, run_figures, thresholds
+from orchestrator.compare.limit_targets import FIGURES, Figure
 from orchestrator.compare.thresholds import Threshold
-from orchestrator.configuration.catalogue import configs_folder
+from orchestrator.config.catalogue import configs_folder
 from orchestrator.errors import ConfigError
-from orchestrator.report.comparisons import Met, ThresholdResult
-from orchestrator.report.model import Report
+from orchestrator.figures.comparisons import Met, ThresholdResult
+from orchestrator.figures.report import Report
 from protocol.cell import Device, Mode, Precision, Workload
 from protocol.failure import Category
 from protocol.result import SteadyState
@@ -114,7 +114,7 @@ def test_every_figure_has_a_reader() -> None:
 @pytest.mark.parametrize("figure", Figure)
 def test_every_phase_has_the_figures_that_may_be_limited(report: Report, figure: Figure) -> None:
     """And no other: what a file may name can be measured, and what it may not name never is."""
-    run = side.of_report(report, "run")
+    run = run_figures.of_report(report, "run")
     held = baselines.hold(run, run)
     samples = {"samples_per_epoch": 5} if figure is Figure.EPOCH_TIME else {}
     asked = {phase: limit(figure, phase, **samples) for phase in EVERY}
@@ -161,7 +161,7 @@ def test_speed_is_compared_with_siblings_and_a_baseline(report: Report) -> None:
     """In percent: of the median of identical GPUs, and of the same cell of the baseline."""
     siblings = judged(report, limit(Figure.OF_SIBLINGS, batch_sizes=(1,), models=("resnet50",), at_least=99))
     loads = judged(report, limit(Figure.OF_SIBLINGS, Workload.LOAD, models=("resnet50",), at_least=99))
-    run = side.of_report(report, "run")
+    run = run_figures.of_report(report, "run")
     wanted = limit(Figure.OF_BASELINE, batch_sizes=(1,), models=("resnet50",), at_least=100)
     of_baseline = list(thresholds.judge(report, [wanted], baselines.hold(run, run)))
     for found in (siblings, loads, of_baseline):
@@ -333,12 +333,12 @@ def test_a_limit_has_a_note_where_its_cell_had_no_telemetry(
 def test_a_limit_on_the_baseline_is_told_that_nobody_watched_the_baseline(tmp_path: Path) -> None:
     """One that was held down makes the run look good; other figures have no such note."""
     report = one_cell(tmp_path / "run", watched=True)
-    baseline = side.of_report(one_cell(tmp_path / "old", watched=False), "old")
-    held = baselines.hold(side.of_report(report, "run"), baseline)
+    baseline = run_figures.of_report(one_cell(tmp_path / "old", watched=False), "old")
+    held = baselines.hold(run_figures.of_report(report, "run"), baseline)
     limits = [limit(figure, at_least=1.0) for figure in (Figure.OF_BASELINE, Figure.THROUGHPUT)]
     found = list(thresholds.judge(report, limits, held))
     assert [(one.status, one.note) for one in found] == [(Met.MET, thresholds.BLIND_BASELINE), (Met.MET, "")]
-    itself = baselines.hold(side.of_report(report, "run"), side.of_report(report, "old"))
+    itself = baselines.hold(run_figures.of_report(report, "run"), run_figures.of_report(report, "old"))
     assert [one.note for one in thresholds.judge(report, limits, itself)] == ["", ""]
 
 

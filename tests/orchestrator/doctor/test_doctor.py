@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config import libraries
+from orchestrator.config.libraries import Torch
 from orchestrator.doctor import Level, gpus, software
-from orchestrator.machine import libraries
-from orchestrator.machine.libraries import Torch
-from orchestrator.machine.seen import Inventory, NvmlStatus
-from orchestrator.machine.settings import EFFECTS
+from orchestrator.gpu.environment import EFFECTS
+from orchestrator.gpu.inventory import Inventory, NvmlStatus
 from protocol.exit_codes import ExitCode
 from tests.fakes.commands import python
 from tests.fakes.cuda import beside

@@ -11,8 +11,8 @@ import pytest
 
 from orchestrator.doctor import Level, machine
 from orchestrator.doctor.machine import GIB, Disk, Facts
-from orchestrator.machine import cgroups
-from orchestrator.machine.cgroups import Limits
+from orchestrator.system import cgroups
+from orchestrator.system.cgroups import Limits
 from tests.fakes.node import ROOT
 
 WELL = Facts(

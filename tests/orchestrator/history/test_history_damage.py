@@ -1,4 +1,4 @@
-"""history/store.py and set_aside.py with real files: damage, other people's files, and two processes at once."""
+"""history/store.py and damaged_file.py with real files: damage, other people's files, and two processes at once."""
 
 import os
 import sqlite3
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import HistoryError
-from orchestrator.history import set_aside, store, writing
-from orchestrator.history.place import Place
+from orchestrator.history import damaged_file, store, updates
+from orchestrator.history.location import Place
 from tests.fakes.histories import child, kept, place, record, run_id, runs
 
 
@@ -63,7 +63,7 @@ def test_a_damaged_history_is_set_aside_and_told(tmp_path: Path, damage: Callabl
         assert where.path.read_bytes() == before
         notes: list[str] = []
         with store.writing(where, notes) as connection:
-            writing.record(connection, record(28))
+            updates.record(connection, record(28))
         assert (tmp_path / f"history.damaged-{number}.db").read_bytes() == before
         assert runs(where) == [run_id(28)]
         assert [f"set aside as history.damaged-{number}.db" in note for note in notes] == [True]
@@ -76,7 +76,7 @@ def test_an_index_of_something_else_is_damage(tmp_path: Path) -> None:
     index(where.path)
     before = where.path.read_bytes()
     with store.writing(where, []) as connection:
-        writing.record(connection, record(28))
+        updates.record(connection, record(28))
     assert (tmp_path / "history.damaged-1.db").read_bytes() == before
     assert runs(where) == [run_id(28)]
 
@@ -105,10 +105,10 @@ def test_damage_in_a_large_history_is_found_by_the_one_who_writes(
     scribbled(where.path)
     notes: list[str] = []
     with pytest.raises(HistoryError, match="damaged"), store.writing(where, notes) as connection:
-        writing.record(connection, record(28))
+        updates.record(connection, record(28))
     assert ["set aside as history.damaged-1.db" in note for note in notes] == [True]
     with store.writing(where) as connection:
-        writing.record(connection, record(28))
+        updates.record(connection, record(28))
     assert runs(where) == [run_id(28)]
 
 
@@ -119,7 +119,7 @@ def test_what_lies_beside_a_damaged_history_goes_with_it(tmp_path: Path) -> None
     for tail in ("-wal", "-shm", "-journal"):
         path.with_name(path.name + tail).write_text(tail)
     (tmp_path / "history.damaged-1.db-wal").write_text("of an earlier one")
-    assert set_aside.move(path, path.stat().st_ino) == tmp_path / "history.damaged-2.db"
+    assert damaged_file.move(path, path.stat().st_ino) == tmp_path / "history.damaged-2.db"
     assert {one.name: one.read_text() for one in tmp_path.iterdir() if not one.name.endswith(".db")} == {
         "history.damaged-1.db-wal": "of an earlier one",
         "history.damaged-2.db-wal": "-wal",
@@ -133,9 +133,9 @@ def test_a_history_that_took_the_place_of_a_damaged_one_stays(tmp_path: Path) ->
     where = kept(tmp_path, [record(1)])
     seen = where.path.stat().st_ino
     where.path.rename(tmp_path / "history.damaged-1.db")
-    assert set_aside.move(where.path, seen) is None
+    assert damaged_file.move(where.path, seen) is None
     kept(tmp_path, [record(2)])
-    assert set_aside.move(where.path, seen) is None
+    assert damaged_file.move(where.path, seen) is None
     assert runs(where) == [run_id(2)]
 
 
@@ -159,14 +159,14 @@ def test_a_named_history_that_is_damaged_is_set_aside(tmp_path: Path) -> None:
     where = kept(tmp_path, [record(day) for day in range(1, 28)])
     truncated(where.path)
     with store.writing(Place(where.path, default=False)) as connection:
-        writing.record(connection, record(28))
+        updates.record(connection, record(28))
     assert {path.name for path in tmp_path.iterdir()} == {"history.db", "history.damaged-1.db"}
 
 
 MANY = """
     import sys
     from pathlib import Path
-    from orchestrator.history import store, writing
+    from orchestrator.history import store, updates as writing
     from tests.fakes.histories import place, record
     print("ready", flush=True)
     sys.stdin.readline()

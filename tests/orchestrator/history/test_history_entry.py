@@ -1,4 +1,4 @@
-"""history/entry.py and earlier.py: what is kept of a report, and who is told of again."""
+"""history/entry.py and earlier_findings.py: what is kept of a report, and who is told of again."""
 
 import re
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.disk import run_files
-from orchestrator.health.verdict import Verdict
-from orchestrator.history import earlier, entry
+from orchestrator.figures.report import Report
+from orchestrator.gpu.health.verdict import HealthVerdict
+from orchestrator.history import earlier_findings, entry
 from orchestrator.history.records import Offence
 from orchestrator.report.as_text import to_text
-from orchestrator.report.model import Report
+from orchestrator.store import run_files
 from protocol.cell import Device, Workload
 from protocol.failure import Category
 from protocol.result import SteadyState
@@ -127,32 +127,34 @@ def offence(number: int = 0, day: int = 1, **changes: object) -> Offence:
 
 def test_who_failed_before_is_named_and_who_did_not_is_not() -> None:
     """With the verdict, the day, the run and the reason."""
-    found = earlier.remarks(gpus(3), [offence(1)])
+    found = earlier_findings.remarks(gpus(3), [offence(1)])
     assert found == {gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01 (run run-1): wrong bits"}
-    assert earlier.remarks(gpus(1), [offence(1)]) == {}
+    assert earlier_findings.remarks(gpus(1), [offence(1)]) == {}
 
 
 def test_the_newest_of_the_gravest_stands_for_all() -> None:
     """A FAIL counts more than a WARN that came later, and the number says how often it was."""
-    warned = offence(day=3, health=Verdict.WARN, health_words="hot", burn_in="PASS", burn_in_words="")
-    [told] = earlier.remarks(gpus(1), [offence(day=1), offence(day=2), warned]).values()
+    warned = offence(day=3, health=HealthVerdict.WARN, health_words="hot", burn_in="PASS", burn_in_words="")
+    [told] = earlier_findings.remarks(gpus(1), [offence(day=1), offence(day=2), warned]).values()
     assert told == "FAIL in a burn-in on 2026-04-02 (run run-2): wrong bits; in all 3 runs that found FAIL or WARN"
-    assert list(earlier.remarks(gpus(1), [warned]).values()) == ["WARN in its health on 2026-04-03 (run run-3): hot"]
+    assert list(earlier_findings.remarks(gpus(1), [warned]).values()) == [
+        "WARN in its health on 2026-04-03 (run run-3): hot"
+    ]
 
 
 def test_a_failed_health_in_a_warned_night_is_told_as_such() -> None:
     """The verdict and its reason belong together."""
     both = offence(health="FAIL", health_words="rows failed", burn_in="WARN", burn_in_words="slow")
-    assert list(earlier.remarks(gpus(1), [both]).values()) == [
+    assert list(earlier_findings.remarks(gpus(1), [both]).values()) == [
         "FAIL in its health on 2026-04-01 (run run-1): rows failed"
     ]
 
 
 def test_long_reasons_are_cut() -> None:
     """A notice is a line or two."""
-    [told] = earlier.remarks(gpus(1), [offence(burn_in_words="x" * 1000)]).values()
+    [told] = earlier_findings.remarks(gpus(1), [offence(burn_in_words="x" * 1000)]).values()
     assert told.endswith("x…")
-    assert len(told) < earlier.LONGEST + 80
+    assert len(told) < earlier_findings.LONGEST + 80
 
 
 def test_the_report_says_it_again(tmp_path: Path) -> None:

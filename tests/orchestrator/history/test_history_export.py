@@ -17,7 +17,7 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from orchestrator.history import export, reading, store
+from orchestrator.history import export, queries, store
 from orchestrator.history.migrations import MIGRATIONS
 from protocol.exit_codes import ExitCode
 from tests.fakes import sides
@@ -97,7 +97,7 @@ def test_json_in_parts_is_what_it_would_be_in_one(tmp_path: Path) -> None:
         assert b"".join(export.to_json(made)) == whole
     with store.reading(kept(tmp_path, records)) as connection:
         assert connection is not None
-        assert list(reading.each(connection)) == records
+        assert list(queries.each(connection)) == records
 
 
 def test_a_burn_in_has_a_row_for_each_device(invoke: Invoke, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_run_that_is_taken_out_meanwhile_is_missing(tmp_path: Path) -> None:
     where = kept(tmp_path, [record(1), record(2), record(3)])
     with store.reading(where) as connection:
         assert connection is not None
-        found = reading.each(connection)
+        found = queries.each(connection)
         first = next(found)
         with store.writing(where) as other:
             other.execute("DELETE FROM runs WHERE run_id = ?", (run_id(2),))
@@ -138,10 +138,10 @@ def test_a_run_that_is_recorded_again_meanwhile_is_of_one_moment(tmp_path: Path)
     with store.reading(where) as connection:
         assert connection is not None
         connection.set_trace_callback(replaced)
-        assert [list(reading.each(connection)), list(reading.each(connection))] == [[record(1)], [again]]
+        assert [list(queries.each(connection)), list(queries.each(connection))] == [[record(1)], [again]]
         kept(tmp_path, [record(1)])
         connection.set_trace_callback(replaced)
-        assert [reading.run(connection, run_id(1)), reading.run(connection, run_id(1))] == [record(1), again]
+        assert [queries.run(connection, run_id(1)), queries.run(connection, run_id(1))] == [record(1), again]
 
 
 def test_the_suffix_names_the_format_and_an_older_file_is_kept(invoke: Invoke, tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
-"""history/place.py and mounts.py: where the history is, and on what kind of disk."""
+"""history/location.py and mounts.py: where the history is, and on what kind of disk."""
 
 from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import HistoryError
+from orchestrator.history.location import Place, find
 from orchestrator.history.mounts import is_local
-from orchestrator.history.place import Place, find
 
 MOUNTS = """\
 /dev/vda / ext4 rw,relatime 0 0

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from orchestrator.errors import HistoryError
-from orchestrator.history import mounts, reading, store, writing
+from orchestrator.history import mounts, queries, store, updates
 from orchestrator.history.migrations import APPLICATION_ID, MIGRATIONS
 from tests.fakes.histories import UUID, child, kept, place, record, run_id, runs
 
@@ -44,7 +44,7 @@ def test_what_is_recorded_is_read_again(tmp_path: Path) -> None:
     where = kept(tmp_path / "deep" / "down", made)
     with store.reading(where) as connection:
         assert connection is not None
-        assert [reading.run(connection, run_id(number)) for number in (1, 2)] == made
+        assert [queries.run(connection, run_id(number)) for number in (1, 2)] == made
     assert [path.name for path in where.path.parent.iterdir()] == ["history.db"]
 
 
@@ -61,7 +61,7 @@ def test_removed_runs_leave_nothing_behind(tmp_path: Path) -> None:
     """Their devices and cells go with them; the others stay."""
     where = kept(tmp_path, [record(number) for number in (1, 2, 3)])
     with store.writing(where) as connection:
-        writing.remove(connection, [run_id(1), run_id(3)])
+        updates.remove(connection, [run_id(1), run_id(3)])
     with closing(sqlite3.connect(where.path)) as connection:
         found = [connection.execute(f"SELECT run_id FROM {name}").fetchall() for name in ("runs", "devices", "cells")]
     assert found == [[(run_id(2),)]] * 3
@@ -72,7 +72,7 @@ def test_removed_runs_give_their_space_back(tmp_path: Path) -> None:
     where = kept(tmp_path, [record(number, stack={"much": "x" * 100_000}) for number in range(1, 10)])
     before = where.path.stat().st_size
     with store.writing(where) as connection:
-        writing.remove(connection, [run_id(number) for number in range(1, 9)])
+        updates.remove(connection, [run_id(number) for number in range(1, 9)])
     assert where.path.stat().st_size < before / 4
 
 
@@ -89,7 +89,7 @@ def test_space_that_cannot_be_given_back_is_no_error(tmp_path: Path, monkeypatch
                 seen.append(statement)
 
         connection.set_trace_callback(occupy)
-        writing.remove(connection, [run_id(1)])
+        updates.remove(connection, [run_id(1)])
     assert (seen, runs(where)) == (["VACUUM"], [])
 
 
@@ -97,7 +97,7 @@ def test_what_is_no_text_is_refused_in_words(tmp_path: Path) -> None:
     """A byte of the command line that is no UTF-8, in what is asked for and in what is to be recorded."""
     where = kept(tmp_path, [record(1)])
     with pytest.raises(HistoryError, match=r"UTF-8 alone, and no 'caf\\udce9'"), store.reading(where) as connection:
-        reading.run(cast("sqlite3.Connection", connection), "caf\udce9")
+        queries.run(cast("sqlite3.Connection", connection), "caf\udce9")
     with pytest.raises(HistoryError, match="UTF-8 alone"):
         kept(tmp_path, [record(2, profile="caf\udce9")])
     assert runs(where) == [run_id(1)]
@@ -110,19 +110,19 @@ def test_what_contradicts_itself_is_refused_in_words(tmp_path: Path) -> None:
         connection.execute("UPDATE devices SET facts = replace(facts, 'GPU-5317350e', 'GPU-5317350f')")
         connection.commit()
     with store.reading(where) as opened, pytest.raises(HistoryError, match="a cell on 'GPU-5317350e-"):
-        reading.run(cast("sqlite3.Connection", opened), run_id(1))
+        queries.run(cast("sqlite3.Connection", opened), run_id(1))
 
 
 @pytest.mark.parametrize(
     ("table", "column", "ask"),
     [
-        ("runs", "hostname", lambda opened: reading.run(opened, run_id(1))),
-        ("devices", "health_words", lambda opened: reading.run(opened, run_id(1))),
-        ("devices", "health_words", lambda opened: reading.offences(opened, [UUID])),
-        ("cells", "doubt", lambda opened: reading.run(opened, run_id(1))),
-        ("cells", "doubt", lambda opened: reading.points(opened, "resnet50")),
-        ("runs", "hostname", lambda opened: reading.points(opened, "resnet50")),
-        ("cells", "model_name", reading.models),
+        ("runs", "hostname", lambda opened: queries.run(opened, run_id(1))),
+        ("devices", "health_words", lambda opened: queries.run(opened, run_id(1))),
+        ("devices", "health_words", lambda opened: queries.offences(opened, [UUID])),
+        ("cells", "doubt", lambda opened: queries.run(opened, run_id(1))),
+        ("cells", "doubt", lambda opened: queries.points(opened, "resnet50")),
+        ("runs", "hostname", lambda opened: queries.points(opened, "resnet50")),
+        ("cells", "model_name", queries.models),
     ],
 )
 def test_bytes_in_place_of_a_text_are_refused_in_words(
@@ -152,7 +152,7 @@ def test_a_number_in_place_of_a_text_is_refused_in_words(tmp_path: Path, column:
         assert connection.execute(f"SELECT {column} FROM cells").fetchone() == (5,)
         connection.commit()
     with pytest.raises(HistoryError, match="has not written"), store.reading(where) as opened:
-        reading.run(cast("sqlite3.Connection", opened), run_id(1))
+        queries.run(cast("sqlite3.Connection", opened), run_id(1))
 
 
 def test_a_column_may_be_written_in_other_letters(tmp_path: Path) -> None:
@@ -196,9 +196,9 @@ def test_an_older_version_is_brought_up_to_date(tmp_path: Path, by: str) -> None
         kept(tmp_path, [record(1)])
     with store.reading(where) as opened:
         assert opened is not None
-        old = reading.run(opened, "20250101")
+        old = queries.run(opened, "20250101")
         assert opened.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS)
-        [offence] = reading.offences(opened, [UUID])
+        [offence] = queries.offences(opened, [UUID])
     assert (old.run.stack, old.run.burn_in, old.devices[0].burn_in) == ({"driver": "550"}, "", "")
     assert (offence.health, offence.health_words, offence.burn_in) == ("FAIL", "rows failed", "")
 
@@ -235,7 +235,7 @@ def test_a_newer_version_is_refused_and_not_touched(tmp_path: Path) -> None:
 AS_NOBODY = """
     import os, sys
     from pathlib import Path
-    from orchestrator.history import reading, store, writing
+    from orchestrator.history import queries as reading, store, updates as writing
     from orchestrator.history.records import Filter
     from orchestrator.errors import HistoryError
     from tests.fakes.histories import place, record
@@ -304,7 +304,7 @@ def test_the_log_is_for_local_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 KILLED = """
     import os, sys
     from pathlib import Path
-    from orchestrator.history import mounts, store, writing
+    from orchestrator.history import mounts, store, updates as writing
     from tests.fakes.histories import place, record
     mounts.MOUNTS = Path(sys.argv[2])
     real = writing._text
@@ -350,4 +350,4 @@ def test_who_holds_the_history_for_too_long_is_told_of(tmp_path: Path, monkeypat
     with store.writing(where) as first, store.transaction(first):
         first.execute("DELETE FROM runs")
         with pytest.raises(HistoryError, match="database is locked"), store.writing(where) as second:
-            writing.record(second, record(2))
+            updates.record(second, record(2))

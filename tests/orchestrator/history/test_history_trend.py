@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config import margins
 from orchestrator.errors import HistoryError
-from orchestrator.history import reading, store, trend
+from orchestrator.history import queries, store, trend
 from orchestrator.history.records import Filter, Point, RunRecord
 from orchestrator.history.trend import Trend
-from orchestrator.stats import margins
 from protocol.cell import Workload
 from tests.fakes import sides
 from tests.fakes.histories import UUID, kept, record, run_id
@@ -21,7 +21,7 @@ def points(folder: Path, records: Sequence[RunRecord], model: str = "resnet50", 
     """Those of a history of these runs."""
     with store.reading(kept(folder, records)) as connection:
         assert connection is not None
-        return reading.points(connection, model, **wanted)  # type: ignore[arg-type]  # its own filters
+        return queries.points(connection, model, **wanted)  # type: ignore[arg-type]  # its own filters
 
 
 def trends(folder: Path, records: Sequence[RunRecord], figure: str | None = None) -> tuple[Trend, ...]:
@@ -175,7 +175,7 @@ def test_runs_are_filtered(tmp_path: Path, wanted: Filter, found: list[int]) -> 
     ]
     with store.reading(kept(tmp_path, records)) as connection:
         assert connection is not None
-        assert [line.run_id for line in reading.lines(connection, wanted)] == [run_id(number) for number in found]
+        assert [line.run_id for line in queries.lines(connection, wanted)] == [run_id(number) for number in found]
 
 
 @pytest.mark.parametrize("name", ["2026040", "zz", "", "%"])
@@ -184,7 +184,7 @@ def test_a_run_must_be_named_without_doubt(tmp_path: Path, name: str) -> None:
     with store.reading(kept(tmp_path, [record(1), record(2)])) as connection:
         assert connection is not None
         with pytest.raises(HistoryError, match="expected the id of a recorded run, or a unique beginning"):
-            reading.run(connection, name)
+            queries.run(connection, name)
 
 
 def test_points_are_filtered(tmp_path: Path) -> None:
@@ -213,4 +213,4 @@ def test_only_gpus_that_did_badly_are_offenders(tmp_path: Path) -> None:
     ]
     with store.reading(kept(tmp_path, records)) as connection:
         assert connection is not None
-        assert [one.run_id for one in reading.offences(connection, [UUID, "cpu:0"])] == [run_id(1), run_id(2)]
+        assert [one.run_id for one in queries.offences(connection, [UUID, "cpu:0"])] == [run_id(1), run_id(2)]

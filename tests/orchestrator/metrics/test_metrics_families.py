@@ -11,13 +11,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from orchestrator.configuration import catalogue
-from orchestrator.deciding.slots import SlotStatus
-from orchestrator.health.verdict import Verdict
+from orchestrator.config import catalogue
+from orchestrator.engine.display_events import DeviceLine, Snapshot
+from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.metrics import exporters
 from orchestrator.metrics.families import FAMILIES, RUN, Family, Kind
-from orchestrator.metrics.view import Figure, RunStands, View
-from orchestrator.view import DeviceLine, Snapshot
+from orchestrator.metrics.run_view import Figure, RunStands, View
+from orchestrator.state.slots import SlotStatus
 from protocol.failure import Category
 from protocol.messages import Sample
 from tests.fakes.runs import gpus
@@ -135,7 +135,9 @@ def test_one_verdict_holds_at_a_time() -> None:
 
     assert held("gpubench_gpu_health", view()) == held("gpubench_node_health", view()) == ["PENDING"]
     assert rows("gpubench_gpu_burn_in", view()) == {}
-    judged = view(health={GPU.uuid: Verdict.FAIL}, node=Verdict.PASS, burn_in={GPU.uuid: Verdict.WARN})
+    judged = view(
+        health={GPU.uuid: HealthVerdict.FAIL}, node=HealthVerdict.PASS, burn_in={GPU.uuid: HealthVerdict.WARN}
+    )
     assert held("gpubench_gpu_health", judged) == ["FAIL"]
     assert held("gpubench_node_health", judged) == ["PASS"]
     assert held("gpubench_gpu_burn_in", judged) == ["WARN"]

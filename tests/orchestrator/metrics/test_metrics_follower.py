@@ -5,9 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from orchestrator.engine.display_events import CellEnded, Notice, Snapshot
 from orchestrator.metrics.follower import Follower
-from orchestrator.metrics.view import RunStands
-from orchestrator.view import CellEnded, Notice, Snapshot
+from orchestrator.metrics.run_view import RunStands
 from protocol.failure import Category
 from tests.fakes import faults
 from tests.fakes.displays import RecordingDisplay

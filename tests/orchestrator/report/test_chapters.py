@@ -5,9 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.compare import against
-from orchestrator.compare.against import Against
-from orchestrator.configuration.resolved import Configuration
+from orchestrator.compare import references
+from orchestrator.compare.references import Against
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.figures.report import Report
 from orchestrator.report.chapters import overview, time
 from orchestrator.report.chapters.batch_scans import batch_scans
 from orchestrator.report.chapters.comparisons import baseline, costs
@@ -17,7 +18,6 @@ from orchestrator.report.chapters.model_overview import overview as at_a_glance
 from orchestrator.report.chapters.models import models, reasons
 from orchestrator.report.chapters.spread import spread
 from orchestrator.report.chapters.stragglers import MEANS_OF_LAUNCHES, full_node
-from orchestrator.report.model import Report
 from orchestrator.report.sections import Section, Table
 from protocol import floats
 from protocol.cell import Cell, Device, Mode, Precision, Workload
@@ -363,7 +363,7 @@ def test_costs_say_why_energy_is_not_known(tmp_path: Path, blocks: int, known: b
     run.measured(run.cell(batch_size=8), blocks=blocks, iterations=40)
     run.samples()
     run.finish()
-    (table,) = there(costs(against.hold(run.report(), Against(price_per_hour=2.5)))).tables
+    (table,) = there(costs(references.hold(run.report(), Against(price_per_hour=2.5)))).tables
     assert (table.rows[0][3] != "N/A", "Energy is not known of each cell" in table.words) == (known, not known)
 
 

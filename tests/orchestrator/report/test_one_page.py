@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from orchestrator.health.judges import Action
-from orchestrator.health.verdict import GRAVEST_FIRST, Verdict
+from orchestrator.figures.burn_in import BurnInReport, Fate, GpuBurnIn, InjectedReport, LinksReport, ReasonReport
+from orchestrator.figures.report import GpuInfo, Report
+from orchestrator.gpu.health.judges import Action
+from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 from orchestrator.report import text
 from orchestrator.report.as_text import to_text
-from orchestrator.report.burn_in import BurnInReport, Fate, GpuBurnIn, InjectedReport, LinksReport, ReasonReport
-from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.one_page import on_one_page
 from orchestrator.report.sections import Rank
 from orchestrator.report.text import Paragraph
@@ -37,7 +37,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return night.report()
 
 
-def reason(verdict: Verdict, text: str, action: Action = Action.MONITOR) -> ReasonReport:
+def reason(verdict: HealthVerdict, text: str, action: Action = Action.MONITOR) -> ReasonReport:
     """One that speaks for it."""
     return ReasonReport(verdict=verdict, text=text, action=action)
 
@@ -45,7 +45,7 @@ def reason(verdict: Verdict, text: str, action: Action = Action.MONITOR) -> Reas
 def judged(gpu: GpuBurnIn, reasons: list[ReasonReport], **changes: Any) -> GpuBurnIn:
     """The GPU with these reasons, gravest first, and what follows from them."""
     told = tuple(sorted(reasons, key=lambda one: GRAVEST_FIRST.index(one.verdict)))
-    verdict, action = (told[0].verdict, told[0].action) if told else (Verdict.PASS, Action.NOTHING)
+    verdict, action = (told[0].verdict, told[0].action) if told else (HealthVerdict.PASS, Action.NOTHING)
     return replace(gpu, reasons=told, verdict=verdict, action=action, **changes)
 
 
@@ -97,7 +97,10 @@ def test_whatever_was_found_fits_one_page(quick: Report, data: st.DataObject) ->
     draw, night = data.draw, quick.burn_in
     assert night is not None
     made = st.builds(
-        reason, st.sampled_from([Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN]), WORDS, st.sampled_from(Action)
+        reason,
+        st.sampled_from([HealthVerdict.FAIL, HealthVerdict.UNKNOWN, HealthVerdict.WARN]),
+        WORDS,
+        st.sampled_from(Action),
     )
     several = st.lists(WORDS, max_size=12)
     judged_gpus = tuple(
@@ -120,7 +123,7 @@ def test_the_worst_of_nights_fits_one_page(quick: Report) -> None:
     worst = tuple(
         judged(
             gpu,
-            [reason(Verdict.FAIL, f"{gpu.gpu_uuid} {place}: {long}", Action.REPLACE) for place in range(9)],
+            [reason(HealthVerdict.FAIL, f"{gpu.gpu_uuid} {place}: {long}", Action.REPLACE) for place in range(9)],
             checks=tuple(replace(check, checks=10**9, mismatches=10**7) for check in gpu.checks),
             not_tested={f"{what}: {gpu.gpu_uuid}": long for what in range(9)},
             under_load_seconds=599.4,
@@ -148,7 +151,7 @@ def test_whether_faults_were_found_is_never_cut_off(quick: Report) -> None:
     night = quick.burn_in
     assert night is not None
     worst = tuple(
-        judged(gpu, [reason(Verdict.FAIL, f"{gpu.gpu_id} {place} {'wrong bits ' * 20}") for place in range(9)])
+        judged(gpu, [reason(HealthVerdict.FAIL, f"{gpu.gpu_id} {place} {'wrong bits ' * 20}") for place in range(9)])
         for gpu in night.gpus
     )
     faults = tuple(
@@ -172,12 +175,12 @@ def test_the_gravest_come_first_and_share_what_is_left(quick: Report) -> None:
     night = quick.burn_in
     assert night is not None
     long = "wrong bits and more of them " * 6
-    verdicts = [Verdict.WARN, Verdict.UNKNOWN, Verdict.FAIL, *[Verdict.PASS] * 5]
+    verdicts = [HealthVerdict.WARN, HealthVerdict.UNKNOWN, HealthVerdict.FAIL, *[HealthVerdict.PASS] * 5]
     changed = tuple(
         judged(
             gpu,
             [reason(verdict, f"{gpu.gpu_id} {place} {long}") for place in range(3)]
-            if verdict is not Verdict.PASS
+            if verdict is not HealthVerdict.PASS
             else [],
         )
         for gpu, verdict in zip(night.gpus, verdicts, strict=True)

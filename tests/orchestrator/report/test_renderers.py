@@ -2,7 +2,7 @@
 
 from orchestrator.report import markdown, text
 from orchestrator.report.charts import Bars, Kind, Series
-from orchestrator.report.html.binding import Page, bound
+from orchestrator.report.html.render import Page, bound
 from orchestrator.report.sections import (
     Badge,
     Card,

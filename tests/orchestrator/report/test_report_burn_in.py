@@ -7,16 +7,16 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from orchestrator.deciding.stopping import OUT_OF_TIME
-from orchestrator.disk import reporting
-from orchestrator.health.judges import Action
-from orchestrator.health.verdict import Verdict
+from orchestrator.analysis import reporting
+from orchestrator.figures.burn_in import Fate, InjectedReport, ReasonReport
+from orchestrator.figures.report import Report
+from orchestrator.gpu.health.judges import Action
+from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report.as_text import to_text
-from orchestrator.report.burn_in import Fate, InjectedReport, ReasonReport
 from orchestrator.report.chapters import burn_in as text_burn_in
 from orchestrator.report.chapters import overview
 from orchestrator.report.html.page import page
-from orchestrator.report.model import Report
+from orchestrator.state.stopping import OUT_OF_TIME
 from protocol.cell import Workload
 from protocol.failure import Category
 from tests.fakes.findings import mismatch
@@ -228,8 +228,11 @@ def test_the_gravest_gpus_come_first_and_empty_columns_are_left_out(untested: Re
     assert {"Max C", "W"} & {column.title for column in section.tables[0].columns} == set()
     night = untested.burn_in
     assert night is not None
-    bad = ReasonReport(verdict=Verdict.FAIL, text="wrong bits", action=Action.REPLACE)
-    gpus_of = (night.gpus[0], replace(night.gpus[1], verdict=Verdict.FAIL, action=Action.REPLACE, reasons=(bad,) * 2))
+    bad = ReasonReport(verdict=HealthVerdict.FAIL, text="wrong bits", action=Action.REPLACE)
+    gpus_of = (
+        night.gpus[0],
+        replace(night.gpus[1], verdict=HealthVerdict.FAIL, action=Action.REPLACE, reasons=(bad,) * 2),
+    )
     found = text_burn_in.burn_in(replace(untested, burn_in=replace(night, gpus=gpus_of)))
     assert found is not None
     first = next(finding for finding in found.findings if finding.badge is not None)

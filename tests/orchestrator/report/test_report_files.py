@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from orchestrator import report
-from orchestrator.configuration.report_formats import ReportFormat
+from orchestrator.config.report_formats import ReportFormat
 from orchestrator.report import files
 from protocol.exit_codes import ExitCode
 from tests.fakes.nvml import ROOT
@@ -89,7 +89,7 @@ def test_the_folder_of_a_run_may_be_read_only(tmp_path: Path) -> None:
 PUBLISHER = """
 import os, sys, time
 from pathlib import Path
-from orchestrator.configuration.report_formats import ReportFormat
+from orchestrator.config.report_formats import ReportFormat
 from orchestrator.report import files
 number, begin, place = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 print(flush=True)

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from orchestrator import report
-from orchestrator.configuration import catalogue
-from orchestrator.configuration.report_formats import ReportFormat
-from orchestrator.disk import reporting
+from orchestrator.analysis import reporting
+from orchestrator.config import catalogue
+from orchestrator.config.report_formats import ReportFormat
 from orchestrator.errors import StorageError
+from orchestrator.figures.report import Report
 from orchestrator.report.as_json import schema, to_json
 from orchestrator.report.files import keep_old
-from orchestrator.report.model import Report
 from protocol.cell import Workload
 from protocol.failure import Category
 from tests.fakes.runs import FakeRun, cpus, gpus

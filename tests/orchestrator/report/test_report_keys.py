@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from orchestrator.report import keys
-from orchestrator.report.keys import CellKey
+from orchestrator.figures import keys
+from orchestrator.figures.keys import CellKey
 from protocol.cell import Workload
 
 KEY = CellKey(

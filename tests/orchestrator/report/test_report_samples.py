@@ -15,13 +15,14 @@ import pandas
 import pytest
 
 from orchestrator import report
-from orchestrator.configuration.report_formats import ReportFormat
-from orchestrator.disk import archive, evidence, launch_samples, reporting
-from orchestrator.disk.archive import Archive
-from orchestrator.disk.evidence import Evidence
-from orchestrator.disk.records import End
+from orchestrator.analysis import evidence, launch_samples, reporting
+from orchestrator.analysis.evidence import Evidence
+from orchestrator.config.report_formats import ReportFormat
 from orchestrator.errors import RunFolderError, StorageError
-from orchestrator.report.launch_samples import LaunchSamples
+from orchestrator.figures.launch_samples import LaunchSamples
+from orchestrator.state import archive
+from orchestrator.state.archive import Archive
+from orchestrator.store.records import End
 from protocol import floats
 from protocol.cell import AUTO, OF_NO_MODEL, Workload
 from protocol.failure import Category, Failure, Phase

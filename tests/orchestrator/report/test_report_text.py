@@ -11,8 +11,8 @@ from rich.cells import cell_len
 from orchestrator.report import text
 from orchestrator.report.as_text import to_text
 from orchestrator.report.numbers import count, duration, number
-from orchestrator.report.plain import plain
 from orchestrator.report.sections import Column, Section, Table, texts
+from orchestrator.system.plain_text import plain
 from protocol.cell import Precision, Workload
 from protocol.failure import Category, Phase
 from tests.fakes.runs import FakeRun, gpus, shipped

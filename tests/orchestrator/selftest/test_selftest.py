@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.disk.outcomes import Status
-from orchestrator.processes.link import Link
-from orchestrator.processes.logs import CAP_BYTES
+from orchestrator.analysis.outcomes import Status
+from orchestrator.engine.display_events import CellEnded, DeviceLine, Notice, Snapshot
+from orchestrator.engine.launches.link import Link
 from orchestrator.selftest import Outcome, Row, campaign, leftovers
 from orchestrator.selftest.faults import FAULTS, Done, Fault
-from orchestrator.selftest.judge import Account, Told, Try, judge
+from orchestrator.selftest.judge import Account, NamedFailure, Try, judge
+from orchestrator.selftest.log_watch import Seen, Watch
 from orchestrator.selftest.table import as_builtins, details, rows
-from orchestrator.selftest.watching import Seen, Watch
-from orchestrator.view import CellEnded, DeviceLine, Notice, Snapshot
+from orchestrator.system.log_files import CAP_BYTES
 from protocol.cell import Device, DeviceKind
 from protocol.exit_codes import ExitCode
 from protocol.failure import Category, Phase
@@ -42,7 +42,7 @@ FAILED = Try(
 
 def said(status: Status, tries: tuple[Try, ...], *, taken_out: str = "", skipped: bool = False) -> Account:
     """An account whose report agrees with its journal."""
-    reported = tuple(Told(one.category, one.message, one.phase) for one in tries if one.category is not None)
+    reported = tuple(NamedFailure(one.category, one.message, one.phase) for one in tries if one.category is not None)
     return Account(status=status, tries=tries, reported=reported, taken_out=taken_out, skipped=skipped)
 
 
@@ -58,7 +58,7 @@ def account(
     return said(status, (FAILED, second), taken_out=taken_out, skipped=skipped)
 
 
-def reporting(*failures: Told) -> Account:
+def reporting(*failures: NamedFailure) -> Account:
     """The right account of KILL, with another report."""
     return msgspec.structs.replace(RIGHT, reported=failures)
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.stats import drift, margins
-from orchestrator.stats.drift import Course, Drift, Verdict, judge
+from orchestrator.config import margins
+from orchestrator.stats import drift
+from orchestrator.stats.drift import Course, Drift, DriftVerdict, judge
 from orchestrator.stats.trend import Interval
 from orchestrator.stats.windows import Window
 from tests.fakes.series import AN_HOUR, correlated
@@ -79,13 +80,13 @@ def test_a_healthy_node_is_steady(autocorrelation: float) -> None:
         node_of_eight = node(
             seed, (steady,) * 8, windows=2 * AN_HOUR, autocorrelation=autocorrelation, kinds=("gemm bf16", "copy")
         )
-        assert {one.verdict for one in found(node_of_eight).values()} == {Verdict.STEADY}
+        assert {one.verdict for one in found(node_of_eight).values()} == {DriftVerdict.STEADY}
 
 
 def test_gpus_that_differ_from_the_start_are_steady() -> None:
     """A GPU 6 % slower all night is a straggler, not one that slows."""
     rates = node(1, (lambda _: 0.06, *(steady,) * 7), windows=2 * AN_HOUR)
-    assert {one.verdict for one in found(rates).values()} == {Verdict.STEADY}
+    assert {one.verdict for one in found(rates).values()} == {DriftVerdict.STEADY}
 
 
 def slower(share: float) -> Shape:
@@ -104,7 +105,7 @@ def test_siblings_that_are_taken_out_leave_no_step_behind() -> None:
     levels = [slower(share) for share in (0.034, 0.08, 0.069, 0.057, 0.046, 0.023, 0.011, 0.0)]
     night = node(3, levels, windows=4 * AN_HOUR, kinds=TWELVE, rounds=12)
     for one in found(until_noon(night, "gpu1", "gpu2")).values():
-        assert one.verdict is Verdict.STEADY
+        assert one.verdict is DriftVerdict.STEADY
         assert abs(change(one.relative).value) < 0.2
 
 
@@ -128,7 +129,7 @@ def test_where_few_siblings_last_the_longest_ones_count(gpus: int, gone: int) ->
     for gpu in range(1, 1 + gone):
         night[f"gpu{gpu}"] = [one for one in night[f"gpu{gpu}"] if one.number < out]
     told = found(night)
-    assert [gpu for gpu, one in told.items() if one.verdict is Verdict.SLOWING] == ["gpu0"]
+    assert [gpu for gpu, one in told.items() if one.verdict is DriftVerdict.SLOWING] == ["gpu0"]
 
 
 def test_a_slow_one_does_not_hide_behind_siblings_that_are_taken_out() -> None:
@@ -144,9 +145,9 @@ def test_four_percent_over_a_night_is_found() -> None:
     """Of eight nights, in each the GPU that loses 0.5 % an hour is slowing, and no other; the trend is told."""
     for seed in range(8):
         night = found(node(seed, (ramp(0.5), *(steady,) * 4), windows=NIGHT))
-        assert [gpu for gpu, one in night.items() if one.verdict is not Verdict.STEADY] == ["gpu0"]
+        assert [gpu for gpu, one in night.items() if one.verdict is not DriftVerdict.STEADY] == ["gpu0"]
         slow = night["gpu0"]
-        assert slow.verdict is Verdict.SLOWING
+        assert slow.verdict is DriftVerdict.SLOWING
         assert slow.relative is not None
         assert slow.relative.per_hour is not None
         assert slow.relative.per_hour.low < slow.relative.per_hour.value < slow.relative.per_hour.high < 0
@@ -159,7 +160,7 @@ def test_four_percent_over_a_night_is_found() -> None:
 def test_a_step_is_found_and_its_time_told(at_h: float) -> None:
     """4 % lost at once, at any time but in the first or last fifth, is a loss of 4 %."""
     slow = found(node(2, (step(4, at_h), *(steady,) * 4), windows=4 * AN_HOUR))["gpu0"]
-    assert slow.verdict is Verdict.SLOWING
+    assert slow.verdict is DriftVerdict.SLOWING
     assert slow.relative is not None
     assert slow.relative.step_h == pytest.approx(at_h, abs=0.2)
     assert change(slow.relative).value == pytest.approx(-4, abs=0.5)
@@ -176,10 +177,10 @@ def test_a_room_that_warms_a_little_is_no_finding(room: Shape, gpus: int) -> Non
     """Of three healthy nights of one GPU and of eight, none slows where the room takes 2 % or a little more."""
     for seed in range(3):
         night = found(node(seed, (steady,) * gpus, windows=NIGHT, room=room))
-        assert not [one for one in night.values() if one.verdict is Verdict.SLOWING]
+        assert not [one for one in night.values() if one.verdict is DriftVerdict.SLOWING]
         for one in night.values():
             if one.relative is not None:
-                assert one.relative.verdict is Verdict.STEADY
+                assert one.relative.verdict is DriftVerdict.STEADY
                 assert one.verdict is one.raw.verdict
                 assert change(one.relative).low < 0.5
                 assert change(one.relative).high > -0.5
@@ -190,11 +191,11 @@ def test_eight_gpus_that_lose_alike_are_told(lost: Shape) -> None:
     """10 % of a night, 24 %, and a tenth at once: each of them slows by itself, and none against its siblings."""
     night = found(node(3, (steady,) * 8, windows=NIGHT, room=lost))
     for one in night.values():
-        assert one.verdict is Verdict.SLOWING
-        assert one.raw.verdict is Verdict.SLOWING
+        assert one.verdict is DriftVerdict.SLOWING
+        assert one.raw.verdict is DriftVerdict.SLOWING
         assert not one.slows_against_siblings
         assert one.relative is not None
-        assert one.relative.verdict is Verdict.STEADY
+        assert one.relative.verdict is DriftVerdict.STEADY
 
 
 def test_what_all_lose_alike_is_not_called_steady_where_it_cannot_be_told() -> None:
@@ -203,9 +204,9 @@ def test_what_all_lose_alike_is_not_called_steady_where_it_cannot_be_told() -> N
     for seed in range(6):
         for one in found(node(seed, (steady,) * 5, windows=2 * AN_HOUR, noise=0.006, room=ramp(2.7))).values():
             assert one.relative is not None
-            assert one.relative.verdict is Verdict.STEADY
-            assert one.verdict is not Verdict.STEADY
-            open_ones += one.verdict is Verdict.TOO_SHORT and one.open_course is one.raw
+            assert one.relative.verdict is DriftVerdict.STEADY
+            assert one.verdict is not DriftVerdict.STEADY
+            open_ones += one.verdict is DriftVerdict.TOO_SHORT and one.open_course is one.raw
     assert open_ones
 
 
@@ -220,14 +221,14 @@ def test_a_kind_of_work_that_all_lose_alike_is_told() -> None:
         for gpu, own in night.items()
     }
     for one in found(slower).values():
-        assert one.verdict is Verdict.SLOWING
-        assert one.raw.verdict is Verdict.STEADY
-        assert [key for key, kind in one.raw_kinds.items() if kind.verdict is Verdict.SLOWING] == ["copy"]
+        assert one.verdict is DriftVerdict.SLOWING
+        assert one.raw.verdict is DriftVerdict.STEADY
+        assert [key for key, kind in one.raw_kinds.items() if kind.verdict is DriftVerdict.SLOWING] == ["copy"]
 
 
 @pytest.mark.parametrize("hours", [0.4, 0.6])
-@pytest.mark.parametrize(("lost", "verdict"), [(0.0, Verdict.STEADY), (0.25, Verdict.SLOWING)])
-def test_the_rest_of_a_night_without_siblings_is_judged(lost: float, verdict: Verdict, hours: float) -> None:
+@pytest.mark.parametrize(("lost", "verdict"), [(0.0, DriftVerdict.STEADY), (0.25, DriftVerdict.SLOWING)])
+def test_the_rest_of_a_night_without_siblings_is_judged(lost: float, verdict: DriftVerdict, hours: float) -> None:
     """Siblings that were there for half an hour leave the night to a GPU's own course."""
     night = node(16, (ramp(100 * lost / 8), *(steady,) * 3), windows=NIGHT)
     night = {gpu: own if gpu == "gpu0" else own[: round(hours * AN_HOUR)] for gpu, own in night.items()}
@@ -239,7 +240,7 @@ def test_a_slow_one_is_found_in_a_room_that_comes_and_goes() -> None:
     """A room that breathes by 3 % hides a loss of 4 % from the raw course, not from the one against the siblings."""
     rates = node(4, (ramp(1), *(steady,) * 4), windows=4 * AN_HOUR, room=lambda h: 0.015 * math.sin(h * math.tau / 3))
     slow = found(rates)["gpu0"]
-    assert slow.verdict is Verdict.SLOWING
+    assert slow.verdict is DriftVerdict.SLOWING
     assert change(slow.relative).high - change(slow.relative).low < (change(slow.raw).high - change(slow.raw).low) / 2
 
 
@@ -247,13 +248,13 @@ def test_three_gpus_are_judged_by_their_own_course() -> None:
     """Without three siblings there is no relative course; what all of them lose is seen."""
     night = found(node(5, (ramp(2), steady, steady), windows=3 * AN_HOUR))
     assert {one.relative for one in night.values()} == {None}
-    assert [one.verdict for one in night.values()] == [Verdict.SLOWING, Verdict.STEADY, Verdict.STEADY]
+    assert [one.verdict for one in night.values()] == [DriftVerdict.SLOWING, DriftVerdict.STEADY, DriftVerdict.STEADY]
 
 
 def test_half_an_hour_is_the_least() -> None:
     """Ten minutes tell nothing, and say what would; nor does no window at all."""
     short = found({**node(6, windows=60), "gpu9": []})
-    assert {one.verdict for one in short.values()} == {Verdict.TOO_SHORT}
+    assert {one.verdict for one in short.values()} == {DriftVerdict.TOO_SHORT}
     assert short["gpu0"].raw.needed_h == drift.LEAST_HOURS
     assert (short["gpu9"].raw.hours, short["gpu9"].relative) == (0.0, None)
 
@@ -261,7 +262,7 @@ def test_half_an_hour_is_the_least() -> None:
 def test_doubt_says_how_long_would_do() -> None:
     """Where noise leaves it open whether the loss exceeds the margin, the hours are told that should settle it."""
     doubtful = found(node(7, noise=0.03))["gpu0"]
-    assert doubtful.verdict is Verdict.TOO_SHORT
+    assert doubtful.verdict is DriftVerdict.TOO_SHORT
     assert doubtful.relative is not None
     assert doubtful.relative.needed_h is not None
     assert 1.1 < doubtful.relative.needed_h < 50
@@ -271,7 +272,7 @@ def test_a_gap_in_the_night_is_no_trend() -> None:
     """Two hours without windows, after a failure, neither raise an alarm nor hide a loss."""
     night = node(8, (ramp(1), *(steady,) * 4), windows=5 * AN_HOUR)
     torn = {gpu: [window for window in own if not 500 < window.number < 1200] for gpu, own in night.items()}
-    assert [one.verdict for one in found(torn).values()] == [Verdict.SLOWING, *[Verdict.STEADY] * 4]
+    assert [one.verdict for one in found(torn).values()] == [DriftVerdict.SLOWING, *[DriftVerdict.STEADY] * 4]
 
 
 TWELVE = tuple(f"kind {number}" for number in range(12))
@@ -287,18 +288,18 @@ def test_a_kind_that_is_seldom_at_work_slows_alone(hours: int, lost: float) -> N
         for one in night["gpu2"]
     ]
     for one in judge(night, MARGIN, ALONE):
-        slow = [key for key, kind in one.kinds.items() if kind.verdict is Verdict.SLOWING]
+        slow = [key for key, kind in one.kinds.items() if kind.verdict is DriftVerdict.SLOWING]
         assert slow == ([TWELVE[5]] if one.gpu == "gpu2" else [])
         assert one.relative is not None
-        assert one.relative.verdict is not Verdict.SLOWING
-        assert (one.verdict is Verdict.SLOWING) == bool(slow)
+        assert one.relative.verdict is not DriftVerdict.SLOWING
+        assert (one.verdict is DriftVerdict.SLOWING) == bool(slow)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_twelve_kinds_of_healthy_gpus_raise_no_alarm(seed: int) -> None:
     """Each of them is asked for each GPU, against its siblings and by itself."""
     for one in judge(node(seed, (steady,) * 8, windows=4 * AN_HOUR, kinds=TWELVE, rounds=15), MARGIN, ALONE):
-        assert one.verdict is Verdict.STEADY
+        assert one.verdict is DriftVerdict.STEADY
         assert set(one.kinds) == set(one.raw_kinds) == set(TWELVE)
 
 
@@ -309,7 +310,7 @@ def test_kinds_of_work_are_never_mixed() -> None:
     for gpu, own in late.items():
         factor = 0.07 if gpu == "gpu0" else 0.1
         night[gpu] += [Window(one.number + AN_HOUR, "copy", one.rate * factor) for one in own]
-    assert {one.verdict for one in found(night).values()} == {Verdict.STEADY}
+    assert {one.verdict for one in found(night).values()} == {DriftVerdict.STEADY}
 
 
 def test_siblings_at_other_work_are_no_siblings() -> None:
@@ -318,7 +319,7 @@ def test_siblings_at_other_work_are_no_siblings() -> None:
     night["gpu0"] = [Window(one.number, "copy", one.rate) for one in night["gpu0"]]
     alone = found(night)["gpu0"]
     assert alone.relative is None
-    assert alone.raw.verdict is Verdict.STEADY
+    assert alone.raw.verdict is DriftVerdict.STEADY
 
 
 def test_a_kind_that_slows_alone_is_found() -> None:
@@ -328,11 +329,11 @@ def test_a_kind_that_slows_alone_is_found() -> None:
         Window(one.number, one.key, one.rate * (1 - 0.015 * one.number / AN_HOUR * (one.key == "copy")))
         for one in night["gpu2"]
     ]
-    assert [gpu for gpu, one in found(night).items() if one.verdict is Verdict.SLOWING] == ["gpu2"]
+    assert [gpu for gpu, one in found(night).items() if one.verdict is DriftVerdict.SLOWING] == ["gpu2"]
     slow = found(night)["gpu2"]
-    assert [key for key, kind in slow.kinds.items() if kind.verdict is Verdict.SLOWING] == ["copy"]
+    assert [key for key, kind in slow.kinds.items() if kind.verdict is DriftVerdict.SLOWING] == ["copy"]
     assert slow.relative is not None
-    assert slow.relative.verdict is Verdict.STEADY
+    assert slow.relative.verdict is DriftVerdict.STEADY
 
 
 def test_a_kind_that_ran_more_in_the_evening_takes_no_trend_with_it() -> None:
@@ -351,7 +352,7 @@ def test_work_of_the_morning_and_of_the_evening_cannot_be_compared() -> None:
         gpu: [Window(one.number, "copy" if one.number > AN_HOUR else one.key, one.rate) for one in own]
         for gpu, own in node(14, windows=2 * AN_HOUR).items()
     }
-    assert {one.verdict for one in found(night).values()} == {Verdict.TOO_SHORT}
+    assert {one.verdict for one in found(night).values()} == {DriftVerdict.TOO_SHORT}
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.stats import margins, siblings
-from orchestrator.stats.margins import Bound
-from orchestrator.stats.siblings import Sibling, SiblingCell, Verdict, judge
+from orchestrator.config import margins
+from orchestrator.stats import siblings
+from orchestrator.stats.siblings import Bound, Sibling, SiblingCell, SiblingVerdict, judge
 
 MARGINS = margins.load().shares
 POWER = (Bound.POWER,)
@@ -48,9 +48,9 @@ def healthy(chance: random.Random, width: float = 0.027) -> list[float]:
     return [1 + width * (one - min(drawn)) / (max(drawn) - min(drawn)) for one in drawn]
 
 
-def verdicts(make: Make, nodes: int, gpu: str = "gpu0") -> Counter[Verdict]:
+def verdicts(make: Make, nodes: int, gpu: str = "gpu0") -> Counter[SiblingVerdict]:
     """How often each verdict on one GPU came out."""
-    found: Counter[Verdict] = Counter()
+    found: Counter[SiblingVerdict] = Counter()
     for seed in range(nodes):
         found[next(one for one in judge(make(random.Random(seed)), MARGINS) if one.gpu == gpu).verdict] += 1
     return found
@@ -61,13 +61,13 @@ def test_healthy_gpus_that_differ_are_not_flagged() -> None:
     for seed in range(150):
         chance = random.Random(seed)
         found = judge(node(chance, healthy(chance), bounds=POWER), MARGINS)
-        assert {one.verdict for one in found} == {Verdict.OK}
+        assert {one.verdict for one in found} == {SiblingVerdict.OK}
 
 
 def test_no_launch_noise_makes_a_straggler() -> None:
     """Launches that scatter by 3 % leave doubt, and flag none of 800 equal GPUs."""
     found = [one for seed in range(100) for one in judge(node(random.Random(seed), [1.0] * 8, noise=0.03), MARGINS)]
-    assert not any(one.verdict is Verdict.STRAGGLER for one in found)
+    assert not any(one.verdict is SiblingVerdict.STRAGGLER for one in found)
 
 
 @pytest.mark.parametrize("launches", [2, 3, 7])
@@ -78,7 +78,7 @@ def test_a_gpu_at_the_margin_is_called_slow_as_seldom_as_promised(launches: int)
     for seed in range(200):
         # The quick half decides the median of the others: 4 of 7 for each slow one, so it is held against them.
         found = judge(node(random.Random(seed), [lost, lost, lost, *[1.0] * 5], launches=launches), MARGINS)
-        flagged += any(one.verdict is Verdict.STRAGGLER for one in found)
+        flagged += any(one.verdict is SiblingVerdict.STRAGGLER for one in found)
     assert flagged / 200 <= siblings.ALPHA
 
 
@@ -89,7 +89,7 @@ def test_looking_again_with_more_launches_flags_no_more_than_promised() -> None:
         cells = node(random.Random(seed), [0.95, *[1.0] * 7], bounds=POWER, launches=7)
         for launches in range(3, 8):
             shown = [SiblingCell(name=c.name, bound=c.bound, rates=first(c.rates, launches)) for c in cells]
-            if judge(shown, MARGINS)[0].verdict is Verdict.STRAGGLER:
+            if judge(shown, MARGINS)[0].verdict is SiblingVerdict.STRAGGLER:
                 flagged += 1
                 break
     assert flagged / 150 <= siblings.ALPHA
@@ -121,20 +121,25 @@ def test_six_percent_is_found_among_healthy_gpus() -> None:
         chance = random.Random(seed)
         rates = [0.94 * 1.0135, *healthy(chance)[1:]]
         found = judge(node(chance, rates), MARGINS)
-        assert all(one.verdict is not Verdict.STRAGGLER for one in found[1:])
-    assert verdicts(lambda chance: node(chance, [0.94, *[1.0] * 7]), 60)[Verdict.STRAGGLER] >= 57
+        assert all(one.verdict is not SiblingVerdict.STRAGGLER for one in found[1:])
+    assert verdicts(lambda chance: node(chance, [0.94, *[1.0] * 7]), 60)[SiblingVerdict.STRAGGLER] >= 57
 
 
 def test_two_slow_gpus_of_four_are_both_found() -> None:
     """Each is held against the others: one slow GPU among them does not move their median."""
     found = judge(node(random.Random(1), [0.9, 0.91, 1.0, 1.0]), MARGINS)
-    assert [one.verdict for one in found] == [Verdict.STRAGGLER, Verdict.STRAGGLER, Verdict.OK, Verdict.OK]
+    assert [one.verdict for one in found] == [
+        SiblingVerdict.STRAGGLER,
+        SiblingVerdict.STRAGGLER,
+        SiblingVerdict.OK,
+        SiblingVerdict.OK,
+    ]
 
 
 def test_slow_memory_is_not_hidden_by_quick_products() -> None:
     """4 % of bandwidth lost makes a straggler, though over all cells it is 1.3 %, and the cells are named."""
     found = judge(node(random.Random(3), [{Bound.BANDWIDTH: 0.96}, *[1.0] * 7]), MARGINS)[0]
-    assert found.verdict is Verdict.STRAGGLER
+    assert found.verdict is SiblingVerdict.STRAGGLER
     assert "where bandwidth is the limit" in found.why
     assert set(found.slow_cells) == {"cell2", "cell5"}
     assert found.effects[Bound.POWER].within
@@ -148,8 +153,8 @@ def test_one_slow_cell_makes_a_suspect() -> None:
     slow = {**cells[7].rates, "gpu3": [rate * 0.8 for rate in cells[7].rates["gpu3"]]}
     cells[7] = SiblingCell(name="odd", bound=Bound.POWER, rates=slow)
     found = judge(cells, MARGINS)
-    assert [one.gpu for one in found if one.verdict is not Verdict.OK] == ["gpu3"]
-    assert (found[3].verdict, list(found[3].slow_cells)) == (Verdict.SUSPECT, ["odd"])
+    assert [one.gpu for one in found if one.verdict is not SiblingVerdict.OK] == ["gpu3"]
+    assert (found[3].verdict, list(found[3].slow_cells)) == (SiblingVerdict.SUSPECT, ["odd"])
     assert "not in odd" in found[3].why
     assert found[3].in_question == ("odd",)
 
@@ -158,7 +163,7 @@ def test_in_question_are_the_cells_of_the_limit_that_is_not_settled() -> None:
     """A GPU that may have lost 2 % of its bandwidth is asked for that alone; one that is OK, or slow, for nothing."""
     chance = random.Random(4)
     found = judge(node(chance, [{Bound.BANDWIDTH: 0.98}, 0.9, *[1.0] * 6], noise=0.004), MARGINS)
-    assert [one.verdict for one in found[:3]] == [Verdict.SUSPECT, Verdict.STRAGGLER, Verdict.OK]
+    assert [one.verdict for one in found[:3]] == [SiblingVerdict.SUSPECT, SiblingVerdict.STRAGGLER, SiblingVerdict.OK]
     assert found[0].in_question == ("cell2", "cell5")
     assert (found[1].in_question, found[2].in_question) == ((), ())
 
@@ -171,18 +176,18 @@ def test_a_cell_that_does_not_repeat_decides_nothing() -> None:
         SiblingCell(name="noisy", bound=Bound.POWER, rates=node(chance, [1.0] * 8, cells=1, noise=0.5)[0].rates),
     ]
     found = judge(cells, MARGINS)
-    assert [one.verdict for one in found] == [Verdict.STRAGGLER, *[Verdict.OK] * 7]
+    assert [one.verdict for one in found] == [SiblingVerdict.STRAGGLER, *[SiblingVerdict.OK] * 7]
 
 
 def test_a_suspect_is_told_how_many_launches_more() -> None:
     """In doubt, launches are wanted, more the nearer the margin, seven in all; after seven, none."""
     loud = node(random.Random(4), [0.94, *[1.0] * 7], bounds=POWER, noise=0.02)
     doubt = judge(loud, MARGINS)[0]
-    assert doubt.verdict is Verdict.SUSPECT
+    assert doubt.verdict is SiblingVerdict.SUSPECT
     assert 1 <= doubt.wanted <= 4
     assert judge(node(random.Random(4), [0.95, *[1.0] * 7], bounds=POWER), MARGINS)[0].wanted == 4
     seven = judge(node(random.Random(4), [0.95, *[1.0] * 7], bounds=POWER, launches=7), MARGINS)[0]
-    assert (seven.verdict, seven.wanted) == (Verdict.SUSPECT, 0)
+    assert (seven.verdict, seven.wanted) == (SiblingVerdict.SUSPECT, 0)
     assert judge(node(random.Random(4), [1.0] * 8), MARGINS)[0].wanted == 0
 
 
@@ -191,10 +196,10 @@ def test_beyond_the_margin_before_holm_wants_one_launch_more_at_least() -> None:
     found = [
         judge(node(random.Random(s), [0.94, *[1.0] * 7], bounds=POWER, noise=0.012), MARGINS)[0] for s in range(40)
     ]
-    between = [one for one in found if one.verdict is Verdict.SUSPECT and one.effects[Bound.POWER].high < 0.95]
+    between = [one for one in found if one.verdict is SiblingVerdict.SUSPECT and one.effects[Bound.POWER].high < 0.95]
     assert between != []
     assert all(one.wanted >= 1 for one in between)
-    assert {one.wanted for one in found if one.verdict is Verdict.STRAGGLER} == {0}
+    assert {one.wanted for one in found if one.verdict is SiblingVerdict.STRAGGLER} == {0}
 
 
 def test_p_counts_every_question_that_was_asked() -> None:
@@ -207,7 +212,7 @@ def test_p_counts_every_question_that_was_asked() -> None:
 def test_three_gpus_get_no_verdict() -> None:
     """However slow one is: only a baseline can tell."""
     found = judge(node(random.Random(1), [0.5, 1.0, 1.0]), MARGINS)
-    assert {one.verdict for one in found} == {Verdict.NONE}
+    assert {one.verdict for one in found} == {SiblingVerdict.NONE}
     assert found[0].why == "three GPUs or fewer: only against a baseline"
 
 
@@ -220,10 +225,10 @@ def test_siblings_that_waited_show_who_is_slow_and_not_who_is_sound() -> None:
     """They are as fast as they look at the least: beside them being faster proves nothing."""
     others = [f"gpu{place}" for place in range(1, 8)]
     slow = judge(waiting(node(random.Random(2), [0.9, *[1.0] * 7]), *others), MARGINS)
-    assert slow[0].verdict is Verdict.STRAGGLER
+    assert slow[0].verdict is SiblingVerdict.STRAGGLER
     for first in (1.0, 1.1):
         found = judge(waiting(node(random.Random(2), [first, *[1.0] * 7]), *others), MARGINS)
-        assert [one.verdict for one in found] == [Verdict.NONE] * 8
+        assert [one.verdict for one in found] == [SiblingVerdict.NONE] * 8
         assert found[0].why == "too few of its siblings had work that did not wait for the host"
         assert found[1].why == "it waited for the host, whose doing its rate is"
 
@@ -233,13 +238,17 @@ def test_who_waits_does_not_hide_who_is_slow(waited: float) -> None:
     """On a node of two sockets, of which one is busy: half of the GPUs wait, and one of the others is slow."""
     rates = [0.88, 1.0, 1.0, 1.0, *[waited] * 4]
     found = judge(waiting(node(random.Random(4), rates), "gpu4", "gpu5", "gpu6", "gpu7"), MARGINS)
-    assert [one.verdict for one in found] == [Verdict.STRAGGLER, *[Verdict.OK] * 3, *[Verdict.NONE] * 4]
+    assert [one.verdict for one in found] == [
+        SiblingVerdict.STRAGGLER,
+        *[SiblingVerdict.OK] * 3,
+        *[SiblingVerdict.NONE] * 4,
+    ]
 
 
 def test_three_that_did_not_wait_are_enough() -> None:
     """As many as are needed where nobody waits."""
     found = judge(waiting(node(random.Random(2), [1.0] * 8), "gpu4", "gpu5", "gpu6", "gpu7"), MARGINS)
-    assert [one.verdict for one in found] == [Verdict.OK] * 4 + [Verdict.NONE] * 4
+    assert [one.verdict for one in found] == [SiblingVerdict.OK] * 4 + [SiblingVerdict.NONE] * 4
 
 
 def test_who_waited_where_there_are_siblings_is_told_so_beside_other_work() -> None:
@@ -253,7 +262,7 @@ def test_one_launch_gets_no_verdict() -> None:
     """Without repetition nobody knows by how much launches differ, also where one waited for the host."""
     once = node(random.Random(1), [0.5, *[1.0] * 7], launches=1)
     found = [*judge(once, MARGINS), *judge(waiting(once, "gpu7"), MARGINS)[:7]]
-    assert {(one.verdict, one.why) for one in found} == {(Verdict.NONE, "one launch: no verdict")}
+    assert {(one.verdict, one.why) for one in found} == {(SiblingVerdict.NONE, "one launch: no verdict")}
 
 
 def test_a_gpu_that_missed_cells_is_judged_by_the_others() -> None:
@@ -265,7 +274,7 @@ def test_a_gpu_that_missed_cells_is_judged_by_the_others() -> None:
     ]
     few = SiblingCell(name="few", bound=Bound.POWER, rates={"gpu1": [1.0, 1.0], "gpu2": [9.0, 9.0], "gpu3": [9.0, 9.0]})
     found = judge([*kept, *cells[4:], few], MARGINS)
-    assert [one.verdict for one in found] == [Verdict.STRAGGLER, *[Verdict.OK] * 7]
+    assert [one.verdict for one in found] == [SiblingVerdict.STRAGGLER, *[SiblingVerdict.OK] * 7]
     assert sum(effect.cells for effect in found[0].effects.values()) == 2
 
 
@@ -288,7 +297,7 @@ def test_holm_is_stricter_with_the_first() -> None:
     assert siblings.holm({"a": 0.9, "b": 0.8}) == {"a": 1.0, "b": 1.0}
 
 
-def shape(found: Sequence[Sibling]) -> dict[str, tuple[Verdict, float]]:
+def shape(found: Sequence[Sibling]) -> dict[str, tuple[SiblingVerdict, float]]:
     """What must not depend on names or units."""
     return {one.gpu: (one.verdict, round(one.ratio or 0, 9)) for one in found}
 

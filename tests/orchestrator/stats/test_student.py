@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.configuration.catalogue import configs_folder
+from orchestrator.config import margins
+from orchestrator.config.catalogue import configs_folder
 from orchestrator.errors import ConfigError
-from orchestrator.stats import margins, student
-from orchestrator.stats.margins import Bound
+from orchestrator.stats import student
+from orchestrator.stats.siblings import Bound
 from protocol.intervals import student_t_975
 
 

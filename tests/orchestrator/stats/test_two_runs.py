@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from orchestrator.stats import two_runs
 from orchestrator.stats.siblings import holm
-from orchestrator.stats.two_runs import Pair, Verdict, judge, together
+from orchestrator.stats.two_runs import ChangeVerdict, Pair, judge, together
 
-WORDS = Counter[Verdict]
+WORDS = Counter[ChangeVerdict]
 
 
 def pair(before: list[float], after: list[float], margin: float = 0.01) -> Pair:
@@ -48,7 +48,7 @@ def over(repetitions: int, cells: int, **how: float) -> WORDS:
 
 def wrong(found: WORDS) -> float:
     """Share of cells that are called faster or slower."""
-    return (found[Verdict.FASTER] + found[Verdict.SLOWER]) / found.total()
+    return (found[ChangeVerdict.FASTER] + found[ChangeVerdict.SLOWER]) / found.total()
 
 
 # ── error rates ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -70,27 +70,27 @@ def test_a_difference_of_exactly_the_margin_is_no_regression() -> None:
 def test_a_slow_down_of_a_twentieth_is_found() -> None:
     """Three launches, twenty cells that repeat to 1 %: in 95 % of cells and more."""
     found = over(25, 20, speed=0.95)
-    assert found[Verdict.SLOWER] / found.total() >= 0.95
-    assert found[Verdict.FASTER] == 0
+    assert found[ChangeVerdict.SLOWER] / found.total() >= 0.95
+    assert found[ChangeVerdict.FASTER] == 0
 
 
 def test_a_slow_down_is_found_where_cells_differ_in_noise() -> None:
     """By a factor of 1.6 either way: still in 85 % of a thousand cells and more."""
     found = over(50, 20, spread=0.5, speed=0.95)
-    assert found[Verdict.SLOWER] / found.total() >= 0.85
-    assert found[Verdict.FASTER] == 0
+    assert found[ChangeVerdict.SLOWER] / found.total() >= 0.85
+    assert found[ChangeVerdict.FASTER] == 0
 
 
 def test_rigorous_runs_without_a_change_are_the_same() -> None:
     """Five launches that repeat to 0.3 %: SAME in 80 % of cells and more."""
     found = over(10, 20, launches=5, noise=0.003)
-    assert found[Verdict.SAME] / found.total() >= 0.8
+    assert found[ChangeVerdict.SAME] / found.total() >= 0.8
 
 
 def test_what_lies_beyond_the_margin_is_hardly_ever_called_the_same() -> None:
     """The other error of equivalence: 5 % and no more, at the margin itself."""
     found = over(20, 20, noise=0.003, speed=0.99)
-    assert found[Verdict.SAME] / found.total() <= 0.06
+    assert found[ChangeVerdict.SAME] / found.total() <= 0.06
 
 
 def test_pooling_narrows_the_intervals() -> None:
@@ -108,7 +108,7 @@ def test_pooling_narrows_the_intervals() -> None:
 def test_one_cell_is_tested_as_welch_does() -> None:
     """Interval and p of scipy.stats.ttest_ind(log after, log before, equal_var=False), shifted by the margin."""
     one = judge([pair([100.0, 101.0, 99.5, 100.4], [94.0, 95.1, 93.2])])[0]
-    assert one.verdict is Verdict.SLOWER
+    assert one.verdict is ChangeVerdict.SLOWER
     assert one.ratio == pytest.approx(0.9388694746593101, rel=1e-9)
     assert (one.low, one.high) == (
         pytest.approx(0.9197605381446732, rel=1e-3),
@@ -118,9 +118,10 @@ def test_one_cell_is_tested_as_welch_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("margin", "verdict"), [(0.003, Verdict.INCONCLUSIVE), (0.004, Verdict.INCONCLUSIVE), (0.005, Verdict.SAME)]
+    ("margin", "verdict"),
+    [(0.003, ChangeVerdict.INCONCLUSIVE), (0.004, ChangeVerdict.INCONCLUSIVE), (0.005, ChangeVerdict.SAME)],
 )
-def test_one_cell_is_the_same_where_both_one_sided_tests_say_so(margin: float, verdict: Verdict) -> None:
+def test_one_cell_is_the_same_where_both_one_sided_tests_say_so(margin: float, verdict: ChangeVerdict) -> None:
     """The p of statsmodels 0.15, ttost_ind(log after, log before, …, usevar='unequal'): 0.24, 0.083, 0.030."""
     found = judge([pair([100.0, 100.2, 99.9, 100.1], [100.3, 100.1, 100.4], margin)])[0]
     assert found.verdict is verdict
@@ -151,29 +152,29 @@ def test_holm_is_over_the_cells() -> None:
 def test_one_launch_gets_a_ratio_and_no_verdict() -> None:
     """However large the difference: three launches are the least that would tell."""
     one = judge([pair([100.0], [50.0, 51.0])])[0]
-    assert (one.verdict, one.low, one.p, one.wanted) == (Verdict.INCONCLUSIVE, None, None, 3)
+    assert (one.verdict, one.low, one.p, one.wanted) == (ChangeVerdict.INCONCLUSIVE, None, None, 3)
     assert one.ratio == pytest.approx(math.sqrt(50 * 51) / 100)
 
 
 def test_the_launches_that_are_asked_for_settle_it() -> None:
     """With so many, four of five such differences are settled; with those there were, none was."""
     first = judge(runs(20, noise=0.01, speed=0.975, seed=3))
-    wanted = [one.wanted for one in first if one.verdict is Verdict.INCONCLUSIVE and one.wanted]
+    wanted = [one.wanted for one in first if one.verdict is ChangeVerdict.INCONCLUSIVE and one.wanted]
     assert wanted
     assert all(4 <= number <= two_runs.MOST_LAUNCHES for number in wanted)
     needed = sorted(wanted)[len(wanted) // 2]
     found = over(20, 20, launches=needed, noise=0.01, speed=0.975)
-    assert found[Verdict.SLOWER] / found.total() > 0.6
+    assert found[ChangeVerdict.SLOWER] / found.total() > 0.6
 
 
 def test_a_difference_at_the_margin_is_not_to_be_settled() -> None:
     """No number of launches is recommended beyond a hundred."""
     one = judge([pair([100.0, 101.0, 99.0], [99.0, 99.99, 98.01], margin=0.01)])[0]
-    assert (one.verdict, one.wanted) == (Verdict.INCONCLUSIVE, None)
+    assert (one.verdict, one.wanted) == (ChangeVerdict.INCONCLUSIVE, None)
 
 
 RATES = st.lists(st.floats(min_value=1e-9, max_value=1e18), min_size=1, max_size=6)
-MIRROR = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}
+MIRROR = {ChangeVerdict.FASTER: ChangeVerdict.SLOWER, ChangeVerdict.SLOWER: ChangeVerdict.FASTER}
 
 
 @given(st.lists(st.tuples(RATES, RATES), min_size=1, max_size=8), st.floats(min_value=0.001, max_value=0.5))

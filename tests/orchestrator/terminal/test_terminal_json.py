@@ -2,9 +2,9 @@
 
 import json
 
+from orchestrator.engine.display_events import Notice
 from orchestrator.terminal.outlet import Outlet
 from orchestrator.terminal.structured import Structured
-from orchestrator.view import Notice
 from tests.fakes.terminal import FAILED, PASSED, SNAPSHOT, Clock, Pipe, make
 
 

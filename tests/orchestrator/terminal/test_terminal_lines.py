@@ -5,10 +5,10 @@ import os
 import re
 from pathlib import Path
 
+from orchestrator.engine.display_events import Notice
 from orchestrator.terminal.outlet import PENDING_LIMIT, Outlet
 from orchestrator.terminal.plain import Plain
 from orchestrator.terminal.wording import event_lines
-from orchestrator.view import Notice
 from tests.fakes.terminal import FAILED, PASSED, SNAPSHOT, STOPPED, Clock, Pipe, make
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.configuration import catalogue
-from orchestrator.report.model import Report
+from orchestrator.config import catalogue
+from orchestrator.figures.report import Report
 from protocol.cell import Workload
 from protocol.failure import Category
 from tests.fakes.browser import Browser
@@ -32,7 +32,7 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Report:
     run = FakeRun(folder, models=every, probes=probes, workloads=EVERYTHING, batch_sizes=(1, 8))
     for place, cell in enumerate(run.stored.plan.cells):
         if cell.model == "vae" and cell.workload is Workload.TRAINING and cell.batch_size > 1:
-            stderr = 'Traceback (most recent call last):\n  File "model.py", line 12\nRuntimeError: <b>CUDA</b>'
+            stderr = 'Traceback (most recent call last):\n  File "report.py", line 12\nRuntimeError: <b>CUDA</b>'
             run.failed(cell, Category.CUDA_STICKY, message="illegal address", evidence={"stderr": stderr})
         else:
             run.measured(cell, forward_ms=3.0 + place % 17 * cell.batch_size**0.7, blocks=1, iterations=20)

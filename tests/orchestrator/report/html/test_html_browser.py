@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from orchestrator.disk import reporting
-from orchestrator.report.comparisons import BaselineComparison
+from orchestrator.analysis import reporting
+from orchestrator.figures.comparisons import BaselineComparison
+from orchestrator.figures.report import Report
+from orchestrator.figures.timeline import NOTHING_KEPT
 from orchestrator.report.html import to_html
-from orchestrator.report.model import Report
 from orchestrator.report.numbers import number
-from orchestrator.report.timeline import NOTHING_KEPT
 from protocol.cell import Workload
 from tests.fakes.browser import Browser
 from tests.fakes.nights import Night

@@ -9,16 +9,16 @@ from typing import Any
 
 import msgspec
 
-from orchestrator.disk import reporting
+from orchestrator.analysis import reporting
+from orchestrator.figures.report import Report
+from orchestrator.figures.timeline import NOTHING_KEPT, DeviceTimeline, Span, Timeline
 from orchestrator.report.chapters.performance import MOST_MODELS, performance
 from orchestrator.report.chapters.timeline import course
 from orchestrator.report.charts import Bars, Curves, Heat
 from orchestrator.report.html import to_html
-from orchestrator.report.html.binding import bound
 from orchestrator.report.html.page import page
-from orchestrator.report.model import Report
+from orchestrator.report.html.render import bound
 from orchestrator.report.sections import Chart, Section, shortened
-from orchestrator.report.timeline import NOTHING_KEPT, DeviceTimeline, Span, Timeline
 from protocol.cell import AUTO, Mode, Workload
 from protocol.failure import Category
 from tests.fakes.runs import CREATED, FakeRun, gpus, shipped

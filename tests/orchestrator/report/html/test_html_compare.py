@@ -8,9 +8,9 @@ import pytest
 from orchestrator.compare import wording
 from orchestrator.compare.as_html import MOST_DRAWN, MOST_NAMES, page, to_html
 from orchestrator.compare.comparison import Comparison, compare
+from orchestrator.config import margins
 from orchestrator.report.charts import Ratios
 from orchestrator.report.sections import MOST_CELLS, MOST_ROWS, shortened
-from orchestrator.stats import margins
 from protocol.exit_codes import ExitCode
 from tests.fakes.browser import Browser
 from tests.fakes.sides import STACK, cell, cells, device, side

@@ -9,20 +9,21 @@ from typing import Any
 import msgspec
 from click.testing import Result
 
-from orchestrator.compare import against
-from orchestrator.compare.against import Against
-from orchestrator.compare.limited import Figure
+from orchestrator.analysis.outcomes import Status
+from orchestrator.compare import references
+from orchestrator.compare.limit_targets import Figure
+from orchestrator.compare.references import Against
 from orchestrator.compare.thresholds import Threshold
-from orchestrator.configuration.report_formats import ReportFormat
-from orchestrator.disk.outcomes import Status
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.figures.comparisons import Standing
+from orchestrator.figures.report import GpuInfo, Report
+from orchestrator.figures.timeline import NOTHING_KEPT
 from orchestrator.report import render
 from orchestrator.report.charts import Box, Heat, Kind
-from orchestrator.report.comparisons import Standing
 from orchestrator.report.html import to_html
-from orchestrator.report.html.binding import bound
-from orchestrator.report.html.fitting import LEAST_CELLS, MOST_BYTES, _few, fitted
 from orchestrator.report.html.page import page
-from orchestrator.report.model import GpuInfo, Report
+from orchestrator.report.html.render import bound
+from orchestrator.report.html.size_limit import LEAST_CELLS, MOST_BYTES, _few, fitted
 from orchestrator.report.numbers import number
 from orchestrator.report.sections import (
     MOST_CELLS,
@@ -37,8 +38,7 @@ from orchestrator.report.sections import (
     table,
     texts,
 )
-from orchestrator.report.timeline import NOTHING_KEPT
-from orchestrator.stats.siblings import Verdict
+from orchestrator.stats.siblings import SiblingVerdict
 from protocol.cell import Workload
 from protocol.exit_codes import ExitCode
 from protocol.failure import Category
@@ -89,7 +89,7 @@ def test_every_chapter_at_once_fits_as_well(zoo: Report) -> None:
         ),
     )
     limit = Threshold(name="a limit for each cell", figure=Figure.FORWARD_TIME, phase=Workload.INFERENCE, below=5.0)
-    held = against.hold(wide, Against(thresholds=(limit,) * 3, price_per_hour=2.5))
+    held = references.hold(wide, Against(thresholds=(limit,) * 3, price_per_hour=2.5))
     made = {name: to_html(report, timeline(node)).decode() for name, report in (("plain", wide), ("held", held))}
     rows = {name: text.partition('id="cells-table"')[2].count("<tr><td>") for name, text in made.items()}
     assert all(len(text.encode()) <= MOST_BYTES for text in made.values())
@@ -157,7 +157,7 @@ def test_medians_are_over_identical_devices(tmp_path: Path) -> None:
     ]
 
 
-def standing(device: GpuInfo, verdict: Verdict) -> Standing:
+def standing(device: GpuInfo, verdict: SiblingVerdict) -> Standing:
     """What is said of a device beside its siblings, without the figures that led to it."""
     figures = dict.fromkeys(("percent", "low_percent", "high_percent", "p", "reason", "launches_wanted"))
     empty: dict[str, Any] = {"why": "", "reason_text": "", "next_step": "", "effects": (), "slowest_cells": ()}
@@ -176,7 +176,9 @@ def standing(device: GpuInfo, verdict: Verdict) -> Standing:
 def test_a_triage_begins_with_its_answer(node: Report) -> None:
     """Who is slow comes before any chart, and no score that nobody asked for; other runs have it where they had it."""
     judged = msgspec.structs.replace(
-        node, stragglers=tuple(standing(device, Verdict.OK) for device in node.gpu_info), cross_gpu=node.cross_gpu[:3]
+        node,
+        stragglers=tuple(standing(device, SiblingVerdict.OK) for device in node.gpu_info),
+        cross_gpu=node.cross_gpu[:3],
     )
     setup = msgspec.structs.replace(node.test_configuration, preset="triage")
     answer, chart, score = "Who is slower than its identical", 'id="plot-spread"', "Baseline"
@@ -202,24 +204,24 @@ def test_frames_follow_the_verdicts(node: Report) -> None:
     unknown = msgspec.structs.replace(first.values[0], percent_of_median=None)
     spreads = (*others, msgspec.structs.replace(first, values=(unknown, *first.values[1:])))
 
-    def told(*verdicts: Verdict) -> Report:
+    def told(*verdicts: SiblingVerdict) -> Report:
         standings = tuple(map(standing, node.gpu_info, verdicts))
         return msgspec.structs.replace(node, cross_gpu=spreads, stragglers=standings)
 
     def says(report: Report) -> str:
         return section(report, "spread").charts[0].says
 
-    for report in (node, told(*[Verdict.NONE] * 4)):
+    for report in (node, told(*[SiblingVerdict.NONE] * 4)):
         assert framed(report) == [{f"GPU {SLOW}"}]
         assert "A frame marks what is slower than the median by more than 3 %;" in says(report)
-    judged = told(Verdict.STRAGGLER, Verdict.SUSPECT, Verdict.OK, Verdict.NONE)
+    judged = told(SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT, SiblingVerdict.OK, SiblingVerdict.NONE)
     assert framed(judged) == [{"GPU 0", "GPU 1"}]
     (plot,) = section(judged, "spread").charts[0].plots
     assert isinstance(plot, Heat)
     assert {(box.value is None, box.marked) for box in plot.boxes if box.column < 2} == {(False, True), (True, False)}
     assert "A frame marks the devices that are called STRAGGLER or SUSPECT;" in says(judged)
     assert "3 %" not in says(judged)
-    assert framed(told(*[Verdict.OK] * 4)) == [set()]
+    assert framed(told(*[SiblingVerdict.OK] * 4)) == [set()]
 
 
 def test_groups_of_devices_are_framed_each_by_its_own_rule(node: Report) -> None:
@@ -227,7 +229,7 @@ def test_groups_of_devices_are_framed_each_by_its_own_rule(node: Report) -> None
     paced = next(one for one in node.cross_gpu if one.metric == "throughput_samples_per_sec")
     pair = msgspec.structs.replace(paced, values=paced.values[SLOW:])
     others = [msgspec.structs.replace(one, values=one.values[:SLOW]) for one in node.cross_gpu]
-    told = tuple(standing(one, Verdict.STRAGGLER) for one in node.gpu_info[:1])
+    told = tuple(standing(one, SiblingVerdict.STRAGGLER) for one in node.gpu_info[:1])
     report = msgspec.structs.replace(node, cross_gpu=(pair, *others), stragglers=told)
     assert framed(report) == [{f"GPU {SLOW}"}, {"GPU 0"}]
     says = section(report, "spread").charts[0].says

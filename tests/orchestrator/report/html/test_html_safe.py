@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.report.html import binding, safe, to_html
-from orchestrator.report.timeline import NOTHING_KEPT
+from orchestrator.figures.timeline import NOTHING_KEPT
+from orchestrator.report.html import render, sanitizing, to_html
 from tests.fakes.runs import FakeRun
 
 ECHARTS = "b66b25aeb4df84e33199dc21694014d336d222cbd9deb0e5a7c14bd6aa0d0fd0"
-VENDOR = Path(binding.__file__).parent / "vendor"
+VENDOR = Path(render.__file__).parent / "vendor"
 
 
 def test_the_charts_are_drawn_by_the_library_as_released() -> None:
@@ -27,29 +27,29 @@ def test_the_charts_are_drawn_by_the_library_as_released() -> None:
 @pytest.mark.parametrize("text", ["</script>", "<!--<script>", "]]>", "&lt;", "\u2028\u2029", '"\\', "'"])
 def test_data_cannot_end_its_element(text: str) -> None:
     """Whatever a name says, in the data there is no character of markup, and a script reads back what was said."""
-    written = safe.data({"name": [text, f"a{text}b"]})
+    written = sanitizing.data({"name": [text, f"a{text}b"]})
     assert not re.search("[<>&\u2028\u2029]", written)
-    assert json.loads(written)["name"] == [safe.text(text), safe.text(f"a{text}b")]
+    assert json.loads(written)["name"] == [sanitizing.text(text), sanitizing.text(f"a{text}b")]
 
 
 def test_data_holds_what_json_can() -> None:
     """Six digits, of large numbers two decimals; whole ones as they are; what is no number, or infinite, is nothing."""
-    assert json.loads(safe.data([1 / 3, 245678.934, -1e9 / 3, 1_705_314_600_123, 0.0])) == [
+    assert json.loads(sanitizing.data([1 / 3, 245678.934, -1e9 / 3, 1_705_314_600_123, 0.0])) == [
         *(0.333333, 245678.93, -333333333.33, 1_705_314_600_123, 0.0)
     ]
-    assert json.loads(safe.data([float("nan"), float("inf"), None, True])) == [None, None, None, True]
+    assert json.loads(sanitizing.data([float("nan"), float("inf"), None, True])) == [None, None, None, True]
 
 
 def test_a_log_keeps_its_indentation() -> None:
     """Blanks stay as many as they are; escapes for terminals go, markup is text, and endless lines are cut."""
-    assert safe.log("\x1b[31m  File <x>\x1b[0m\t|  1 \u202e \n") == "  File &lt;x&gt;      |  1"
-    assert len(safe.log("x" * 10_000)) == safe.LONGEST + 1
+    assert sanitizing.log("\x1b[31m  File <x>\x1b[0m\t|  1 \u202e \n") == "  File &lt;x&gt;      |  1"
+    assert len(sanitizing.log("x" * 10_000)) == sanitizing.LONGEST + 1
 
 
 def test_text_is_one_line_that_can_be_seen() -> None:
     """Control characters, escapes for terminals and marks of direction are taken out; endless text is cut."""
-    assert safe.text("a\x1b[31m\x00\u202eb\nc\ud800") == "ab c"
-    assert len(str(safe.text("x" * 10_000))) == safe.LONGEST + 1
+    assert sanitizing.text("a\x1b[31m\x00\u202eb\nc\ud800") == "ab c"
+    assert len(str(sanitizing.text("x" * 10_000))) == sanitizing.LONGEST + 1
 
 
 def test_only_the_scripts_of_the_page_may_run(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_only_the_scripts_of_the_page_may_run(tmp_path: Path) -> None:
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     assert rules[1] == "script-src " + " ".join(f"'sha256-{one}'" for one in hashes)
-    assert len(scripts) == len(binding.SCRIPTS) == 7
+    assert len(scripts) == len(render.SCRIPTS) == 7
 
 
 def test_names_are_escaped(tmp_path: Path) -> None:

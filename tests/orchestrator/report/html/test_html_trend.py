@@ -7,13 +7,13 @@ import pytest
 from msgspec.structs import replace
 from selenium.webdriver.common.keys import Keys
 
-from orchestrator.history import reading, store, trend
+from orchestrator.config import margins
+from orchestrator.history import queries, store, trend
 from orchestrator.history.as_html import MOST_POINTS, MOST_SERIES, page, to_html
 from orchestrator.history.records import RunRecord
 from orchestrator.history.trend import Trend
 from orchestrator.report.charts import OverRuns
 from orchestrator.report.sections import MOST_CELLS
-from orchestrator.stats import margins
 from tests.fakes import sides
 from tests.fakes.browser import Browser
 from tests.fakes.histories import kept, record, run_id
@@ -43,7 +43,7 @@ def trends(folder: Path, records: Sequence[RunRecord]) -> tuple[Trend, ...]:
     """Those of a history of these runs."""
     with store.reading(kept(folder, records)) as connection:
         assert connection is not None
-        return trend.trends(reading.points(connection, "resnet50"), margins.load())
+        return trend.trends(queries.points(connection, "resnet50"), margins.load())
 
 
 def two_gpus(number: int) -> RunRecord:

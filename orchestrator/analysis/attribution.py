@@ -1,0 +1,169 @@
+"""Whose fault a failure was, in words for the report, as far as the rest of the run tells. Pure.
+
+crash, CUDA error, hang, NaN    the model or the device: fault_placement.py decides, by the other devices or another
+model out of memory                   suspect where an identical GPU had room for the same
+device unavailable              maybe only a consequence of an earlier hardware failure of another GPU
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final, NamedTuple
+
+from orchestrator.analysis.evidence import Evidence
+from orchestrator.analysis.outcomes import CellOutcome, Status
+from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.failure_policy import BEFORE_DEVICE, HARDWARE, POINTS_AT_DEVICE, POLICY, Reaction
+from orchestrator.state.fault_placement import Blame, Elsewhere, blame, twins
+from protocol.cell import Cell, Device, DeviceKind
+from protocol.failure import Category, Failure
+
+_MEASURED: Final = frozenset({Status.OK, Status.DEGRADED})
+
+
+class Fault(NamedTuple):
+    """Whose a failure was, and why that is known. blame: None where another question was answered."""
+
+    blame: Blame | None
+    words: str
+
+
+def whose_fault(archive: Archive, evidence: Evidence) -> Mapping[int, Fault]:
+    """Launch → whose fault its failure was, for those of which there is something to say."""
+    tries: dict[str, list[Attempt]] = {}
+    for attempt in archive.attempts:
+        tries.setdefault(attempt.start.cell, []).append(attempt)
+    run = _Run(
+        cells={cell.id: cell for cell in archive.stored.plan.cells},
+        devices={device.uuid: device for device in archive.stored.devices},
+        attempts=archive.attempts,
+        tries=tries,
+        outcomes=evidence.outcomes,
+    )
+    failed = ((attempt, attempt.failure) for attempt in archive.attempts if attempt.failure is not None)
+    told = {attempt.start.launch: _tell(run, attempt, failure) for attempt, failure in failed}
+    return {launch: fault for launch, fault in told.items() if fault.words}
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What there is to look at. tries: attempts by cell."""
+
+    cells: Mapping[str, Cell]
+    devices: Mapping[str, Device]
+    attempts: Iterable[Attempt]
+    tries: Mapping[str, list[Attempt]]
+    outcomes: Mapping[str, CellOutcome]
+
+    def elsewhere(self, cell: Cell) -> Iterator[tuple[Device, Cell, CellOutcome]]:
+        """The same cell on other devices of its kind, and what became of it there."""
+        for twin in twins(cell, {uuid: device.name for uuid, device in self.devices.items()}):
+            if twin.id in self.outcomes:
+                yield self.devices[twin.devices[0]], twin, self.outcomes[twin.id]
+
+
+def _tell(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
+    if POLICY[failure.category].reaction is Reaction.ELSEWHERE:
+        return _model_or_device(run, attempt, failure)
+    teller = _TELLERS.get(failure.category)
+    return Fault(None, "" if teller is None else teller(run, attempt))
+
+
+def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
+    """Without words where a retry of the cell worked: then it was neither's."""
+    cell, category = run.cells[attempt.start.cell], failure.category
+    if run.outcomes[cell.id].status in _MEASURED:
+        return Fault(None, "")
+    if failure.stopped:
+        return Fault(
+            Blame.UNTOLD, "neither the model's nor the device's: a signal from outside had stopped the process"
+        )
+    others: dict[str, Elsewhere] = {}
+    for device, twin, outcome in run.elsewhere(cell):
+        told = (one.failure for one in run.tries.get(twin.id, ()))
+        failures = tuple(one.category for one in told if one is not None and not one.stopped)
+        others[device.label] = Elsewhere(outcome.status in _MEASURED, failures, pending=False)
+    match blame(category, others.values()):
+        case Blame.MODEL:
+            alike = [label for label, other in others.items() if category in other.failures and not other.measured]
+            return Fault(Blame.MODEL, f"the model's: the same cell failed in the same way on {' and '.join(alike)}")
+        case Blame.DEVICE:
+            well = " and ".join(label for label, other in others.items() if other.measured)
+            if failure.phase in BEFORE_DEVICE:
+                return Fault(Blame.UNTOLD, f"not the model's, which was measured on {well}; the device was not reached")
+            return Fault(Blame.DEVICE, f"the device's: the same cell was measured on {well}")
+        case _:
+            alone = not any(other.tells for other in others.values())
+            found = _by_another_model(run, attempt, failure) if alone else None
+            why = "the other devices gave no answer" if others else "no other device has the same cell"
+            untold = Fault(Blame.UNTOLD, f"the model's or the device's, which could not be told: {why}")
+            return found or untold
+
+
+def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | None:
+    """What the launches of other models on the same GPU tell, the next one first; None where they tell nothing."""
+    device = run.devices[attempt.start.device]
+    if device.kind is not DeviceKind.CUDA or not _points_at_device(run, attempt, failure):
+        return None
+    here = [one for one in run.attempts if one.start.device == device.uuid]
+    place = here.index(attempt)
+    before, after = _ended_well(run, here[:place][::-1], attempt), _ended_well(run, here[place + 1 :], attempt)
+    for other, well in chain(after, before):
+        if not well:
+            return Fault(Blame.DEVICE, f"the device's, most likely: {other} failed on it too, with no result between")
+    for other, _ in after:
+        return Fault(Blame.MODEL, f"the model's, most likely: {other} was measured on the same device right after")
+    return None
+
+
+def _ended_well(run: _Run, attempts: Iterable[Attempt], than: Attempt) -> Sequence[tuple[str, bool]]:
+    """The first of these launches that says something of the device, if it is of another model: that, and whether it
+    has a result.
+    """
+    own = run.cells[than.start.cell].model
+    for one in attempts:
+        cell, failed = run.cells[one.start.cell], one.failure
+        if one.promised is not None:
+            return () if cell.model == own else ((cell.model, True),)
+        mended = run.outcomes[cell.id].status in _MEASURED
+        if cell.model != own and failed is not None and not mended and _points_at_device(run, one, failed):
+            return ((cell.model, False),)
+    return ()
+
+
+def _points_at_device(run: _Run, attempt: Attempt, failure: Failure) -> bool:
+    """Whether a sick device ends its work so; of several that worked together nobody knows which one it was."""
+    alone = len(run.cells[attempt.start.cell].devices) == 1
+    points = failure.category in POINTS_AT_DEVICE and not failure.stopped
+    return alone and points and failure.phase not in BEFORE_DEVICE
+
+
+def _too_little_memory(run: _Run, attempt: Attempt) -> str:
+    cell, size = run.cells[attempt.start.cell], attempt.start.batch_size
+    own = run.devices[attempt.start.device]
+    alike = [
+        device.label
+        for device, _, outcome in run.elsewhere(cell)
+        if outcome.status in _MEASURED
+        and (outcome.batch_size or 0) >= size
+        and device.memory_total_bytes == own.memory_total_bytes
+    ]
+    if not alike:
+        return ""
+    return f"suspect: batch size {size} fits on {' and '.join(alike)}, which is of the same kind; see what else uses it"
+
+
+def _consequence(run: _Run, attempt: Attempt) -> str:
+    for earlier in run.attempts:
+        failure, device = earlier.failure, earlier.device
+        if failure is None or failure.category not in HARDWARE or device == attempt.start.device:
+            continue
+        if earlier.started <= attempt.started:
+            return f"maybe nobody's here: {run.devices[device].label} had failed before ({failure.category})"
+    return ""
+
+
+_TELLERS: Final[Mapping[Category, Callable[[_Run, Attempt], str]]] = {
+    Category.OUT_OF_MEMORY: _too_little_memory,
+    Category.DEVICE_UNAVAILABLE: _consequence,
+}

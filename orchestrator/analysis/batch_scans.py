@@ -1,0 +1,99 @@
+"""What scans for the batch size have found: the curve, the largest batch that fits, the best one. Pure."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.analysis.cell_figures import mb
+from orchestrator.analysis.evidence import Evidence, LaunchEvidence
+from orchestrator.figures.cells import BatchPoint, BatchScan
+from orchestrator.plan import batch_scan
+from orchestrator.plan.batch_scan import Tried
+from orchestrator.state import scan_results
+from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.slots import SETTLED
+from orchestrator.stats import series
+from protocol.cell import AUTO, Cell
+
+BOUNDS: Final = {
+    "cap": "the largest size that is tried",
+    "time": "the time that one iteration may take",
+}
+"""In the report's words, where these are not the scan's own."""
+
+
+def batch_scans(archive: Archive, evidence: Evidence) -> Iterator[BatchScan]:
+    """Every planned scan, in the order of the plan, as far as it has come."""
+    tries: dict[str, list[Attempt]] = {}
+    for attempt in archive.attempts:
+        tries.setdefault(attempt.start.cell, []).append(attempt)
+    for cell in archive.stored.plan.cells:
+        if cell.batch_size == AUTO:
+            yield _scan(cell, tries.get(cell.id, []), archive, evidence)
+
+
+def is_an_answer(archive: Archive, evidence: Evidence, attempt: Attempt) -> bool:
+    """Whether an attempt without a result told a scan that its size is too large: no failure, then."""
+    cell = next(cell for cell in archive.stored.plan.cells if cell.id == attempt.start.cell)
+    if cell.batch_size != AUTO or attempt.failure is None:
+        return False
+    tries = [other for other in archive.attempts if other.start.cell == cell.id]
+    found = scan_results.replay(cell, archive.stored.plan.rooms[cell.devices[0]], tries, evidence.damaged)
+    return any(one.launch == attempt.start.launch for one in found.tried)
+
+
+def _scan(cell: Cell, tries: list[Attempt], archive: Archive, evidence: Evidence) -> BatchScan:
+    room = archive.stored.plan.rooms[cell.devices[0]]
+    found = scan_results.replay(cell, room, tries, evidence.damaged)
+    largest, best, bound = (
+        batch_scan.largest(found.tried),
+        batch_scan.best(found.tried),
+        batch_scan.bound(found.tried, room),
+    )
+    device = next(device for device in archive.stored.devices if device.uuid == cell.devices[0])
+    model = archive.stored.configuration.by_name[cell.model]
+    outcome = evidence.outcomes[cell.id]
+    why = {attempt.start.launch: attempt.failure for attempt in tries}
+    return BatchScan(
+        cell=cell.id,
+        status=outcome.status,
+        reason=outcome.reason,
+        finished=found.status in SETTLED,
+        gpu_uuid=device.uuid,
+        gpu_id=device.gpu_id,
+        model_name=cell.model,
+        model_type=model.type,
+        workload=cell.workload,
+        precision=cell.precision,
+        mode=cell.mode,
+        input_size=cell.input_size,
+        memory_format=cell.memory_format,
+        new_tokens=cell.new_tokens,
+        sample_unit=model.item,
+        largest_batch_size=None if largest is None else largest.batch_size,
+        bounded_by=BOUNDS.get(bound, bound),
+        best_batch_size=None if best is None else best.batch_size,
+        points=tuple(
+            _point(one, failure.category if (failure := why.get(one.launch)) else "", evidence.launches.get(one.launch))
+            for one in sorted(found.tried, key=lambda one: one.batch_size)
+        ),
+    )
+
+
+def _point(one: Tried, why_not: str, launch: LaunchEvidence | None) -> BatchPoint:
+    """launch: None where it has no result, and where the file of it is lost, of which the journal keeps the figures."""
+    figures = one.figures
+    drift_percent = launch.figures.drift_percent if launch else None
+    return BatchPoint(
+        batch_size=one.batch_size,
+        launch=one.launch,
+        works=figures is not None,
+        why_not=why_not,
+        throughput_samples_per_sec=None if figures is None else figures.items_per_second,
+        peak_memory_mb=None if figures is None else mb(figures.peak_bytes),
+        launches=0 if figures is None else 1,
+        steady_state=launch.warm_up.steady_state if launch else None,
+        stop_reason=launch.stop_reason if launch else None,
+        relative_half_width=launch.figures.relative_half_width if launch else None,
+        drift_percent=drift_percent,
+        drifting=series.drifting(drift_percent),
+    )

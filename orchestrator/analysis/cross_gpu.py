@@ -1,0 +1,186 @@
+"""The same cell on identical devices, side by side.
+
+What differs in an identity fact (batch size that really ran, power limit, throttling) is named and left out, never
+mixed in: docs/method.md, "Words" and "Identical GPUs". Spread is shown; who is a straggler, stragglers.py judges.
+"""
+
+from collections.abc import Iterator, Sequence
+from statistics import median, mode
+from typing import Final, NamedTuple
+
+from orchestrator.analysis.outcomes import Status
+from orchestrator.figures import keys
+from orchestrator.figures.cells import Measured, ModelResult, ProbeMetrics
+from orchestrator.figures.comparisons import Spread, SpreadValue
+from orchestrator.figures.keys import CellKey
+from orchestrator.stats.series import spread_percent
+from protocol.cell import Device, DeviceKind, Mode, Workload
+from protocol.result import SteadyState
+
+COMPARED: Final = "COMPARED"
+NOT_COMPARABLE: Final = "NOT COMPARABLE"
+THROTTLED: Final = "throttled"
+NO_VERDICT_ON_CPU: Final = (
+    "CPU devices get no performance verdict: the machine drifts, and slices of its cores share caches"
+)
+FIGURES: Final = {
+    Workload.LOAD: ("model_load_time_ms",),
+    Workload.INFERENCE: ("throughput_samples_per_sec",),
+    Workload.TRAINING: ("throughput_samples_per_sec",),
+    Workload.GENERATION: ("tokens_per_second",),
+    Workload.PROBE: ("sustained_tflops", "copy_gb_per_sec", "transfer_gb_per_sec"),
+}
+"""What is compared: the first figure that a device has a value of. Each kind of probe has one of its three."""
+_OUT_OF_MEMORY: Final = frozenset({Status.DEGRADED, Status.REFERRED, Status.DOES_NOT_FIT})
+
+
+class Group(NamedTuple):
+    """The same measurement on identical devices."""
+
+    kind: DeviceKind
+    gpu_name: str
+    memory: int | None
+    cell: CellKey
+
+
+class Point(NamedTuple):
+    """One device in a cell. value: of the figure that is compared."""
+
+    device: Device
+    metric: Measured
+    value: float | None
+
+    @property
+    def steady(self) -> bool:
+        """Whether warm-up ended because times were steady, or was fixed by the user."""
+        return self.metric.steady_state != SteadyState.NONE
+
+
+class SideBySide(NamedTuple):
+    """A cell on identical devices. figure: name of what is compared. reasons: why a point is not, None where it is."""
+
+    group: Group
+    figure: str
+    points: tuple[Point, ...]
+    reasons: tuple[str | None, ...]
+
+
+def side_by_side(
+    devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
+) -> tuple[SideBySide, ...]:
+    """Each cell that two or more identical devices (name, kind, memory) were to run."""
+    known = {device.uuid: device for device in devices}
+    groups: dict[Group, list[tuple[Device, Measured]]] = {}
+    for uuid, key, metric in measured(results, probes):
+        device = known[uuid]
+        group = Group(device.kind, device.name, device.memory_total_bytes, key)
+        groups.setdefault(group, []).append((device, metric))
+    return tuple(_side_by_side(group, metrics) for group, metrics in groups.items() if len(metrics) > 1)
+
+
+def spreads(sides: Sequence[SideBySide]) -> tuple[Spread, ...]:
+    """A comparison for each cell."""
+    return tuple(_spread(side) for side in sides)
+
+
+def measured(results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]) -> Iterator[tuple[str, CellKey, Measured]]:
+    """Everything that was measured, with the UUID of its device."""
+    for result in results:
+        for key, metric in keys.of_model(result):
+            yield result.gpu_uuid, key, metric
+    for probe in probes:
+        yield probe.gpu_uuid, keys.of_probe(probe), probe
+
+
+def _side_by_side(group: Group, metrics: Sequence[tuple[Device, Measured]]) -> SideBySide:
+    figure = _figure(group.cell.phase, [metric for _, metric in metrics])
+    points = tuple(Point(device, metric, getattr(metric, figure)) for device, metric in metrics)
+    return SideBySide(group, figure, points, tuple(_not_comparable(point, points) for point in points))
+
+
+def _spread(side: SideBySide) -> Spread:
+    group, figure, points, reasons = side
+    key = group.cell
+    values = [point.value for point, reason in zip(points, reasons, strict=True) if reason is None]
+    compared = [value for value in values if value is not None] if len(values) > 1 else []
+    middle = median(compared) if compared else None
+    return Spread(
+        gpu_name=group.gpu_name,
+        model_name=key.model_name,
+        phase=key.phase,
+        precision=key.precision,
+        mode=key.mode,
+        input_size=key.input_size,
+        memory_format=key.memory_format or None,
+        new_tokens=key.new_tokens,
+        batch_size_requested=key.batch_size,
+        metric=figure,
+        values=tuple(_value(point, reason, middle) for point, reason in zip(points, reasons, strict=True)),
+        median=middle,
+        spread_percent=spread_percent(compared),
+        comparison=COMPARED if compared else NOT_COMPARABLE,
+        notes=tuple(_notes(group, points, reasons)),
+    )
+
+
+def _figure(phase: Workload, metrics: Sequence[Measured]) -> str:
+    """Name of the figure that is compared."""
+    names = FIGURES[phase]
+    return next((name for name in names if any(getattr(metric, name) is not None for metric in metrics)), names[0])
+
+
+def _not_comparable(point: Point, points: Sequence[Point]) -> str | None:
+    """The identity fact in which a device differs from most of its siblings, None where there is none."""
+    metric = point.metric
+    if point.value is None:
+        return f"no result: {metric.status}"
+    sizes = [other.metric.batch_size for other in points if other.value is not None]
+    # On a tie the size that was asked for is the one to compare at.
+    usual = metric.batch_size_requested if metric.batch_size_requested in sizes else mode(sizes)
+    if metric.batch_size != usual:
+        return f"ran at batch size {metric.batch_size}, not {usual}"
+    limit = mode(other.device.power_limit_w for other in points)
+    if point.device.power_limit_w != limit:
+        return f"power limit {_watts(point.device.power_limit_w)}, not {_watts(limit)}"
+    if metric.contaminated:
+        return "contaminated by another process"
+    if metric.throttled:
+        return THROTTLED
+    return None
+
+
+def _value(point: Point, reason: str | None, middle: float | None) -> SpreadValue:
+    told = reason in (None, THROTTLED)  # how slow heat makes it is what people ask for
+    share = point.value / middle * 100 if middle and told and point.value is not None else None
+    return SpreadValue(
+        gpu_uuid=point.device.uuid,
+        gpu_id=point.device.gpu_id,
+        status=point.metric.status,
+        batch_size=point.metric.batch_size,
+        value=point.value,
+        percent_of_median=share,
+        not_comparable=reason,
+    )
+
+
+def _notes(group: Group, points: Sequence[Point], reasons: Sequence[str | None]) -> Iterator[str]:
+    if group.kind is DeviceKind.CPU:
+        yield NO_VERDICT_ON_CPU
+    if group.cell.mode == Mode.LOADED and any(point.device.shared_gpu for point in points):
+        yield "slices of one GPU were at work at once: what one does to power and clocks, the others feel"
+    for point, reason in zip(points, reasons, strict=True):
+        if reason is not None:
+            yield f"{NOT_COMPARABLE}: {point.device.label} ({reason})"
+    shrunk = [point for point in points if point.metric.status in _OUT_OF_MEMORY]
+    if shrunk and any(point.metric.status == Status.OK for point in points):
+        who = ", ".join(point.device.label for point in shrunk)
+        yield f"{who} ran out of memory where its identical siblings did not: look at what else holds memory there"
+    unsteady = [point.device.label for point in points if point.value is not None and not point.steady]
+    if unsteady:
+        yield f"not steady after warm-up: {', '.join(unsteady)}"
+    if max(point.metric.launches for point in points) == 1:
+        yield "one launch: no verdict"
+
+
+def _watts(limit: float | None) -> str:
+    return "unknown" if limit is None else f"{limit:g} W"

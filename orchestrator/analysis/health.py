@@ -1,0 +1,230 @@
+"""From what was seen of the hardware to what the report says of it, and to what it means for how the run ended."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+from orchestrator.analysis.attribution import Fault
+from orchestrator.analysis.evidence import Evidence
+from orchestrator.config.health_signals import Board, board_class
+from orchestrator.figures.health import DeviceHealth, HealthReport, NodeHealth, SignalReport, XidReport
+from orchestrator.gpu.health import limits, verdict, xids
+from orchestrator.gpu.health.clocks import ClockUse
+from orchestrator.gpu.health.course import Course, Heard
+from orchestrator.gpu.health.judges import Case, State
+from orchestrator.gpu.health.verdict import Finding, HealthVerdict, Opinion, Work
+from orchestrator.state.archive import Archive
+from orchestrator.state.failure_policy import HARDWARE
+from orchestrator.state.fault_placement import Blame
+from orchestrator.store.records import Segment
+from orchestrator.system.calendar_times import iso
+from protocol.cell import Device, DeviceKind
+
+Span = tuple[int, int]
+"""From when to when, in monotonic nanoseconds."""
+
+_ALIKE: Final = {
+    "vbios_version": "VBIOS",
+    "power_limit_w": "power limit in W",
+    "ecc_enabled": "ECC",
+    "mig_enabled": "MIG",
+    "persistence_mode": "persistence mode",
+    "pcie_generation": "PCIe generation",
+    "pcie_width": "PCIe lanes",
+    "memory_total_bytes": "bytes of memory",
+}
+"""What identical GPUs of one machine share where all is well."""
+
+
+def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) -> HealthReport:
+    """The verdicts on every device of the run and on the machine. faults: whose failures were, by launch."""
+    rules, devices = limits.load(), archive.stored.devices
+    accusing = {launch for launch, fault in faults.items() if fault.blame is Blame.DEVICE}
+    worked = _worked(archive)
+    found = tuple(
+        _device(device, _opinion(device, archive, evidence, rules, accusing, worked=worked), archive, evidence)
+        for device in devices
+    )
+    node = _node(
+        verdict.of_node(
+            evidence.courses.node,
+            reboots=sum(before.boot_id != after.boot_id for before, after in pairwise(archive.segments)),
+            differences=tuple(_differences(devices)),
+            gpus=any(device.kind is DeviceKind.CUDA for device in devices),
+            gap=verdict.broke_off(evidence.courses.looks.get("", ()), _work(archive, worked)),
+        )
+    )
+    return HealthReport(
+        level=_level(archive),
+        verdict=verdict.worst([*(device.verdict for device in found), node.verdict]),
+        gpus=found,
+        node=node,
+    )
+
+
+def _level(archive: Archive) -> str:
+    return limits.BENCHMARK if archive.stored.configuration.burn_in is None else limits.BURN_IN
+
+
+def faults(report: HealthReport) -> tuple[str, ...]:
+    """A sentence for each thing that failed."""
+    return tuple(_said(report, State.FAIL))
+
+
+def warnings(report: HealthReport) -> tuple[str, ...]:
+    """A sentence for each thing to look at."""
+    return tuple(_said(report, State.WARN))
+
+
+def gaps(report: HealthReport) -> tuple[str, ...]:
+    """A sentence for each GPU of which nobody knows whether it is sound."""
+    return tuple(
+        f"GPU {device.gpu_id}: its health is unknown: {device.note or _unread(device)}"
+        for device in report.gpus
+        if device.verdict is HealthVerdict.UNKNOWN
+    )
+
+
+def _unread(device: DeviceHealth) -> str:
+    return f"required and unread: {', '.join(device.lacking)}" if device.lacking else "no signal was read"
+
+
+def _said(report: HealthReport, state: State) -> Iterator[str]:
+    for device in report.gpus:
+        for signal in device.signals:
+            if signal.state is state:
+                yield f"GPU {device.gpu_id}: {signal.words}"
+    for signal in report.node.signals:
+        if signal.state is state:
+            yield f"the machine: {signal.words}"
+
+
+def _opinion(
+    device: Device,
+    archive: Archive,
+    evidence: Evidence,
+    rules: limits.HealthRules,
+    accusing: Collection[int],
+    *,
+    worked: Mapping[str, Mapping[Segment, Span]],
+) -> Opinion:
+    """accusing: launches whose failure is told to be the device's. worked: as of `_worked`."""
+    if device.kind is not DeviceKind.CUDA:
+        return verdict.not_applicable("no GPU")
+    courses = evidence.courses
+    course = courses.gpus.get(device.uuid, Course())
+    alike = [other for other in archive.stored.devices if other.name == device.name and other is not device]
+    siblings = tuple(courses.gpus[other.uuid] for other in alike if other.uuid in courses.gpus)
+    failed = [
+        (attempt.start.launch, attempt.failure)
+        for attempt in archive.attempts
+        if attempt.failure is not None and attempt.device == device.uuid
+    ]
+    case = Case(
+        board=Board(
+            name=device.name,
+            architecture=device.architecture,
+            kind=board_class(device.name, device.uuid),
+            nvlinks=rules.nvlinks.get(device.name, 0),
+            bridged=any(one.highest.get("nvlinks_up", 0) > 0 for one in (course, *siblings)),
+        ),
+        course=course,
+        limits=rules.limits,
+        use=evidence.clocks.get(device.uuid, ClockUse()),
+        siblings=siblings,
+        xids=tuple(heard.xid for heard in courses.xids.get(device.uuid, ())),
+        failures=tuple(failure for _, failure in failed if failure.category in HARDWARE),
+        accused=tuple(failure for launch, failure in failed if launch in accusing),
+    )
+    required = {*rules.levels[_level(archive)].required, *archive.stored.configuration.required_signals}
+    gap = verdict.broke_off(courses.looks.get(device.uuid, ()), _work(archive, worked, device.uuid))
+    return verdict.of_gpu(case, required, gap=gap)
+
+
+def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
+    """Device → segment → from the first launch on it to the end of the last. A launch on several is work of each."""
+    devices = {cell.id: cell.devices for cell in archive.stored.plan.cells}
+    found: dict[str, dict[Segment, Span]] = {}
+    for attempt in archive.attempts:
+        for uuid in devices[attempt.start.cell]:
+            spans = found.setdefault(uuid, {})
+            if attempt.end is not None and attempt.lasted_ms is not None:
+                begin_ns, end_ns = spans.get(attempt.segment, (attempt.start.at_ns, attempt.end.at_ns))
+                spans[attempt.segment] = min(begin_ns, attempt.start.at_ns), max(end_ns, attempt.end.at_ns)
+    return found
+
+
+def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: str = "") -> Iterator[Work]:
+    """The work on a GPU in each segment; that on any GPU where it had none itself."""
+    gpus = [other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA]
+    of = [worked[one] for one in ([uuid] if uuid in worked else gpus) if one in worked]
+    for segment in dict.fromkeys(archive.segments):
+        if spans := [its[segment] for its in of if segment in its]:
+            begin_ns, end_ns = min(begin for begin, _ in spans), max(end for _, end in spans)
+            yield Work(segment.boot_id, begin_ns, end_ns, archive.telemetry_ended.get(segment))
+
+
+def _differences(devices: Sequence[Device]) -> Iterator[str]:
+    """What sets a GPU apart from the others of its kind; of two, both are named."""
+    kinds: dict[str, list[Device]] = {}
+    for device in devices:
+        if device.kind is DeviceKind.CUDA:
+            kinds.setdefault(device.name, []).append(device)
+    for alike in kinds.values():
+        for field, words in _ALIKE.items():
+            values = Counter(getattr(device, field) for device in alike)
+            usual = values.most_common(1)[0][0]
+            for device in alike:
+                if getattr(device, field) != usual:
+                    yield f"{device.label}: {words} {getattr(device, field)}, others {usual}"
+
+
+def _device(device: Device, opinion: Opinion, archive: Archive, evidence: Evidence) -> DeviceHealth:
+    course = evidence.courses.gpus.get(device.uuid, Course())
+    return DeviceHealth(
+        gpu_uuid=device.uuid,
+        gpu_id=device.gpu_id,
+        verdict=opinion.verdict,
+        action=opinion.action,
+        note=opinion.note,
+        applicable=len(opinion.applicable),
+        readable=len(opinion.readable),
+        lacking=opinion.lacking,
+        looks=course.looks,
+        watched_seconds=course.watched_s,
+        xids=tuple(_xid(heard, archive) for heard in evidence.courses.xids.get(device.uuid, ())),
+        signals=tuple(map(_signal, opinion.findings)),
+        earlier=archive.stored.earlier.get(device.uuid, ""),
+    )
+
+
+def _node(opinion: Opinion) -> NodeHealth:
+    return NodeHealth(
+        verdict=opinion.verdict,
+        action=opinion.action,
+        applicable=len(opinion.applicable),
+        readable=len(opinion.readable),
+        signals=tuple(map(_signal, opinion.findings)),
+    )
+
+
+def _signal(finding: Finding) -> SignalReport:
+    return SignalReport(
+        name=finding.name,
+        title=finding.title,
+        state=finding.judgement.state,
+        required=finding.required,
+        start=finding.start,
+        end=finding.end,
+        rise=finding.rise,
+        message=finding.judgement.message,
+        action=finding.judgement.action,
+    )
+
+
+def _xid(heard: Heard, archive: Archive) -> XidReport:
+    """Placed on the calendar by the first segment of its boot; by the run's first where the boot is not known."""
+    segment = next((one for one in archive.segments if one.boot_id == heard.boot_id), archive.segments[0])
+    at = segment.wall + (heard.at_ns - segment.monotonic_ns) / 1e9
+    return XidReport(at=iso(at), xid=heard.xid, meaning=xids.kind(heard.xid))

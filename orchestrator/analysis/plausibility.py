@@ -1,0 +1,110 @@
+"""Whether a measured time can be true, by what the same device reached in the same run without a model. Pure.
+
+    gemm, sustained, in the same precision ─▶ the share of it that a model's operations come to; more than all cannot be
+    hbm, copy or triad, the faster         ─▶ the least time in which a model's weights are read once; less cannot be
+
+Both probes are cells of the run, so that a device which is slow today is held against what it is today. A flag is no
+verdict: it says that a number needs an explanation, and names those that are known.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from orchestrator.figures.cells import ProbeMetrics
+from orchestrator.figures.parts import SHARE_IN_DOUBT, Plausibility
+from protocol.result import COUNTED_WITHIN_MS, SteadyState
+
+NOT_COUNTED: Final = "operations were not counted: torch's counter does not see every kernel of this model, or failed"
+TOO_LONG: Final = (
+    f"operations were not counted: that takes one iteration more, and one of more than {COUNTED_WITHIN_MS / 1000:g} s "
+    "is not repeated for it"
+)
+WRITTEN: Final = "operations are not counted where text is generated"
+_MOST_PERCENT: Final = 100.0
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a device reached without a model. tflops: precision → sustained, of gemm; gb_per_sec: of hbm.
+
+    doubts: precision → why the rate of gemm may not be what the device sustains.
+    """
+
+    tflops: Mapping[str, float] = field(default_factory=dict)
+    doubts: Mapping[str, str] = field(default_factory=dict)
+    gb_per_sec: float | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of a cell: its mean iteration, the operations of one, and the bytes of parameters and buffers.
+
+    generates: it writes text, of which nobody counts the operations.
+    """
+
+    iteration_ms: float
+    flops: float | None
+    model_bytes: int
+    generates: bool = False
+
+
+def reached(probes: Sequence[ProbeMetrics], gpu_uuid: str) -> Reached:
+    """What the probes of one device came to. A probe without a figure is as good as none."""
+    mine = [probe for probe in probes if probe.gpu_uuid == gpu_uuid]
+    tflops = {probe.precision: probe.sustained_tflops for probe in mine if probe.sustained_tflops is not None}
+    rates = [rate for probe in mine for rate in (probe.copy_gb_per_sec, probe.triad_gb_per_sec) if rate is not None]
+    doubts = {probe.precision: why for probe in mine if probe.precision in tflops and (why := _doubt(probe))}
+    return Reached(tflops=tflops, doubts=doubts, gb_per_sec=max(rates, default=None))
+
+
+def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
+    """What there is to say of a cell. seen: None where it has no result, about which nothing is said here."""
+    if seen is None:
+        return Plausibility(
+            achieved_tflops=None, gemm_tflops=None, gemm_percent=None, least_iteration_ms=None, flags=(), note=""
+        )
+    gemm = device.tflops.get(precision)
+    achieved = seen.flops / seen.iteration_ms / 1e9 if seen.flops is not None else None
+    percent = achieved / gemm * 100 if achieved is not None and gemm is not None else None
+    least_ms = seen.model_bytes / device.gb_per_sec / 1e6 if device.gb_per_sec is not None else None
+    flags = []
+    if percent is not None and percent > _MOST_PERCENT:
+        flags.append(
+            f"{percent:.0f}% of what gemm sustains here in {precision}: either fewer operations were done than are "
+            "counted (Winograd and FFT convolutions do with fewer), or the time is wrong"
+        )
+    if least_ms is not None and seen.iteration_ms < least_ms:
+        flags.append(
+            f"an iteration takes {seen.iteration_ms:.3g} ms, but to read the model's weights once takes "
+            f"{least_ms:.3g} ms: either some of them were not read (or came from a cache), or the time is wrong"
+        )
+    missing = [
+        f"{SHARE_IN_DOUBT}: {device.doubts[precision]}" if percent is not None and precision in device.doubts else "",
+        _not_counted(seen) if seen.flops is None else "",
+        "" if gemm is not None else f"no gemm rate in {precision} was measured on this device in this run",
+        "" if least_ms is not None else "no hbm rate was measured on this device in this run",
+    ]
+    return Plausibility(
+        achieved_tflops=achieved,
+        gemm_tflops=gemm,
+        gemm_percent=percent,
+        least_iteration_ms=least_ms,
+        flags=tuple(flags),
+        note="; ".join(filter(None, missing)),
+    )
+
+
+def _doubt(probe: ProbeMetrics) -> str:
+    """Why a gemm that ran is no good reference; empty where it is one. Other probes have no share to doubt."""
+    if probe.sustained_tflops is None:
+        return ""
+    unsteady = "not steady after warm-up" if probe.steady_state == SteadyState.NONE else ""
+    drifting = f"drifting by {probe.drift_percent:+.1f}%" if probe.drifting and probe.drift_percent is not None else ""
+    return ", ".join(filter(None, (unsteady, drifting)))
+
+
+def _not_counted(seen: Seen) -> str:
+    if seen.generates:
+        return WRITTEN
+    return TOO_LONG if seen.iteration_ms > COUNTED_WITHIN_MS else NOT_COUNTED

@@ -1,0 +1,221 @@
+"""From a run to its report: one merged account of all GPUs. Pure.
+
+    Archive (what was planned and tried) ┐
+                                          ├── merge ──▶ Report
+    Evidence (figures and readings)      ┘
+
+Which cell ended how is decided in outcomes.py; here it is only written down.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from orchestrator.analysis import summary
+from orchestrator.analysis.attribution import whose_fault
+from orchestrator.analysis.batch_scans import batch_scans
+from orchestrator.analysis.cell_figures import mb
+from orchestrator.analysis.cross_gpu import side_by_side, spreads
+from orchestrator.analysis.evidence import DeviceEvidence, Evidence
+from orchestrator.analysis.full_node import full_node
+from orchestrator.analysis.health import health
+from orchestrator.analysis.results import cells, probes, results
+from orchestrator.analysis.stragglers import doubts, standings
+from orchestrator.figures.parts import SettingReport
+from orchestrator.figures.report import (
+    SCHEMA_VERSION,
+    ConfigurationReport,
+    GpuInfo,
+    LeftOutReport,
+    Metadata,
+    Report,
+    SegmentReport,
+)
+from orchestrator.gpu.environment import EFFECTS
+from orchestrator.kinds.burn_in.analysis import burn_in
+from orchestrator.state.added_launches import Doubt
+from orchestrator.state.archive import Archive
+from orchestrator.system.calendar_times import iso
+from protocol.cell import Device
+from protocol.result import Environment
+
+__all__ = ["in_doubt", "merge"]
+
+
+def merge(archive: Archive, evidence: Evidence) -> Report:
+    """The report of a run, finished or not. Everything that was planned is in it, whatever became of it."""
+    measured_probes = probes(archive, evidence)
+    merged = results(archive, evidence, measured_probes)
+    faults = whose_fault(archive, evidence)
+    judged = health(archive, evidence, faults)
+    night = burn_in(archive, evidence, judged)
+    sides = side_by_side(archive.stored.devices, merged, measured_probes)
+    summed = summary.summary(archive, evidence, merged)
+    slow = standings(archive.stored.devices, sides, _added(archive)) if merged or measured_probes else ()
+    return Report(
+        schema_version=SCHEMA_VERSION,
+        metadata=_metadata(archive, evidence),
+        gpu_info=tuple(
+            _gpu_info(device, evidence.devices.get(device.uuid, DeviceEvidence()), archive.taken_out.get(device.uuid))
+            for device in archive.stored.devices
+        ),
+        test_configuration=_configuration(archive),
+        results=merged,
+        probes=measured_probes,
+        batch_scans=tuple(batch_scans(archive, evidence)),
+        cells=tuple(cells(archive, evidence)),
+        left_out=tuple(_left_out(archive)),
+        summary=summed,
+        cross_gpu=spreads(sides),
+        stragglers=slow,
+        full_node=full_node(archive.stored.devices, merged, measured_probes),
+        overhead=summary.overhead(archive, evidence),
+        failures=tuple(summary.failures(archive, evidence, faults)),
+        verdict=summary.verdict(archive, evidence, judged, night, slow, counts=summed.cells),
+        baseline_comparison=None,
+        thresholds=(),
+        costs=(),
+        health=judged,
+        burn_in=night,
+    )
+
+
+def in_doubt(archive: Archive, evidence: Evidence) -> tuple[Doubt, ...]:
+    """The cells that leave a GPU SUSPECT in the report of what there is so far."""
+    measured_probes = probes(archive, evidence)
+    sides = side_by_side(archive.stored.devices, results(archive, evidence, measured_probes), measured_probes)
+    return tuple(doubts(archive.stored.devices, sides))
+
+
+def _added(archive: Archive) -> Counter[str]:
+    """How many launches were added, by device."""
+    devices = {cell.id: cell.devices[0] for cell in archive.stored.plan.cells}
+    return Counter(devices[slot[0]] for slot in archive.added if slot not in archive.dropped)
+
+
+def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
+    stored, finished = archive.stored, archive.finished
+
+    def version(read: Callable[[Environment], str | None]) -> str | None:
+        """The version that all launches ran on; all of them where they differ, which a resumed run may show."""
+        seen = dict.fromkeys(read(launch.environment) for launch in evidence.launches.values())
+        return ", ".join(text for text in seen if text) or None
+
+    started = Counter(attempt.segment for attempt in archive.attempts)
+    drivers = dict.fromkeys(segment.driver_version for segment in archive.segments if segment.driver_version)
+    return Metadata(
+        tool_version=stored.tool_version,
+        pytorch_version=version(lambda environment: environment.torch),
+        cuda_version=version(lambda environment: environment.cuda),
+        cudnn_version=version(lambda environment: environment.cudnn),
+        torchvision_version=version(lambda environment: environment.torchvision),
+        transformers_version=version(lambda environment: environment.transformers),
+        python_version=version(lambda environment: environment.python),
+        driver_version=", ".join(drivers) or None,
+        test_date=iso(archive.header.created),
+        hostname=archive.header.hostname,
+        test_duration_seconds=sum(archive.durations_s),
+        run_id=stored.run_id,
+        command=stored.command,
+        finished=finished is not None and not finished.interrupted,
+        interrupted=finished is not None and finished.interrupted,
+        running=evidence.goes_on,
+        segments=tuple(
+            SegmentReport(
+                started=iso(segment.wall),
+                duration_seconds=duration_s,
+                driver_version=segment.driver_version,
+                boot_id=segment.boot_id,
+                tool_version=segment.tool_version,
+                launches=started[segment],
+                stood_still_seconds=tuple(one.seconds for one in stood_still),
+            )
+            for segment, duration_s, stood_still in zip(
+                archive.segments, archive.durations_s, archive.stood_still, strict=True
+            )
+        ),
+        zygote_start_ms=tuple(zygote.start_ms for zygote in archive.zygotes),
+        telemetry_note=stored.telemetry_note,
+        settings=tuple(
+            SettingReport(name=name, value=value, effect=EFFECTS.get(name, "unknown to this version"))
+            for name, value in dict.fromkeys(one for segment in archive.segments for one in segment.settings)
+        ),
+    )
+
+
+def _gpu_info(device: Device, evidence: DeviceEvidence, taken_out: str | None) -> GpuInfo:
+    return GpuInfo(
+        gpu_id=device.gpu_id,
+        gpu_uuid=device.uuid,
+        gpu_name=device.name,
+        kind=device.kind,
+        shared_cores=device.shared_cores,
+        slice_of=device.slice_of,
+        slice_index=device.slice_index,
+        shared_gpu=device.shared_gpu,
+        gpu_memory_total_mb=mb(device.memory_total_bytes),
+        driver_version=device.driver_version,
+        cuda_version=device.cuda_driver_version,
+        cuda_compute_capability=device.compute_capability,
+        gpu_architecture=device.architecture,
+        serial=device.serial,
+        pci_address=device.pci_address,
+        part_number=device.part_number,
+        vbios_version=device.vbios_version,
+        power_limit_w=device.power_limit_w,
+        ecc_enabled=device.ecc_enabled,
+        mig_enabled=device.mig_enabled,
+        persistence_mode=device.persistence_mode,
+        pcie_generation=device.pcie_generation,
+        pcie_width=device.pcie_width,
+        busy_with=device.busy_with,
+        taken_out=taken_out,
+        average_gpu_utilization_percent=evidence.utilization_percent,
+        average_power_draw_w=evidence.power_w,
+    )
+
+
+def _left_out(archive: Archive) -> Iterator[LeftOutReport]:
+    numbers = {device.uuid: device.gpu_id for device in archive.stored.devices}
+    for one in archive.stored.plan.left_out:
+        yield LeftOutReport(gpu_uuid=one.device, gpu_id=numbers[one.device], model_name=one.model, reason=one.why)
+
+
+def _configuration(archive: Archive) -> ConfigurationReport:
+    asked, cells = archive.stored.configuration, archive.stored.plan.cells
+    models = tuple(model.name for model in asked.models)
+    if asked.burn_in is not None:  # its cells are those of its level on these devices, whatever else it knows
+        asked = msgspec.structs.replace(
+            asked,
+            batch_sizes=tuple(sorted({cell.batch_size for cell in cells})),
+            training_batch_sizes=(),
+            generation_batch_sizes=(),
+        )
+        models = tuple(dict.fromkeys(cell.model for cell in cells))
+    return ConfigurationReport(
+        precision=",".join(asked.precisions),
+        precisions=asked.precisions,
+        warmup_iterations=asked.measurement.warm_up_iterations,
+        test_iterations=asked.measurement.iterations,
+        batch_sizes=asked.batch_sizes,
+        training_batch_sizes=asked.training_batch_sizes,
+        generation_batch_sizes=asked.generation_batch_sizes,
+        sequence_lengths=asked.sequence_lengths,
+        input_sizes=asked.input_sizes,
+        memory_format=asked.memory_format,
+        monitor_gpu_enabled=asked.monitor,
+        monitor_interval_ms=asked.monitor_interval_ms,
+        required_signals=asked.required_signals,
+        profile=asked.profile,
+        preset=asked.preset,
+        time_limit_seconds=asked.time_limit_s,
+        mode=",".join(dict.fromkeys(cell.mode for cell in archive.stored.plan.cells) or asked.modes),
+        seed=asked.seed,
+        isolation=asked.isolation,
+        launches=asked.launches,
+        target_relative_half_width=asked.measurement.relative_half_width,
+        models=models,
+        workloads=asked.workloads,
+        allow_busy=asked.allow_busy,
+    )

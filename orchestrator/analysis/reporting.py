@@ -1,0 +1,229 @@
+"""From a run's folder to its report, and from the report to its files.
+
+    lock ──▶ does somebody work on it? ┐
+    run.yaml, journal, results ────────┴──▶ Archive ──▶ Evidence ──▶ merge ──▶ Report
+    held_against.json ────────────────────────────────────── compare/against ──▶ the same, with score and thresholds
+
+Nothing is written and no lock is taken to make a report, so that one can be made of a run that still goes on. Into the
+folder of such a run nobody writes but the process that works on it.
+"""
+
+import gc
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator import report
+from orchestrator.analysis import evidence, launch_samples, report_builder
+from orchestrator.analysis.results import DAMAGED
+from orchestrator.analysis.timeline import timeline
+from orchestrator.compare import references
+from orchestrator.compare.references import Against
+from orchestrator.config.report_formats import ALWAYS, ReportFormat
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.engine import run_status
+from orchestrator.errors import StorageError
+from orchestrator.figures.launch_samples import Samples
+from orchestrator.figures.report import Report
+from orchestrator.figures.timeline import Timeline
+from orchestrator.kinds.burn_in.busy_time import Served, served_by_all
+from orchestrator.report.root_cause import out_of_time
+from orchestrator.state import archive
+from orchestrator.state.added_launches import Doubt
+from orchestrator.store import journal, lock, report_places
+from orchestrator.store.lock import Life
+from protocol.paths import RunPaths
+
+
+class UnwrittenError(StorageError):
+    """The run is over, and files of its report could not be written. Those beside them are there.
+
+    published: what was written to where the user wants it. copies_alone: all of it is in the run's folder, and is only
+    not there as well.
+    """
+
+    def __init__(
+        self, refused: Sequence[StorageError], report: Report, published: Sequence[Path], *, copies_alone: bool
+    ) -> None:
+        super().__init__("; ".join(map(str, refused)))
+        self.report = report
+        self.published = published
+        self.copies_alone = copies_alone
+
+
+class Made(NamedTuple):
+    """A report, and for formats that show them, what happened when and every single value."""
+
+    report: Report
+    timeline: Timeline
+    samples: Samples
+
+
+def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
+    """What the run in that folder found out, without what happened when; see `make_all`."""
+    return make_all(paths, stored, held).report
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """What is read has no cycles. In 100,000 results the collector would look for them again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@_collector_off()
+def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Made:
+    """What the run in that folder found out, as far as it has come. Raises RunFolderError.
+
+    stored: its run.yaml, where that was read before. held: what to hold it against, in place of what its folder says.
+    """
+    # Whoever held the lock before the journal was read has not written yet that the run is over: so it goes on.
+    worked_on = _worked_on(paths)
+    loaded = archive.load(paths, stored)
+    goes_on = worked_on and loaded.finished is None
+    if goes_on:
+        loaded = loaded.so_far()
+    gathered = evidence.gather(loaded, goes_on=goes_on)
+    merged = references.hold(report_builder.merge(loaded, gathered), references.stored(paths) if held is None else held)
+    failed = {one.launch for one in merged.failures if not out_of_time(one)}
+    return Made(merged, timeline(loaded, gathered, failed), launch_samples.of_run(loaded, gathered))
+
+
+@_collector_off()
+def in_doubt(paths: RunPaths, stored: StoredRun) -> tuple[Doubt, ...]:
+    """The cells that leave a GPU SUSPECT now. Asked by the process that works on the run, while no launch does."""
+    loaded = archive.load(paths, stored)
+    return report_builder.in_doubt(loaded, evidence.gather(loaded, goes_on=True))
+
+
+@_collector_off()
+def served(paths: RunPaths, stored: StoredRun) -> Served:
+    """What a burn-in has served of its time, as its report tells it. Raises RunFolderError."""
+    loaded = archive.assemble(stored, paths, journal.read(paths.journal))
+    return served_by_all(loaded, evidence.gather(loaded))
+
+
+def write(stored: StoredRun, paths: RunPaths) -> Report:
+    """Write the report to its place (report_places.py), and into the run's folder, as every run has it and as asked
+    for.
+
+    Every file that the disk takes is written, the most important first. Raises UnwrittenError for the others.
+    """
+    made = make_all(paths, stored)
+    published = () if report_places.is_copy(stored, paths) else stored.configuration.formats
+    _write_each(made, stored, paths, kinds(stored, paths), published)
+    return made.report
+
+
+def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
+    """The report of a run whose work is over, and whether files of it were missing, which are written now.
+
+    A disk had refused them, or their process was killed. Where the JSON in the run's folder is not of the run's end, no
+    file beside it is either; where results were lost since (of a burn-in, which measures them no more), nor does it
+    hold what is told now. Raises UnwrittenError for those that the disk refuses again.
+    """
+    missing = frozenset(report_places.unwritten(stored, paths))
+    outdated = bool(run_status.look(stored, paths)[0].no_outcome)
+    if not outdated:
+        report = make(paths, stored)
+        outdated = any(one.outcome == DAMAGED for one in report.failures)
+        if not outdated and not missing:
+            return report, False
+    with lock.held(paths):
+        if outdated:
+            return write(stored, paths), True
+        made = make_all(paths, stored)
+        own = [kind for kind in kinds(stored, paths) if paths.report(kind) in missing]
+        targets = report_places.published(stored, paths)  # none for a copy of a run
+        wanted = stored.configuration.formats if targets else ()
+        published = [kind for kind, path in zip(wanted, targets, strict=True) if path in missing]
+        _write_each(made, stored, paths, own, published)
+        return made.report, True
+
+
+def _write_each(
+    made: Made, stored: StoredRun, paths: RunPaths, own: Collection[ReportFormat], published: Collection[ReportFormat]
+) -> None:
+    """Write formats into the run's folder, and to where the user wants them. Raises UnwrittenError.
+
+    An older file in the run's folder would contradict the new ones beside it: where its new one is refused, it goes.
+    """
+    place = Path(stored.configuration.output_path)
+    written: list[Path] = []
+    copies: list[StorageError] = []
+    refused: list[StorageError] = []
+    for kind in report.by_importance((*own, *published)):
+        if kind in published:
+            try:
+                written += report.publish(made.report, place, (kind,), made.timeline, made.samples)
+            except StorageError as error:
+                copies.append(error)
+        if kind in own:
+            try:
+                report.write(made.report, paths, (kind,), made.timeline, made.samples)
+            except StorageError as error:
+                refused.append(error)
+                with suppress(OSError):
+                    paths.report(kind).unlink()
+    if first := next(iter((*refused, *copies)), None):
+        raise UnwrittenError((*refused, *copies), made.report, written, copies_alone=not refused) from first.__cause__
+
+
+def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
+    """What is rendered into the run's folder: what every run has, what was asked for, and what is there already.
+
+    An older report of any format would contradict the new ones beside it.
+    """
+    there = [kind for kind in ReportFormat if paths.report(kind).exists()]
+    return report.by_importance((*ALWAYS, *stored.configuration.formats, *there))
+
+
+def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], seen: int) -> tuple[Path, ...]:
+    """Write a report that `make_all` made into the run's folder, in place of an older one; returns the files.
+
+    None of them where the run goes on, or was taken up since its journal was `seen` long: the process that works on it
+    writes the report of its end there, and nobody may put an older one in its place. All samples take minutes to write,
+    so that this is asked once more when every file is whole, and only then does the first take its place. Raises
+    StorageError when the disk refuses one of them, and then the older ones stay, too.
+    """
+
+    def taken_up() -> bool:
+        return _worked_on(paths) or journal.length(paths.journal) != seen
+
+    if made.report.metadata.running or taken_up():
+        return ()
+    rendered = {paths.report(kind): report.parts(made.report, kind, made.timeline, made.samples) for kind in formats}
+    whole: dict[Path, Path] = {}
+    try:
+        for path, parts in rendered.items():
+            journal.write_parts_durably(path, parts, lambda finished, path: whole.update({path: finished}))
+        if taken_up():
+            return ()
+        _put_in_place(whole)
+    finally:
+        for finished in whole.values():
+            with suppress(OSError):
+                finished.unlink()
+    return tuple(rendered)
+
+
+def _put_in_place(whole: Mapping[Path, Path]) -> None:
+    """whole: by its path, where a finished file lies beside it."""
+    for path, finished in whole.items():
+        try:
+            finished.replace(path)
+            journal.sync_folder(path.parent)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _worked_on(paths: RunPaths) -> bool:
+    """Whether a process works on the run, or may do so where it cannot be seen from here."""
+    holder = lock.holder(paths)
+    return holder is not None and lock.life(holder) is not Life.ENDED

@@ -1,0 +1,72 @@
+"""GPUs that have less room than others of their kind: what does not fit there alone is not quietly made smaller. Pure.
+
+a size that ran out of memory on one GPU, and was measured on others of the same kind
+    more was in use there than on any of them when the run began    explained: the cell says so, and is what it was
+    otherwise                                                       suspect: it says so, and the run does not pass
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from orchestrator.analysis.outcomes import CellOutcome, Status
+from orchestrator.state.fault_placement import twins
+from protocol.cell import Cell, Device, DeviceKind
+
+_RAN_OUT: Final = frozenset({Status.DEGRADED, Status.REFERRED, Status.DOES_NOT_FIT})
+_ALIKE_BYTES: Final = 256 * 1024 * 1024
+"""By which the memory in use on equal GPUs may differ: one more or less of what the driver keeps."""
+
+
+Outcomes = dict[str, CellOutcome]
+
+
+def raised(
+    devices: Sequence[Device], cells: Iterable[Cell], became: Mapping[str, CellOutcome]
+) -> tuple[Outcomes, Outcomes]:
+    """The cells that are suspect, and those whose want of memory is explained, by their id, as they are to be told."""
+    by_uuid = {device.uuid: device for device in devices}
+    kinds = {device.uuid: device.name for device in devices if device.kind is DeviceKind.CUDA}
+    suspect: Outcomes = {}
+    explained: Outcomes = {}
+    for cell in cells:
+        own, outcome = by_uuid[cell.devices[0]], became[cell.id]
+        if own.uuid not in kinds or outcome.status not in _RAN_OUT:
+            continue
+        alike = [by_uuid[twin.devices[0]] for twin in twins(cell, kinds) if _measured(twin, became)]
+        if not alike:
+            continue
+        if more := _more_in_use(own, alike):
+            reason = f"{outcome.reason}; {more}"
+            explained[cell.id] = msgspec.structs.replace(outcome, reason=reason)
+        else:
+            suspect[cell.id] = _suspect(cell, outcome, own, alike)
+    return suspect, explained
+
+
+def _measured(twin: Cell, became: Mapping[str, CellOutcome]) -> bool:
+    return twin.id in became and became[twin.id].status is Status.OK
+
+
+def _more_in_use(own: Device, alike: Sequence[Device]) -> str:
+    """Why it had less room, in words; empty where it had as much when the run began."""
+    more = (own.memory_used_bytes or 0) - max(other.memory_used_bytes or 0 for other in alike)
+    labels = " and ".join(other.label for other in alike)
+    return f"{labels} had {more / 2**30:.1f} GiB less in use before the run" if more > _ALIKE_BYTES else ""
+
+
+def _suspect(cell: Cell, outcome: CellOutcome, own: Device, alike: Sequence[Device]) -> CellOutcome:
+    """A smaller result stays what it was; a size that would not fit at all counts as a failure."""
+    labels = " and ".join(other.label for other in alike)
+    totals = ", ".join(_total(device) for device in (own, *alike))
+    reason = (
+        f"suspect: {labels} of the same kind had room for batch size {cell.batch_size} ({totals}); {outcome.reason}"
+    )
+    status = Status.FAILED if outcome.status is Status.DOES_NOT_FIT else outcome.status
+    return msgspec.structs.replace(outcome, status=status, reason=reason)
+
+
+def _total(device: Device) -> str:
+    total = device.memory_total_bytes
+    return f"{device.label} has {'unknown memory' if total is None else f'{total / 2**30:.1f} GiB'}"

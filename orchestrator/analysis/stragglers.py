@@ -1,0 +1,257 @@
+"""Which GPU of the run is slower than its identical siblings, where, and why: judged by stats/, written down. Pure.
+
+    cells side by side (cross_gpu.py) ── what does not compare is left out, and said
+      ── rates of launches, each mode apart ── siblings.py ──▶ verdict    the worse of the two stands
+      ── what the GPU was like in its slowest cells ── sibling_reasons.py ──▶ reason ──▶ next step
+    a GPU that was held down ── throttled_gpus.py ──▶ reason ──▶ next step           whatever its verdict
+
+Loading is left out: it measures the host's page cache. Modes are judged apart, because a GPU that is slow only when all
+are at work would be half hidden by what it does alone.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from orchestrator.analysis import sibling_cells, throttled_gpus
+from orchestrator.analysis.cross_gpu import NO_VERDICT_ON_CPU, Point, SideBySide
+from orchestrator.analysis.sibling_cells import JudgedCell
+from orchestrator.figures.comparisons import SiblingEffect, Standing
+from orchestrator.state.added_launches import Doubt
+from orchestrator.stats import sibling_reasons
+from orchestrator.stats.sibling_reasons import Traits
+from orchestrator.stats.siblings import LEAST_GPUS, Bound, Effect, Sibling, SiblingVerdict
+from orchestrator.stats.slowdown_reasons import Reading, Reason, Why
+from protocol.cell import Device, DeviceKind, Workload
+
+SHOWN_CELLS: Final = 5
+ON_A_SLICE: Final = "slices of a GPU get no performance verdict: they share its power and its clocks"
+_NOTHING: Final = Sibling(gpu="", verdict=SiblingVerdict.NONE, why="", effects={}, slow_cells={})
+_GRAVEST_FIRST: Final = (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT, SiblingVerdict.OK, SiblingVerdict.NONE)
+NEXT_STEP: Final = {
+    Reason.HEAT: "look at its cooling: fans, airflow, dust, and what stands before and behind its slot",
+    Reason.POWER: "exchange it with another slot: if the slot stays slow, look at its power supply, else at the board",
+    Reason.CLOCK: "look for clocks that were set, and at what holds them down: nvidia-smi -q -d CLOCK,PERFORMANCE",
+    Reason.LINK: "put the board, or its riser, in anew, and look at the slot's settings in the BIOS",
+    Reason.MEMORY: "look at its memory errors in the chapter on health, then load it for a night: --burn-in 8h",
+    Reason.HOST: "look at what else works on the host's cores near it, and at their governor (doctor)",
+}
+_OF_A_LIMIT: Final = "give it the limit of its siblings, or measure it beside GPUs of its own: nvidia-smi -q -d POWER"
+_NEXT: Final = "load it for an hour with --burn-in 1h, which verifies what it computes, and look at its health"
+
+
+def standings(
+    devices: Sequence[Device], sides: Sequence[SideBySide], added: Mapping[str, int] = MappingProxyType({})
+) -> tuple[Standing, ...]:
+    """One for each device, in their order. sides: every cell of the run that identical devices share.
+
+    added: by device, how many launches were made beyond the plan.
+    """
+    found = {one.gpu_uuid: one for group, mine in _alike(devices, sides) for one in _of_group(group, mine)}
+    more = {device.uuid: added.get(device.uuid, 0) for device in devices}
+    return tuple(msgspec.structs.replace(found[uuid], launches_added=number) for uuid, number in more.items())
+
+
+def doubts(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[Doubt]:
+    """The cells that leave a GPU SUSPECT: more launches may settle it. One that is a STRAGGLER elsewhere is not it."""
+    for group, mine in _alike(devices, sides):
+        cells = sibling_cells.judged_cells(mine)
+        ids = [tuple(point.metric.cell for point in side.points) for side in mine]
+        by_name = {(cell.key.mode, cell.name): one for cell, one in zip(cells, ids, strict=True)}
+        judged = sibling_cells.by_mode(cells)
+        for device in group:
+            own = {} if _no_verdict(device, group) else _by_gravity(device, judged)
+            if next(iter(own.values()), _NOTHING).verdict is SiblingVerdict.SUSPECT:
+                for mode, one in own.items():
+                    yield from (Doubt(device.uuid, by_name[mode, name]) for name in one.in_question)
+
+
+def _alike(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[tuple[list[Device], list[SideBySide]]]:
+    """Identical devices, and the cells in which they are judged."""
+    alike: dict[tuple[object, ...], list[Device]] = defaultdict(list)
+    for device in devices:
+        alike[device.kind, device.name, device.memory_total_bytes].append(device)
+    for kind, group in alike.items():
+        mine = [side for side in sides if side.group[:3] == kind and side.group.cell.phase is not Workload.LOAD]
+        yield group, mine
+
+
+def _of_group(group: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[Standing]:
+    cells = sibling_cells.judged_cells(sides)
+    judged = sibling_cells.by_mode(cells)
+    missing: dict[str, Counter[str]] = defaultdict(Counter)
+    for side in sides:
+        for uuid, reason in sibling_cells.left_out(side).items():
+            missing[uuid][reason] += 1
+    slowed = throttled_gpus.found(sides)
+    for device in group:
+        left_out, down = missing[device.uuid], throttled_gpus.by_its_driver(slowed.get(device.uuid, ()))
+        if why := _no_verdict(device, group):
+            yield _without(device, group, why, left_out, down)
+            continue
+        own = _by_gravity(device, judged)
+        if next(iter(own.values()), _NOTHING).verdict is SiblingVerdict.NONE:
+            yield _without(device, group, _why_not(device, cells, left_out), left_out, down)
+        else:
+            yield _standing(device, group, cells, own, left_out=left_out, down=down)
+
+
+def _by_gravity(device: Device, judged: Mapping[str, Mapping[str, Sibling]]) -> dict[str, Sibling]:
+    """What was judged of a GPU in each mode, the gravest first."""
+    own = {mode: by_gpu[device.uuid] for mode, by_gpu in judged.items() if device.uuid in by_gpu}
+    order = sorted(own, key=lambda mode: (_GRAVEST_FIRST.index(own[mode].verdict), own[mode].p or 0.0))
+    return {mode: own[mode] for mode in order}
+
+
+# ── no verdict ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _no_verdict(device: Device, group: Sequence[Device]) -> str:
+    """Why there can be none, whatever was measured; empty where there can."""
+    if device.kind is DeviceKind.CPU:
+        return NO_VERDICT_ON_CPU
+    if device.slice_of is not None:
+        return ON_A_SLICE
+    if len(group) < LEAST_GPUS:
+        who = "alone of its kind" if len(group) == 1 else f"one of {len(group)} identical GPUs"
+        return (
+            f"{who}: who of fewer than {LEAST_GPUS} is slow cannot be told from each other, only against a baseline "
+            "(--compare-baseline; the one that ships was measured with --solo)"
+        )
+    return ""
+
+
+def _why_not(device: Device, cells: Sequence[JudgedCell], left_out: Counter[str]) -> str:
+    mine = [among for cell in cells if device.uuid in (among := cell.beside(device.uuid))]
+    if not mine:
+        facts = "; ".join(reason for reason, _ in left_out.most_common())
+        return f"not comparable: {facts}" if facts else "nothing that compares was measured on it"
+    if max(map(len, mine)) < LEAST_GPUS:
+        return f"fewer than {LEAST_GPUS} of its identical GPUs compare with it"
+    return "one launch of each cell: no verdict; measure again with --launches 3"
+
+
+def _without(device: Device, group: Sequence[Device], why: str, left_out: Counter[str], down: Why | None) -> Standing:
+    cause = down or throttled_gpus.by_its_limit(device, group)
+    return Standing(
+        gpu_uuid=device.uuid,
+        gpu_id=device.gpu_id,
+        gpu_name=device.name,
+        verdict=SiblingVerdict.NONE,
+        why=why,
+        identical=len(group),
+        percent=None,
+        low_percent=None,
+        high_percent=None,
+        p=None,
+        effects=(),
+        slowest_cells=(),
+        reason=None if cause is None else cause.reason,
+        reason_text="" if cause is None else cause.words,
+        next_step="" if cause is None else _OF_A_LIMIT if down is None else NEXT_STEP[cause.reason],
+        not_comparable=dict(left_out),
+        launches_wanted=None,
+    )
+
+
+# ── a verdict ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _standing(
+    device: Device,
+    group: Sequence[Device],
+    cells: Sequence[JudgedCell],
+    own: Mapping[str, Sibling],
+    *,
+    left_out: Counter[str],
+    down: Why | None,
+) -> Standing:
+    """own: what was judged of it in each mode, the gravest first. down: why it was held down, None where it was not."""
+    mode, gravest = next(iter(own.items()))
+    decides = min(gravest.effects.values(), key=lambda effect: (effect.p, effect.low))
+    slow = [] if gravest.verdict is SiblingVerdict.OK else list(_slowest(cells, own))
+    why = _why(device, slow[0][0], down) if slow else down
+    wanted = max(one.wanted for one in own.values())
+    return Standing(
+        gpu_uuid=device.uuid,
+        gpu_id=device.gpu_id,
+        gpu_name=device.name,
+        verdict=gravest.verdict,
+        why=gravest.why if len(own) == 1 else f"{mode}: {gravest.why}",
+        identical=len(group),
+        percent=decides.ratio * 100,
+        low_percent=decides.low * 100,
+        high_percent=decides.high * 100,
+        p=gravest.p,
+        effects=tuple(
+            _effect("", each, limit, effect) for each, one in own.items() for limit, effect in one.effects.items()
+        ),
+        slowest_cells=tuple(
+            _effect(cell.name, cell.key.mode, cell.bound, effect) for cell, effect in slow[:SHOWN_CELLS]
+        ),
+        reason=None if why is None else why.reason,
+        reason_text="" if why is None else why.words,
+        next_step="" if why is None else NEXT_STEP.get(why.reason, _NEXT),
+        not_comparable=dict(left_out),
+        launches_wanted=decides.launches + wanted if wanted and gravest.verdict is SiblingVerdict.SUSPECT else None,
+    )
+
+
+def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tuple[JudgedCell, Effect]]:
+    """The cells in which a GPU is slower, those beyond their margin by themselves first, then by how much."""
+    alone = [
+        (cell, own[cell.key.mode].alone[cell.name], cell.name in own[cell.key.mode].slow_cells)
+        for cell in cells
+        if cell.key.mode in own and cell.name in own[cell.key.mode].alone
+    ]
+    alone.sort(key=lambda item: (not item[2], item[1].ratio))
+    return [(cell, effect) for cell, effect, _ in alone if effect.ratio < 1]
+
+
+def _why(device: Device, cell: JudgedCell, down: Why | None) -> Why:
+    """By what the GPU was like in the cell where it shows most; that it was held down is told in any case."""
+    if down is not None and device.uuid in cell.held:
+        return down
+    others = [_traits(point) for uuid, point in cell.points.items() if uuid != device.uuid]
+    found = sibling_reasons.why(sibling_cells.work(cell.key), _traits(cell.points[device.uuid]), others)
+    return found if down is None else replace(found, words=f"{found.words}; and {down.words}")
+
+
+def _traits(point: Point) -> Traits:
+    device, metric = point.device, point.metric
+    known = metric.sm_clock_mhz is not None
+    link = None
+    if device.pcie_generation is not None and device.pcie_width is not None:
+        link = (device.pcie_generation, device.pcie_width)
+    return Traits(
+        reading=Reading(
+            rate=median(metric.launch_values),
+            clock_mhz=metric.sm_clock_mhz,
+            temperature_c=metric.temperature_c,
+            capped=float(sibling_cells.CAPPED in metric.clock_event_reasons) if known else None,
+        ),
+        memory_clock_mhz=metric.memory_clock_mhz,
+        link=link,
+        cores=device.cpus,
+        launch_bound=metric.launch_bound,
+    )
+
+
+def _effect(cell: str, mode: str, bound: Bound, effect: Effect) -> SiblingEffect:
+    return SiblingEffect(
+        cell=cell,
+        mode=mode,
+        bound=bound,
+        percent=effect.ratio * 100,
+        low_percent=effect.low * 100,
+        high_percent=effect.high * 100,
+        margin_percent=effect.margin * 100,
+        p=effect.p,
+        cells=effect.cells,
+        launches=effect.launches,
+    )

@@ -1,0 +1,68 @@
+"""A GPU that was held down whatever its siblings did: by its driver for heat or by a brake, or by a lower limit. Pure.
+
+What is told here needs no siblings to be slower than: one GPU alone, or eight that are all too hot, have their reason.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from orchestrator.analysis.cross_gpu import Point, SideBySide
+from orchestrator.figures.keys import CellKey
+from orchestrator.gpu.telemetry import clock_events
+from orchestrator.stats.slowdown_reasons import Reason, Why
+from protocol.cell import Device
+
+_HEAT: Final = clock_events.words([0x020 | 0x040])
+_BRAKE: Final = clock_events.words([0x080])
+_SLOWDOWN: Final = clock_events.words([clock_events.SLOWDOWN])
+
+
+class Held(NamedTuple):
+    """A GPU in a cell in which it was held down for longer than a result bears."""
+
+    cell: CellKey
+    point: Point
+
+
+def found(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
+    """By GPU, the cells in which it was held down."""
+    held: dict[str, list[Held]] = {}
+    for side in sides:
+        for point in side.points:
+            if point.metric.throttled:
+                held.setdefault(point.device.uuid, []).append(Held(side.group.cell, point))
+    return held
+
+
+def by_its_driver(held: Sequence[Held]) -> Why | None:
+    """Why, by the cell in which it was held down longest; None where it was in none."""
+    if not held:
+        return None
+    cell, (_, metric, _) = max(held, key=lambda one: one.point.metric.slowdown_percent or 0.0)
+    seen = [word for word in _SLOWDOWN if word in metric.clock_event_reasons]
+    hottest = "" if metric.temperature_max_c is None else f", up to {metric.temperature_max_c:g} degrees C"
+    return Why(
+        reason=_reason(seen),
+        words=f"its driver held it down for {metric.slowdown_percent or 0.0:.0f}% of the measured time in {cell.words} "
+        f"({cell.mode}; {', '.join(seen) or 'for temperature, by its counter'}{hottest})",
+    )
+
+
+def _reason(seen: Sequence[str]) -> Reason:
+    """A hardware slowdown alone may be heat or power: NVML does not say, so the clock is what is known."""
+    if not seen or any(word in _HEAT for word in seen):
+        return Reason.HEAT
+    return Reason.POWER if any(word in _BRAKE for word in seen) else Reason.CLOCK
+
+
+def by_its_limit(device: Device, group: Sequence[Device]) -> Why | None:
+    """A power limit below that of most siblings: slow by order, so there is no verdict, but there is a reason.
+
+    Where no limit is that of more than half of them, none is the usual one.
+    """
+    own = device.power_limit_w
+    ((usual, times),) = Counter(other.power_limit_w for other in group).most_common(1)
+    if own is None or usual is None or own >= usual or 2 * times <= len(group):
+        return None
+    return Why(reason=Reason.POWER, words=f"its power limit is {own:g} W, that of its siblings {usual:g} W")

@@ -1,0 +1,48 @@
+"""Where the time of launches went, and what of it a process of its own for each of them cost.
+
+    START ── start │ import │ context │ build │ load │ warm_up │ measure │ count ── record ── END ── teardown ── free
+             └────────────────── told by the worker ───────────────────┘
+
+The entries of a launch add up to its whole time: what the worker does not tell before END is `record`.
+"""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from statistics import median
+from typing import Final
+
+import msgspec
+
+from orchestrator.figures.parts import LaunchLedger
+from orchestrator.state.archive import Attempt
+from protocol.result import Ledger
+
+_MEASURING: Final = frozenset({"load_ms", "warm_up_ms", "measure_ms"})
+"""What is no overhead."""
+_isolating: Final = attrgetter(*(name for name in Ledger.__struct_fields__ if name not in _MEASURING))
+
+
+def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
+    """Medians of what the launches spent, None where there is none. A launch that nobody saw leave has no teardown."""
+    if not launches:
+        return None
+    entries = {name: median(getattr(spent, name) for spent, _ in launches) for name in Ledger.__struct_fields__}
+    records = [ms for spent, attempt in launches if (ms := record_ms(spent, attempt)) is not None]
+    teardowns = [attempt.left.teardown_ms for _, attempt in launches if attempt.left is not None]
+    return LaunchLedger(
+        **entries,
+        record_ms=median(records) if records else None,
+        teardown_ms=median(teardowns) if teardowns else None,
+        overhead_ms=median(overhead_ms(spent, attempt) for spent, attempt in launches),
+    )
+
+
+def record_ms(spent: Ledger, attempt: Attempt) -> float | None:
+    """From START to END, without what the worker told of; None where the two are not on one clock."""
+    return None if attempt.lasted_ms is None else attempt.lasted_ms - sum(msgspec.structs.astuple(spent))
+
+
+def overhead_ms(spent: Ledger, attempt: Attempt) -> float:
+    """What a launch cost beyond loading, warm-up and measuring, as far as it was seen."""
+    teardown_ms = attempt.left.teardown_ms if attempt.left else 0.0
+    return float(sum(_isolating(spent)) + (record_ms(spent, attempt) or 0.0) + teardown_ms)

@@ -1,0 +1,107 @@
+"""From a run to what happened when on each of its devices. Pure.
+
+Launches that lie too close together for the eye are told of together, so that a night of ten thousand draws as fast as
+ten minutes. A launch without a result always stands for itself, up to MOST_FAILED of them.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from orchestrator.analysis.evidence import DeviceEvidence, Evidence
+from orchestrator.figures.timeline import DeviceTimeline, Span, Stretch, Timeline
+from orchestrator.state.archive import Archive, Attempt
+from protocol.cell import OF_NO_MODEL, Cell, Workload
+
+MOST_SPANS: Final = 200
+MOST_FAILED: Final = 100
+_WITHOUT_BATCH: Final = OF_NO_MODEL | {Workload.LOAD}
+
+
+def timeline(archive: Archive, evidence: Evidence, without_result: Collection[int]) -> Timeline:
+    """All devices of the run, in its order.
+
+    without_result: the launches that the report counts as failures. One that told a scan that its size is too large has
+    no result either, and is none.
+    """
+    cells = {cell.id: cell for cell in archive.stored.plan.cells}
+    spans: dict[str, list[Span]] = {device.uuid: [] for device in archive.stored.devices}
+    clocks = _clocks(archive)
+    for attempt in archive.attempts:
+        cell = cells[attempt.start.cell]
+        span = _span(attempt, cell, clocks[attempt.segment.boot_id], failed=attempt.start.launch in without_result)
+        for uuid in cell.devices:
+            spans[uuid].append(span)
+    return Timeline(
+        began=archive.header.created,
+        devices=tuple(
+            _device(uuid, found, evidence.devices.get(uuid, DeviceEvidence()), clocks) for uuid, found in spans.items()
+        ),
+    )
+
+
+def _clocks(archive: Archive) -> Mapping[str, float]:
+    """For each boot of the host, the seconds by which the run's beginning is ahead of monotonic time zero.
+
+    The first segment of a boot speaks for all of it: samples and launches keep their places beside each other also
+    where the time of day was set in the meantime.
+    """
+    found: dict[str, float] = {}
+    for segment in archive.segments:
+        found.setdefault(segment.boot_id, segment.wall - archive.header.created - segment.monotonic_ns / 1e9)
+    return found
+
+
+def _span(attempt: Attempt, cell: Cell, clock: float, *, failed: bool) -> Span:
+    """An attempt whose end nobody wrote has no length."""
+    start_s = clock + attempt.start.at_ns / 1e9
+    batch = "" if cell.workload in _WITHOUT_BATCH else f" b{attempt.start.batch_size}"
+    return Span(
+        start_s=start_s,
+        end_s=start_s + (attempt.lasted_ms or 0.0) / 1000,
+        workload=cell.workload,
+        failed=failed,
+        words=f"{cell.model} {cell.workload} {cell.precision}{batch}",
+    )
+
+
+def _device(uuid: str, spans: Iterable[Span], evidence: DeviceEvidence, clocks: Mapping[str, float]) -> DeviceTimeline:
+    ordered = sorted(spans, key=lambda span: span.start_s)
+    failed = [span for span in ordered if span.failed]
+    good = [span for span in ordered if not span.failed]
+    stretches = (
+        Stretch(at_s=tuple(clocks[boot] + at_ns / 1e9 for at_ns in trace.at_ns), curves=trace.curves)
+        for boot, trace in evidence.traces.items()
+        if trace.at_ns
+    )
+    return DeviceTimeline(
+        gpu_uuid=uuid,
+        spans=tuple(sorted([*together(good), *failed[:MOST_FAILED]], key=lambda span: span.start_s)),
+        unseen=len(failed[MOST_FAILED:]),
+        stretches=tuple(sorted(stretches, key=lambda stretch: stretch.at_s[0])),
+    )
+
+
+def together(spans: Sequence[Span], most: int = MOST_SPANS) -> Iterator[Span]:
+    """At most `most` of them, ordered by time: those that begin in the same stretch of time are taken together."""
+    if len(spans) <= most:
+        yield from spans
+        return
+    first_s = spans[0].start_s
+    length_s = (spans[-1].start_s - first_s) / (most - 1)
+    found: dict[int, list[Span]] = {}
+    for span in spans:
+        found.setdefault(int((span.start_s - first_s) / length_s) if length_s else 0, []).append(span)
+    yield from (_one(alike) for alike in found.values())
+
+
+def _one(spans: Sequence[Span]) -> Span:
+    if len(spans) == 1:
+        return spans[0]
+    workloads = dict.fromkeys(span.workload for span in spans)
+    return Span(
+        start_s=spans[0].start_s,
+        end_s=max(span.end_s for span in spans),
+        workload=spans[0].workload if len(workloads) == 1 else "",
+        failed=False,
+        words=f"{len(spans)} launches: {', '.join(workloads)}",
+    )

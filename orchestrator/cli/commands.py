@@ -1,0 +1,89 @@
+"""The two programs. They share every command; `gpubench-orchestrate` alone already measures, on all GPUs.
+
+The modules here import click and nothing slow: what a command needs is imported when it runs (--help has 0.2 s).
+"""
+
+from typing import Final, Unpack
+
+import click
+
+from orchestrator import TOOL_VERSION
+from orchestrator.cli import (
+    compare,
+    completion,
+    doctor,
+    explain,
+    history,
+    info,
+    list_models,
+    make_baseline,
+    quick,
+    report,
+    resume,
+    run,
+    selftest,
+    status,
+    stop,
+    triage,
+    watch,
+)
+from orchestrator.cli.options import RunParams, run_options
+from orchestrator.cli.program import SETTINGS, Program, refuse_misplaced
+
+EXAMPLES: Final = """\b
+Examples:
+  {command} run --gpu-ids 0,1 --profile quick
+  {command} quick --light --gpu-ids cpu:0
+  {command} compare before.json after.json
+  {command} history trend resnet50
+"""
+"""Of torch-gpu-benchmark, which measures with `run` alone."""
+
+
+@click.group(
+    "gpubench-orchestrate",
+    cls=Program,
+    invoke_without_command=True,
+    context_settings=SETTINGS,
+    epilog=run.EXAMPLES,
+)
+@run_options()
+@click.version_option(TOOL_VERSION, message="%(prog)s %(version)s")
+@click.pass_context
+def orchestrate(context: click.Context, /, **params: Unpack[RunParams]) -> None:
+    """Measure every model on every GPU, each cell in a fresh process, and merge the results into one report."""
+    if context.invoked_subcommand is None:
+        context.exit(run.measure(context, params))
+    refuse_misplaced(context)
+
+
+@click.group("torch-gpu-benchmark", cls=Program, context_settings=SETTINGS, epilog=EXAMPLES)
+@click.version_option(TOOL_VERSION, message="%(prog)s %(version)s")
+def benchmark() -> None:
+    """Tell how fast these GPUs, these models and this stack are.
+
+    `torch-gpu-benchmark run` measures; `torch-gpu-benchmark run --help` explains its options.
+    """
+
+
+for _program in (orchestrate, benchmark):
+    for _module in (
+        run,
+        quick,
+        triage,
+        resume,
+        status,
+        watch,
+        stop,
+        report,
+        compare,
+        make_baseline,
+        explain,
+        history,
+        doctor,
+        selftest,
+        info,
+        list_models,
+        completion,
+    ):
+        _program.add_command(_module.command)

@@ -1,0 +1,52 @@
+"""--compare-baseline, --thresholds, --price: what a run is compared with, read before anything is run."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from orchestrator.compare import report_reader
+from orchestrator.compare import thresholds as limits
+from orchestrator.compare.references import MOST_PRICE, Against
+from orchestrator.config.catalogue import is_probe
+from orchestrator.errors import ConfigError
+from protocol.cell import ModelSpec
+
+OPTION: Final = {
+    "compare.baseline": "--compare-baseline",
+    "compare.thresholds": "--thresholds",
+    "compare.price": "--price",
+}
+
+
+def read(
+    baseline: str | None,
+    thresholds: str | None,
+    price: float | None,
+    runs_folder: str,
+    history_db: str | None,
+    *,
+    models: Iterable[ModelSpec],
+    origins: Mapping[str, str] = MappingProxyType(OPTION),
+) -> Against:
+    """Return what the options name. Raises UserError for a file that is none, and for a price that cannot be.
+
+    runs_folder, history_db: where the id of a run is looked up; None for the user's own history. models: that limits
+    may name, looked at only where there are limits. origins: by the keys of OPTION, who gave each.
+    """
+    if price is not None and not 0 < price <= MOST_PRICE:
+        origin = origins["compare.price"]
+        raise ConfigError(f"{origin}: expected a price above 0 and at most {MOST_PRICE:,.0f}, got {price:g}")
+    if thresholds == "":
+        raise ConfigError(f"{origins['compare.thresholds']}: expected a file, got an empty text")
+    side = None
+    if baseline is not None:
+        side = report_reader.baseline(baseline, runs_folder, history_db, origin=origins["compare.baseline"])
+    known = () if thresholds is None else tuple(models)
+    probes = tuple(one.name for one in known if is_probe(one))
+    names = tuple(one.name for one in known if not is_probe(one))
+    return Against(
+        baseline=side,
+        thresholds=() if thresholds is None else limits.load(Path(thresholds), names, probes),
+        price_per_hour=price,
+    )

@@ -1,0 +1,16 @@
+"""What was asked for and is no cell of the plan, in sentences: for --dry-run, and for the beginning of a run."""
+
+from collections.abc import Sequence
+
+from orchestrator.config.naming import by_reason
+from orchestrator.config.run_configuration import Plan
+from protocol.cell import Device
+
+
+def sentences(plan: Plan, devices: Sequence[Device]) -> list[str]:
+    """One for each reason, with every model that it holds for. Devices are named where it does not hold for all."""
+    said = []
+    for why, models, concerned in by_reason((one.why, one.model, one.device) for one in plan.left_out):
+        where = ", ".join(device.label for device in devices if device.uuid in concerned)
+        said.append(f"{models}: {why}" + ("" if len(concerned) == len(devices) else f" ({where})"))
+    return said

@@ -1,0 +1,200 @@
+"""How a command that measures ends where nobody looks: it outlives its terminal, and tells who wants to be told.
+
+    signals caught (signals.py) ─▶ the command, which fills an Ending in ─▶ --on-failure, --on-finish
+
+Whatever ends it is told, also what was refused before anything began: a run that never started is news too.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from orchestrator.cli.options import SessionParams
+from orchestrator.cli.streams import complain, say
+from orchestrator.errors import StorageError, UserError
+from orchestrator.system.stop_signals import StopSignals
+from protocol.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from orchestrator.cli.hooks import End
+    from orchestrator.config.run_configuration import StoredRun
+    from orchestrator.engine.display_events import Display
+    from orchestrator.figures.report import CellCounts, Report
+    from orchestrator.metrics.exporters import Exporters
+    from protocol.paths import RunPaths
+
+
+NAMED: Final = 3
+"""So many devices that did not pass are named for each verdict."""
+
+
+class Ending:
+    """What is known of how a command ends, as it becomes known. report_path: where the user finds the report.
+
+    metrics: what Prometheus gets; None where nobody asked for any.
+    """
+
+    def __init__(self, stop_signals: StopSignals) -> None:
+        self.stop_signals = stop_signals
+        self.paths: RunPaths | None = None
+        self.report: Report | None = None
+        self.report_path: Path | None = None
+        self.code = ExitCode.PASSED
+        self.metrics: Exporters | None = None
+
+    def followed(self, stored: "StoredRun", display: "Display") -> "Display":
+        """The display of a run that begins now; Prometheus sees what it sees."""
+        return display if self.metrics is None else self.metrics.follow(stored, display)
+
+    def reported(self, report: "Report", path: Path | None, code: ExitCode) -> None:
+        """The run is over, and this is its report."""
+        self.report, self.report_path, self.code = report, path, code
+        if self.metrics is not None:
+            self.metrics.judged(report)
+
+    def line(self) -> str:
+        """A run with a report in one line, for standard output and for those who are told."""
+        if self.paths is None or self.report is None:
+            return ""
+        from orchestrator.report.device_labels import label_of
+
+        verdict, cells = self.report.verdict.word, self.report.summary.cells
+        night = self.report.burn_in
+        judged = {} if night is None else {label_of(one.gpu_uuid, self.report): one.verdict for one in night.gpus}
+        return in_one_line(self.paths.folder.name, verdict, cells, int(self.code), self.report_path, burn_in=judged)
+
+    def as_told(self, error: BaseException | None) -> "End":
+        """The same for a command of the user's. error: what ended it instead."""
+        from orchestrator.cli.hooks import End
+
+        return End(
+            exit_code=int(self.code if error is None else exit_code_of(error)),
+            verdict="" if self.report is None else self.report.verdict.word,
+            summary=self.line() if error is None else str(error) or type(error).__name__,
+            folder=None if self.paths is None else self.paths.folder,
+            report=self.report_path,
+        )
+
+
+def in_one_line(
+    run: str,
+    verdict: str,
+    cells: "CellCounts",
+    code: int,
+    report: Path | str | None,
+    *,
+    burn_in: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """How a run ended, by its report. run: the name of its folder. report: None where it is named elsewhere.
+
+    burn_in: its verdict on each device, by label.
+    """
+    missed = {
+        **{"failed": cells.failed, "missing": cells.missing},
+        **{"dropped for want of time": cells.dropped, "degraded": cells.degraded},
+    }
+    well = "measured at least once" if burn_in else "ok"  # what a cell of a burn-in found is told by its verdicts
+    words = [f"{cells.ok} of {cells.planned} cells {well}", *(f"{n} {word}" for word, n in missed.items() if n)]
+    where = "" if report is None else f"; report: {report}"
+    judged = f"; burn-in: {', '.join(_judged(burn_in))};" if burn_in else ","
+    return f"{run}: {verdict}, {', '.join(words)}{judged} exit code {code}{where}"
+
+
+def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
+    """Those that passed are counted, and the others named: "7 PASS, GPU 3 FAIL"; many alike are counted too."""
+    from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
+
+    for verdict in (HealthVerdict.PASS, *(other for other in GRAVEST_FIRST if other is not HealthVerdict.PASS)):
+        having = [label for label, found in burn_in.items() if found == verdict]
+        if having and (verdict is HealthVerdict.PASS or len(having) > NAMED):
+            yield f"{len(having)} {verdict}"
+        else:
+            yield from (f"{label} {verdict}" for label in having)
+
+
+@contextmanager
+def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[Ending]:
+    """Around everything that a command does. rehearsal: nothing is run, so nobody is told.
+
+    A run that ends by an error, and so without a report, gets its last line of standard output here.
+
+    Raises ConfigError for a command that cannot be called, before anything else is done.
+    """
+    from orchestrator.cli import hooks
+
+    on_finish = hooks.parse(params["on_finish"], "--on-finish")
+    on_failure = hooks.parse(params["on_failure"], "--on-failure")
+    with StopSignals() as stop_signals:
+        stop_signals.spare(0)
+        ending, error = Ending(stop_signals), None
+        try:
+            ending.metrics = _metrics(params, rehearsal=rehearsal)
+            yield ending
+        except BaseException as caught:
+            error = caught
+            raise
+        finally:
+            stop_signals.spare(0)
+            if ending.metrics is not None:
+                _close(ending.metrics)
+            if error is not None:
+                _broke_off(ending, error)
+            if not rehearsal:
+                end = ending.as_told(error)
+                _tell("--on-failure", on_failure if end.exit_code else (), end, ending.paths)
+                _tell("--on-finish", on_finish, end, ending.paths)
+
+
+def _metrics(params: SessionParams, *, rehearsal: bool) -> "Exporters | None":
+    """What Prometheus was promised; its library is imported for that alone. Raises ConfigError, also in a rehearsal."""
+    file, port = params["metrics_file"], params["metrics_port"]
+    if file is None and port is None:
+        return None
+    from orchestrator.metrics import exporters
+
+    if rehearsal:
+        exporters.require(file, port)
+        return None
+    return exporters.opened(file, port)
+
+
+def _close(metrics: "Exporters") -> None:
+    metrics.close()
+    if metrics.problem:
+        complain(f"warning: the file of --metrics-file is not the newest: {metrics.problem}")
+
+
+def _broke_off(ending: Ending, error: BaseException) -> None:
+    """Print the end of a run without a report in one line; what was refused has not ended, as it was not begun."""
+    if ending.paths is None or ending.report is not None or isinstance(error, UserError):
+        return
+    folder = ending.paths.folder
+    try:
+        say(f"{folder.name}: ended early, exit code {int(exit_code_of(error))}; run: {folder}")
+    except StorageError as unsaid:
+        complain(f"warning: {unsaid}")
+
+
+def _tell(option: str, words: tuple[str, ...], end: "End", paths: "RunPaths | None") -> None:
+    from orchestrator.cli import hooks
+
+    if not words:
+        return
+    log = None if paths is None else paths.log(option.strip("-"))
+    wrong = hooks.call(words, end, log)
+    if wrong:
+        printed = "" if log is None or not log.exists() else f"; what it printed is in {log}"
+        complain(f"warning: the command of {option} {wrong}{printed}")
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """Return the exit code that an error leads to, as program.py has it."""
+    match error:
+        case UserError():
+            return ExitCode.USAGE
+        case KeyboardInterrupt():
+            return ExitCode.INCOMPLETE
+        case _:
+            return ExitCode.INTERNAL

@@ -1,0 +1,121 @@
+"""Records a run in the history, and asks the history about the GPUs of a run: at its edges, and never in its way.
+
+Whatever is wrong with the history is a note on standard error. It changes neither the run nor how it ends. All that
+touches the history's disk is done in a thread: a home folder on a server that is gone answers nobody, and ends nothing.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from orchestrator.cli.options import HistoryParams
+from orchestrator.cli.streams import complain
+from orchestrator.errors import HistoryError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orchestrator.config.run_configuration import Configuration, StoredRun
+    from orchestrator.figures.report import Report
+    from protocol.cell import Device
+    from protocol.paths import RunPaths
+
+Found = TypeVar("Found")
+
+PATIENCE_S: Final = 20.0
+"""Twice what SQLite waits for another process (store.BUSY_S): who only has to wait for its turn gets it in time."""
+
+
+def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: HistoryParams | None = None) -> None:
+    """Write what the report says into the history, in place of what an earlier report of the run had said.
+
+    given: options of a later command, in place of what was said when the run was begun.
+    """
+    from orchestrator.store import report_places
+
+    file = stored.configuration.history_db
+    wanted = stored.configuration.history
+    if given is not None:
+        file = given["history_db"] or file
+        wanted = given["history"] if given["history"] is not None else wanted or given["history_db"] is not None
+    if not wanted:
+        return
+    if report_places.is_copy(stored, paths):
+        complain(
+            f"note: this folder is a copy of {report_places.home(stored)}: the history keeps what the original recorded"
+        )
+        return
+    notes: list[str] = []
+
+    def write() -> None:
+        from orchestrator.history import entry, location, store, updates
+
+        made = entry.of_report(report, paths.folder, tainted=stored.configuration.tainted)
+        with store.writing(location.find(file, os.environ), notes) as connection:
+            updates.record(connection, made)
+
+    try:
+        _in_time(write)
+    except (HistoryError, ImportError) as error:  # a Python without SQLite, or with one that cannot be loaded
+        remedy = f"Once that is mended, `gpubench-orchestrate report {paths.folder}` records it"
+        notes.append(f"the run was not recorded: {str(error).removesuffix('.')}. {remedy}")
+    for note in tuple(notes):
+        complain(f"note: {note}")
+
+
+def refused(configuration: "Configuration") -> tuple[str, ...]:
+    """Why a run would not be recorded, for people, before it begins: another program's file, a newer version."""
+    if not configuration.history:
+        return ()
+
+    def look() -> str:
+        from orchestrator.history import location, store
+
+        return store.refusal(location.find(configuration.history_db, os.environ))
+
+    try:
+        why = _in_time(look)
+    except (HistoryError, ImportError):
+        return ()  # who asks what earlier runs said is told
+    what = "the run will not be recorded, and what earlier runs said of these devices is not known"
+    return (f"{what}: {why.removesuffix('.')}",) if why else ()
+
+
+def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tuple[dict[str, str], tuple[str, ...]]":
+    """What earlier runs have said against these devices, by UUID; and why that is not known, for people."""
+    if not configuration.history:
+        return {}, ()
+
+    def read() -> dict[str, str]:
+        from orchestrator.history import earlier_findings as history
+        from orchestrator.history import location, queries, store
+
+        with store.reading(location.find(configuration.history_db, os.environ)) as connection:
+            if connection is None:
+                return {}
+            return history.remarks(devices, queries.offences(connection, [device.uuid for device in devices]))
+
+    try:
+        return _in_time(read), ()
+    except (HistoryError, ImportError) as error:
+        return {}, (f"what earlier runs said of these devices is not known: {error}",)
+
+
+def _in_time(work: Callable[[], Found]) -> Found:
+    """What `work` gives, or raises. HistoryError where that takes longer than PATIENCE_S: its thread is left behind."""
+    outcome: Future[Found] = Future()
+
+    def tell() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001  # it is raised again, where it is waited for
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=tell, name="history", daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    if not outcome.done():
+        raise HistoryError(f"the history did not answer within {PATIENCE_S:g} s")
+    return outcome.result()

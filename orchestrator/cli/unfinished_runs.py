@@ -1,0 +1,69 @@
+"""Which run `resume` goes on with where none is named: the newest that is not over.
+
+    the newest is not over                    that one, also while another process works on it, which is refused
+    it is over, and an older one is not       the newest of those, with a note
+    all are over                              the newest, whose report is shown again
+
+The newest is not over either where it is a burn-in that lacks time: what was asked of it is not done.
+
+An older run that cannot be read, or gone on with by this user, is passed over: nobody has asked for it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.analysis import reporting
+from orchestrator.errors import UserError
+from orchestrator.history import run_lookup
+from orchestrator.state import resume_checks
+from orchestrator.store import folders, journal, run_files
+from orchestrator.store.records import Finished, Record
+from protocol.paths import RunPaths
+
+
+def choose(name: str | None, runs: str, history_db: str | None = None) -> tuple[RunPaths, str]:
+    """The run that `name` names (history/run_lookup.py), or one in `runs`, and what to say of that choice; mostly
+    nothing.
+
+    Raises UserError where there is none.
+    """
+    newest = run_lookup.find(name, runs, history_db)
+    if name is not None or not _is_over(newest) or _lacks_time(newest):
+        return newest, ""
+    for folder in reversed(folders.in_order(Path(runs))):
+        paths = RunPaths(folder)
+        if not _is_over(paths) and _can_be_gone_on_with(paths):
+            return paths, f"{newest.folder} is over, and {folder} is not: that one is gone on with"
+    return newest, ""
+
+
+def came_to_its_end(records: Sequence[Record]) -> bool:
+    """Whether the process that worked on a run last was through with it, neither stopped nor broken off."""
+    return any(isinstance(one, Finished) and not one.interrupted and not one.broken for one in records[-1:])
+
+
+def _is_over(paths: RunPaths) -> bool:
+    """Whether its process came to the end of the plan. What cannot be read is not: whoever goes on with it is told."""
+    try:
+        records = journal.read(paths.journal) if paths.journal.exists() else ()
+    except (UserError, OSError):
+        return False
+    return came_to_its_end(records)
+
+
+def _lacks_time(paths: RunPaths) -> bool:
+    """Whether it is a burn-in that was not at work for as long as was asked for. Not where it cannot be read."""
+    try:
+        stored = run_files.load(paths)
+        return stored.configuration.burn_in is not None and reporting.served(paths, stored).short
+    except (UserError, OSError):
+        return False
+
+
+def _can_be_gone_on_with(paths: RunPaths) -> bool:
+    try:
+        folders.require_ours(paths)
+        resume_checks.require_own_journal(run_files.load(paths), paths)
+    except (UserError, OSError):
+        return False
+    return True

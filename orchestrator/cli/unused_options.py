@@ -1,0 +1,133 @@
+"""Warn about options that change nothing in the run they were given to: in --dry-run, and when the run begins.
+
+No mistakes: a script may hand the same options to every run. But whoever waits for their effect should know.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from orchestrator.cli.options import OPTIONS, RunParams
+from orchestrator.config.catalogue import is_probe
+from orchestrator.config.options import Need, Option
+from orchestrator.config.run_configuration import Configuration, Plan
+from orchestrator.config.settings import LayeredSettings
+from orchestrator.config.yaml_schema import listed
+from orchestrator.kinds.burn_in import options as burn_in
+from orchestrator.plan.probes import RULES
+from orchestrator.plan.shapes import counts_in, sees_images
+from protocol.cell import AUTO, Device, DeviceKind, ModelSpec, Precision, SizeUnit, Workload
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A planned run. models: without probes. measured: the workloads of its cells. gpus: its GPUs, or slices."""
+
+    configuration: Configuration
+    plan: Plan
+    devices: Sequence[Device]
+    models: tuple[ModelSpec, ...]
+    measured: frozenset[Workload]
+    gpus: tuple[Device, ...]
+
+
+def _measures(workload: Workload) -> Callable[[_Run], bool]:
+    return lambda run: workload in run.measured
+
+
+def _has_iterations(run: _Run) -> bool:
+    return run.measured != {Workload.LOAD}
+
+
+def _depends_on_precision(run: _Run) -> bool:
+    return bool(run.models) or any(RULES[one.name].each_precision for one in run.configuration.models)
+
+
+def _has_steps(run: _Run) -> bool:
+    asked = run.configuration.burn_in
+    return asked is not None and bool(asked.steps)
+
+
+HAS: Final[Mapping[StrEnum, Callable[[_Run], bool]]] = {
+    Need.TOKENS: lambda run: any(counts_in(model, SizeUnit.TOKENS) for model in run.models),
+    Need.PIXELS: lambda run: any(counts_in(model, SizeUnit.PIXELS) for model in run.models),
+    Need.IMAGES: lambda run: any(sees_images(model) for model in run.models),
+    Need.MODELS: lambda run: bool(run.models),
+    Need.PRECISIONS: _depends_on_precision,
+    Need.OWN_MODEL: lambda run: any(model.own is not None for model in run.models),
+    Need.LOADING: _measures(Workload.LOAD),
+    Need.INFERENCE: _measures(Workload.INFERENCE),
+    Need.TRAINING: _measures(Workload.TRAINING),
+    Need.GENERATION: _measures(Workload.GENERATION),
+    Need.ITERATIONS: _has_iterations,
+    Need.WARM_UP: _has_iterations,
+    Need.FIXED_BATCH: lambda run: any(cell.batch_size != AUTO for cell in run.plan.cells),
+    Need.SEVERAL_DEVICES: lambda run: len(run.devices) > 1,
+    Need.GPUS: lambda run: bool(run.gpus),
+    Need.READ_GPUS: lambda run: bool(run.gpus),
+    Need.MONITORING: lambda run: bool(run.gpus) and run.configuration.monitor,
+    Need.WHOLE_GPUS: lambda run: any(gpu.slice_of is None for gpu in run.gpus),
+    Need.HISTORY: lambda run: run.configuration.history,
+    burn_in.BurnInNeed.STEPS: lambda run: (
+        run.configuration.burn_in is not None and bool(run.configuration.burn_in.steps)
+    ),
+}
+"""Need of an option → whether a run has it."""
+
+NO_BATCH: Final = "neither probes nor loading have a batch size"
+"""Of -b, which sets the batch sizes of all phases."""
+
+
+def sentences(
+    settings: LayeredSettings, params: RunParams, configuration: Configuration, plan: Plan, devices: Sequence[Device]
+) -> Iterator[str]:
+    """Yield a sentence for each such option that a person gave, in a file or on the command line."""
+    run = _Run(
+        configuration=configuration,
+        plan=plan,
+        devices=devices,
+        models=tuple(model for model in configuration.models if not is_probe(model)),
+        measured=frozenset(cell.workload for cell in plan.cells),
+        gpus=tuple(device for device in devices if device.kind is DeviceKind.CUDA),
+    )
+    reasons: dict[str, list[str]] = {}
+    for option in OPTIONS:
+        if option.key and settings.chosen(option.key):
+            reasons.setdefault(settings.origin(option.key), []).append(_why_unused(option, run))
+        elif not option.key and params.get(option.name):
+            reasons.setdefault(option.spelling, []).append(_why_unused(option, run))
+    for origin, why in reasons.items():
+        if all(why):
+            yield f"{origin} changes nothing: {why[0] if len(set(why)) == 1 else NO_BATCH}"
+    yield from _unused_gpus(settings)
+    yield from _tf32(settings, run)
+
+
+def _why_unused(option: Option, run: _Run) -> str:
+    """Return why the option changes nothing; empty where it has an effect."""
+    is_burn_in = run.configuration.burn_in is not None
+    if is_burn_in and option.key in burn_in.DECIDED:
+        return burn_in.OWN_CELLS
+    if option.needs is None or HAS[option.needs](run):
+        return ""
+    return burn_in.REASONS.get(option.needs, option.needs.value) if is_burn_in else option.needs.value
+
+
+def _unused_gpus(settings: LayeredSettings) -> Iterator[str]:
+    """Ids win over --multi-gpu where one hand gave both, on the command line or in a file."""
+    if not (settings.chosen("gpu.multi_gpu") and settings.chosen("gpu.ids")):
+        return
+    all_gpus, ids = settings.origin("gpu.multi_gpu"), settings.origin("gpu.ids")
+    if all_gpus != ids and all_gpus.startswith("-") == ids.startswith("-"):
+        yield f"{all_gpus} changes nothing: {ids} names the devices"
+
+
+def _tf32(settings: LayeredSettings, run: _Run) -> Iterator[str]:
+    """Where TF32 is another word for fp32."""
+    where = {cell.devices[0] for cell in run.plan.cells if cell.precision is Precision.TF32}
+    cpus = [device.label for device in run.devices if device.uuid in where and device.kind is DeviceKind.CPU]
+    if cpus:
+        is_burn_in = run.configuration.burn_in is not None
+        origin = burn_in.CONFIG_FILE if is_burn_in else settings.origin("benchmark.precision")
+        yield f"{origin}: tf32 is fp32 on {listed(cpus, 'and')}, which cannot round to TF32"

@@ -1,0 +1,174 @@
+"""What must agree before two cells are compared, and what may differ and is named. Two tables, and how they are read.
+
+identity facts   must agree, or the cell is NOT COMPARABLE, with the fact that differs
+faults           of one cell: no limit, score, baseline or trend is built on it; in `compare` identity facts or doubts
+doubts           keep any verdict back: INCONCLUSIVE, with the reason
+not watched      keeps SAME and FASTER back, and is told beside SLOWER, beside a score and a limit, and in the history
+stack facts      are what people compare: never refused, named in the title
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from orchestrator.analysis.outcomes import Status
+from orchestrator.compare.run_figures import Side, SideCell, SideDevice
+from protocol.cell import DeviceKind
+
+ONE_LAUNCH: Final = "one launch: no verdict"
+UNWATCHED: Final = "whether it was throttled is not known"
+
+
+class Place(NamedTuple):
+    """A cell of one run, on its device."""
+
+    device: SideDevice
+    cell: SideCell
+
+
+class _Fact(NamedTuple):
+    """words: its name. read: what it is on one side, in words."""
+
+    words: str
+    read: Callable[[Place], str]
+
+
+class _Fault(NamedTuple):
+    """What must be on neither side. found: whether it is there. with_status: what became of the cell is told too.
+
+    remedy: how its times would be measured as they should be. has_ratio: `compare` has a ratio all the same.
+    """
+
+    words: str
+    found: Callable[[Place], bool]
+    with_status: bool = False
+    remedy: str = ""
+    has_ratio: bool = False
+
+
+_OF_THE_CELL: Final = (
+    _Fact("batch size", lambda one: str(one.cell.ran_at)),
+    _Fact("metric", lambda one: one.cell.metric),
+)
+_OF_THE_MODEL: Final = _Fact(
+    "parameters", lambda one: "unknown" if one.cell.parameters is None else f"{one.cell.parameters}"
+)
+_OF_THE_DEVICE: Final = (
+    _Fact("GPU model", lambda one: one.device.gpu_name),
+    _Fact("memory", lambda one: _known(one.device.memory_mb, "MB")),
+    _Fact("power limit", lambda one: _known(one.device.power_limit_w, "W")),
+)
+"""A key of a cell (model, phase, precision, sizes, mode) agrees already: that is how cells found each other."""
+
+_FAULTS: Final = (
+    _Fault("without a result", lambda one: not one.cell.values, with_status=True),
+    _Fault("measured at a smaller batch than asked for", lambda one: one.cell.status != Status.OK),
+    _Fault("throttled", lambda one: one.cell.throttled is True, remedy="let it cool, and measure again"),
+    _Fault("contaminated by another process", lambda one: one.cell.contaminated, remedy="measure it alone"),
+    _Fault(
+        "times were not steady after warm-up",
+        lambda one: not one.cell.steady,
+        remedy="measure longer, as with --profile rigorous",
+        has_ratio=True,
+    ),
+)
+
+
+def fault(place: Place) -> str:
+    """Why nothing is to be built on a cell, in words; empty where nothing stands against it."""
+    found = _gravest(_FAULTS, place)
+    return "" if found is None else _told(found, (place,))
+
+
+def advice(place: Place) -> str:
+    """The same, with what to do for times that can be built on."""
+    found = _gravest(_FAULTS, place)
+    return "" if found is None else ": ".join(filter(None, (_told(found, (place,)), found.remedy)))
+
+
+def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
+    """The fact that keeps two cells from being compared, in words; empty where none does.
+
+    any_device: also another model of GPU may be compared, as with a baseline.
+    """
+    if (found := _gravest((one for one in _FAULTS if not one.has_ratio), before, after)) is not None:
+        who = {name: one for name, one in (("the first", before), ("the second", after)) if found.found(one)}
+        return f"{' and '.join(who)} {'are' if len(who) > 1 else 'is'} {_told(found, who.values())}"
+    facts = (*_OF_THE_CELL, *(() if any_device else _OF_THE_DEVICE))
+    for fact in facts:
+        if fact.read(before) != fact.read(after):
+            return f"{fact.words} {fact.read(before)}, then {fact.read(after)}"
+    counts = {_OF_THE_MODEL.read(before), _OF_THE_MODEL.read(after)} - {"unknown"}
+    if len(counts) > 1:
+        return f"{_OF_THE_MODEL.words} {_OF_THE_MODEL.read(before)}, then {_OF_THE_MODEL.read(after)}"
+    return ""
+
+
+def _gravest(faults: Iterable[_Fault], *places: Place) -> _Fault | None:
+    """The first of these faults that any of them has."""
+    return next((fault for fault in faults if any(map(fault.found, places))), None)
+
+
+def _told(found: _Fault, places: Iterable[Place]) -> str:
+    """A fault of these cells, in words."""
+    states = ", ".join(dict.fromkeys(one.cell.status.value for one in places))
+    return f"{found.words} ({states})" if found.with_status else found.words
+
+
+def doubt(before: Place, after: Place) -> str:
+    """Why there is a ratio and no verdict, whatever it is; empty where nothing stands against one."""
+    if DeviceKind.CPU in (before.device.kind, after.device.kind):
+        return "a CPU device gets no performance verdict: the machine drifts"
+    if (found := _gravest((one for one in _FAULTS if one.has_ratio), before, after)) is not None:
+        return found.words
+    if min(len(before.cell.values), len(after.cell.values)) < 2:
+        return ONE_LAUNCH
+    return ""
+
+
+def not_watched(kind: str, throttled: bool | None) -> bool:  # noqa: FBT001  # a state of three, as the report has it
+    """Whether nobody knows if a cell was throttled. A CPU device has no such telemetry, so nothing is missing there."""
+    return throttled is None and kind != DeviceKind.CPU
+
+
+def unwatched(before: Place, after: Place) -> str:
+    """Which side was perhaps throttled, because nobody watched its GPU, in words; empty where both were watched."""
+    sides = {"the first": before, "the second": after}
+    who = [name for name, one in sides.items() if not_watched(one.device.kind, one.cell.throttled)]
+    return f"whether {' and '.join(who)} {'were' if len(who) > 1 else 'was'} throttled is not known" if who else ""
+
+
+class Change(NamedTuple):
+    """A stack fact that differs. before, after: empty where it is unknown there."""
+
+    name: str
+    before: str
+    after: str
+
+    @property
+    def words(self) -> str:
+        """As people write it: "driver 570 -> 580"."""
+        return f"{self.name} {self.before or 'unknown'} -> {self.after or 'unknown'}"
+
+
+def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDevice]]) -> Iterator[Change]:
+    """What differs in the stack, first of the run, then of its devices. paired: those that stand beside each other."""
+    yield from differences(before.stack, after.stack)
+    seen: dict[Change, None] = {}
+    for old, new in paired:
+        if old.gpu_uuid != new.gpu_uuid:
+            seen[Change("board", old.gpu_uuid, new.gpu_uuid)] = None
+        for change in differences(old.stack, new.stack):
+            seen[change] = None
+    yield from seen
+
+
+def differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
+    """What differs between two stacks, of runs or of devices."""
+    for name in dict.fromkeys([*before, *after]):
+        old, new = before.get(name, ""), after.get(name, "")
+        if old != new:
+            yield Change(name, old, new)
+
+
+def _known(value: float | None, unit: str) -> str:
+    return "unknown" if value is None else f"{value:g} {unit}"

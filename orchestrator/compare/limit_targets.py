@@ -1,0 +1,213 @@
+"""What a limit can be set for, and what each cell of a report has of it.
+
+    Report, the run held against a baseline ── cells ──▶ Cell ── FIGURES ──▶ a figure, or none
+
+Models alone have limits: a probe has none.
+"""
+
+import enum
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from orchestrator.compare import cell_facts, pairing, run_figures
+from orchestrator.compare.baselines import Held
+from orchestrator.compare.cell_facts import Place
+from orchestrator.figures import keys
+from orchestrator.figures.cells import Measured
+from orchestrator.figures.keys import CellKey
+from orchestrator.figures.report import GpuInfo, Report
+from protocol.cell import Workload
+
+
+class Figure(enum.StrEnum):
+    """What a limit can be set for; FIGURES says how each is read."""
+
+    LATENCY = "latency_ms"
+    FORWARD_TIME = "forward_time_ms"
+    ITERATION_TIME = "iteration_time_ms"
+    ITERATION_TIME_P99 = "iteration_time_p99_ms"
+    LOAD_TIME = "model_load_time_ms"
+    FIRST_TOKEN = "time_to_first_token_ms"  # noqa: S105  # a time, no secret
+    THROUGHPUT = "throughput_per_sec"
+    TOKENS = "tokens_per_second"
+    EPOCH_TIME = "epoch_time_s"
+    MEMORY = "peak_memory_gb"
+    UTILIZATION = "gpu_utilization_percent"
+    POWER = "power_draw_w"
+    TEMPERATURE = "temperature_max_c"
+    ENERGY = "energy_per_sample_j"
+    OF_BASELINE = "speed_of_baseline_percent"
+    OF_SIBLINGS = "speed_of_siblings_percent"
+    OF_SOLO = "speed_of_solo_percent"
+
+
+class Cell(NamedTuple):
+    """A cell of the report. of_baseline, of_siblings: its speed, in percent of theirs; of_solo: of its own alone.
+
+    fault: why nothing is to be built on its times; advice: that, and what to do about it; empty for a sound one.
+    blind_baseline: nobody watched whether the baseline was throttled in it; blind_siblings: likewise. no_baseline: why
+    there is no of_baseline; no_siblings, no_solo: likewise.
+    """
+
+    key: CellKey
+    metric: Measured
+    gpu: GpuInfo
+    fault: str
+    advice: str
+    of_baseline: float | None
+    blind_baseline: bool
+    no_baseline: str
+    of_siblings: float | None
+    blind_siblings: bool
+    no_siblings: str
+    of_solo: float | None
+    no_solo: str
+
+
+class _Siblings(NamedTuple):
+    """A cell among identical devices. speed: in percent of their median. why_not: why there is none, else empty.
+
+    blind: nobody watched whether another one of them was throttled.
+    """
+
+    speed: float | None
+    why_not: str
+    blind: bool
+
+
+_NO_SIBLINGS: Final = _Siblings(None, "no identical device has this cell", blind=False)
+
+_ONE_MODE: Final = "not measured with one device at work (mode: [loaded, solo], as triage does)"
+PHASES: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
+_OF_LOAD: Final = (Workload.LOAD,)
+_OF_INFERENCE: Final = (Workload.INFERENCE,)
+_OF_GENERATION: Final = (Workload.GENERATION,)
+_OF_BATCHES: Final = (Workload.INFERENCE, Workload.TRAINING)
+
+
+class _Read(NamedTuple):
+    """unit: of the figure. read: it, of a cell and the samples of an epoch; None where it was not measured.
+
+    phases: that have such a figure at all. least, most: what it can be. of_time: a time, or made of one, of which a
+    cell at fault (cell_facts.py) says nothing.
+    """
+
+    unit: str
+    read: Callable[[Cell, int | None], float | None]
+    phases: tuple[Workload, ...] = PHASES
+    least: float = 0.0
+    most: float = math.inf
+    of_time: bool = True
+
+
+def _field(name: str, scale: float = 1.0) -> Callable[[Cell, int | None], float | None]:
+    def read(cell: Cell, _: int | None) -> float | None:
+        value: float | None = getattr(cell.metric, name, None)
+        return None if value is None else value * scale
+
+    return read
+
+
+def _epoch_s(cell: Cell, samples_per_epoch: int | None) -> float | None:
+    throughput: float | None = getattr(cell.metric, "throughput_samples_per_sec", None)
+    return samples_per_epoch / throughput if samples_per_epoch and throughput else None
+
+
+def _p99_ms(cell: Cell, _: int | None) -> float | None:
+    return None if cell.metric.statistics is None else cell.metric.statistics.iteration_time_p99_ms
+
+
+FIGURES: Final[Mapping[Figure, _Read]] = {
+    Figure.LATENCY: _Read("ms", _field("inference_latency_ms"), _OF_INFERENCE),
+    Figure.FORWARD_TIME: _Read("ms", _field("forward_time_ms"), _OF_BATCHES),
+    Figure.ITERATION_TIME: _Read("ms", _field("total_iteration_time_ms"), _OF_BATCHES),
+    Figure.ITERATION_TIME_P99: _Read("ms", _p99_ms),
+    Figure.LOAD_TIME: _Read("ms", _field("model_load_time_ms"), _OF_LOAD),
+    Figure.FIRST_TOKEN: _Read("ms", _field("time_to_first_token_ms"), _OF_GENERATION),
+    Figure.THROUGHPUT: _Read("samples/s", _field("throughput_samples_per_sec"), _OF_BATCHES),
+    Figure.TOKENS: _Read("tokens/s", _field("tokens_per_second"), _OF_GENERATION),
+    Figure.EPOCH_TIME: _Read("s", _epoch_s, _OF_BATCHES),
+    Figure.MEMORY: _Read("GB", _field("peak_memory_mb", 1 / 1024), of_time=False),
+    Figure.UTILIZATION: _Read("%", _field("gpu_utilization_percent"), most=100.0, of_time=False),
+    Figure.POWER: _Read("W", _field("power_draw_w"), of_time=False),
+    Figure.TEMPERATURE: _Read("C", _field("temperature_max_c"), least=-math.inf, of_time=False),
+    Figure.ENERGY: _Read("J", _field("energy_per_sample_j")),
+    Figure.OF_BASELINE: _Read("%", lambda cell, _: cell.of_baseline),
+    Figure.OF_SIBLINGS: _Read("%", lambda cell, _: cell.of_siblings),
+    Figure.OF_SOLO: _Read("%", lambda cell, _: cell.of_solo),
+}
+"""1 GB = 1024 x 1024 x 1024 bytes, as the requirements count it."""
+
+
+def cells(report: Report, held: Held | None) -> Iterator[Cell]:
+    """Every cell of a model. held: the run against a baseline, None where there is none."""
+    gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
+    places = pairing.places(run_figures.of_report(report, "this run"))
+    siblings = dict(_of_siblings(report, places))
+    solo = {
+        (one.gpu_uuid, one.phase, one.model_name, one.precision, one.input_size, one.batch_size_requested): one
+        for one in report.full_node
+    }
+    for result in report.results:
+        for key, metric in keys.of_model(result):
+            ratio = held.by_device.get((result.gpu_uuid, key)) if held else None
+            alone = solo.get(
+                (result.gpu_uuid, key.phase, key.model_name, key.precision, key.input_size, key.batch_size)
+            )
+            place = places[result.gpu_uuid, key]
+            beside = siblings.get(_among_siblings(result.gpu_uuid, key), _NO_SIBLINGS)
+            yield Cell(
+                key=key,
+                metric=metric,
+                gpu=gpus[result.gpu_uuid],
+                fault=cell_facts.fault(place),
+                advice=cell_facts.advice(place),
+                of_baseline=None if ratio is None else ratio * 100,
+                blind_baseline=held is not None and key in held.unwatched,
+                no_baseline=held.left_out.get((result.gpu_uuid, key), "") if held else "no baseline",
+                of_siblings=beside.speed,
+                blind_siblings=beside.blind,
+                no_siblings=beside.why_not,
+                of_solo=None if alone is None or alone.ratio is None or alone.remark else 100 / alone.ratio,
+                no_solo=_ONE_MODE if alone is None else alone.remark,
+            )
+
+
+def _of_siblings(
+    report: Report, places: Mapping[tuple[str, CellKey], Place]
+) -> Iterator[tuple[tuple[object, ...], _Siblings]]:
+    """UUID and cell → how it does among identical devices. Of a median that is made of a cell at fault nothing is."""
+    named = {_among_siblings(uuid, key): place for (uuid, key), place in places.items()}
+    for spread in report.cross_gpu:
+        key = (
+            *(spread.phase, spread.model_name, spread.precision, spread.mode),
+            *(spread.input_size, spread.memory_format, spread.new_tokens, spread.batch_size_requested),
+        )
+        found = [(value, named[value.gpu_uuid, *key]) for value in spread.values]
+        compared = [place for value, place in found if value.not_comparable is None]
+        at_fault = _told((place, cell_facts.fault(place)) for place in compared)
+        left_out = _told((place, value.not_comparable or "") for value, place in found)
+        for value, place in found:
+            if at_fault or not value.percent_of_median:
+                yield (value.gpu_uuid, *key), _Siblings(None, at_fault or left_out, blind=False)
+                continue
+            percent = value.percent_of_median
+            speed = 10_000 / percent if spread.metric.endswith("_ms") else percent
+            blind = any(
+                cell_facts.not_watched(one.device.kind, one.cell.throttled) for one in compared if one is not place
+            )
+            yield (value.gpu_uuid, *key), _Siblings(speed, "", blind)
+
+
+def _told(whys: Iterable[tuple[Place, str]]) -> str:
+    """Each device with why it says nothing; empty where all say something."""
+    return "; ".join(f"{place.device.label}: {why}" for place, why in whys if why)
+
+
+def _among_siblings(gpu_uuid: str, key: CellKey) -> tuple[object, ...]:
+    """As _of_siblings names a cell."""
+    return (
+        *(gpu_uuid, key.phase, key.model_name, key.precision, key.mode),
+        *(key.input_size, key.memory_format or None, key.new_tokens, key.batch_size),
+    )

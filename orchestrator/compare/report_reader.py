@@ -1,0 +1,168 @@
+"""What a person names to compare, read with suspicion: the thin step before everything else here.
+
+    report.json      strictly: this version's schema, and nothing beside it
+    a baseline       likewise, by a version of its own
+    a run's folder   its report is made again, so that it may be of an older version
+    @last, a run's id and so on: the words of history/run_lookup.py, likewise
+    a name           of a baseline that ships: configs/baselines/<name>.json
+
+Whatever is wrong is a ConfigError that names the file and what to do.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from orchestrator.analysis import reporting
+from orchestrator.compare import run_figures
+from orchestrator.compare.run_figures import Side
+from orchestrator.compare.strict_json import contents, decode
+from orchestrator.config.catalogue import configs_folder
+from orchestrator.config.yaml_schema import did_you_mean
+from orchestrator.errors import ConfigError
+from orchestrator.figures.keys import CellKey
+from orchestrator.figures.report import SCHEMA_VERSION, Report
+from orchestrator.history import run_lookup
+from orchestrator.system import safe_read
+
+T = TypeVar("T")
+_Version = int | float | str | None
+"""Other versions may write theirs in another way, and are told as what they are all the same."""
+
+
+class _Head(msgspec.Struct):
+    """What tells the kinds of file apart; the rest is not looked at."""
+
+    schema_version: _Version = None
+    baseline_version: _Version = None
+
+
+def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
+    """What `name` names, as a side. Raises UserError for what cannot be read as one.
+
+    history_db: where ids of runs are looked up; None for the user's own history.
+    """
+    report = _of_a_run(name, runs_folder, history_db)
+    if report is not None:
+        return _sound(report, name)
+    shipped = _shipped().get(name)
+    return _file(Path(name) if shipped is None or safe_read.is_there(Path(name)) else shipped, name)
+
+
+def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
+    """What these name, to hold the others against the first. Raises UserError, also where there is nothing to hold so.
+
+    A run and itself: SAME for ever. A baseline beside a run: who is slower and whose cells are missing, backwards.
+    runs_folder, history_db: as in `read`.
+    """
+    first, *others = [read(name, runs_folder, history_db) for name in names]
+    for other in others:
+        if first.run_ids <= other.run_ids or other.run_ids <= first.run_ids:
+            both = sorted(first.run_ids & other.run_ids)
+            raise ConfigError(
+                f"{first.name} and {other.name} hold the same {'run' if len(both) == 1 else 'runs'}, "
+                f"{', '.join(both)}: beside itself none is slower. Name another one, or a baseline of others"
+            )
+        if other.is_baseline and not first.is_baseline:
+            raise ConfigError(
+                f"{other.name} is a baseline, and {first.name} is none: runs are held against baselines. Name the "
+                "baseline first"
+            )
+    return [first, *others]
+
+
+def baseline(name: str, runs_folder: str, history_db: str | None = None, *, origin: str = "--compare-baseline") -> Side:
+    """A baseline: a file, a report, a run's folder or id, or the name of one that ships. Raises UserError.
+
+    runs_folder, history_db: as in `read`. origin: the option or the line that names it.
+    """
+    if not name.strip():
+        raise ConfigError(f"{origin}: expected a file or a name, got an empty text")
+    shipped = _shipped()
+    if (
+        name in shipped
+        or "/" in name
+        or name.endswith(".json")
+        or run_lookup.is_id(name)
+        or safe_read.is_there(Path(name))
+    ):
+        return read(name, runs_folder, history_db)
+    there = f"There is {', '.join(shipped)}." if shipped else "None ships with this version."
+    raise ConfigError(
+        f"{origin}: there is no file {name}, and no baseline of that name.{did_you_mean(name, shipped)} "
+        f"{there} `make-baseline` makes one of a report."
+    )
+
+
+def _shipped() -> dict[str, Path]:
+    """The baselines that ship, by name."""
+    return {path.stem: path for path in sorted((configs_folder() / "baselines").glob("*.json"))}
+
+
+def _of_a_run(name: str, runs_folder: str, history_db: str | None) -> Report | None:
+    """The report of a run's folder; None where `name` names none."""
+    paths = run_lookup.find_run(name, runs_folder, history_db)
+    return None if paths is None else reporting.make(paths)
+
+
+def _file(path: Path, name: str) -> Side:
+    data = contents(path)
+    head = decode(data, _Head, name)
+    if head.baseline_version is None:
+        return _sound(_report(data, head.schema_version, name), name)
+    if head.baseline_version != run_figures.VERSION:
+        raise ConfigError(
+            f"{name}: a baseline of version {head.baseline_version!r:.40}; "
+            f"this gpubench reads version {run_figures.VERSION}. "
+            "Make it again from its run."
+        )
+    return _told_apart(msgspec.structs.replace(decode(data, Side, name), name=name))
+
+
+def _sound(report: Report, name: str) -> Side:
+    """The run of that report. Raises ConfigError where it holds what nobody has measured."""
+    if (found := next(run_figures.impossible(report), None)) is not None:
+        raise ConfigError(
+            f"{name}: not as gpubench measures it: a launch with the figure {found}; what can be measured is "
+            f"{run_figures.LEAST:g} to {run_figures.MOST:g}"
+        )
+    return _told_apart(run_figures.of_report(report, name))
+
+
+def _told_apart(found: Side) -> Side:
+    """The same. Raises ConfigError where nobody knows whose a cell is, or which of two: of a UUID, or a cell, twice."""
+    uuid, devices = _most(one.gpu_uuid for one in found.devices)
+    if devices > 1:
+        raise ConfigError(f"{found.name}: not as gpubench writes it: {devices} devices have the UUID {uuid}")
+    place, cells = _most((one.key, one.gpu_uuid) for one in found.cells)
+    if place is not None and cells > 1:
+        raise ConfigError(f"{found.name}: not as gpubench writes it: {_cell(*place)} is there {cells} times")
+    known = {one.gpu_uuid for one in found.devices}
+    if (stray := next((one for one in found.cells if one.gpu_uuid not in known), None)) is not None:
+        raise ConfigError(
+            f"{found.name}: not as gpubench writes it: {_cell(stray.key, stray.gpu_uuid)}, which is none of its devices"
+        )
+    return found
+
+
+def _most(found: Iterable[T]) -> tuple[T | None, int]:
+    """What is there most often, and how often; None of nothing."""
+    return next(iter(Counter(found).most_common(1)), (None, 0))
+
+
+def _cell(key: CellKey, gpu_uuid: str) -> str:
+    return f"{key.words} on {gpu_uuid}"
+
+
+def _report(data: bytes, version: _Version, name: str) -> Report:
+    if version is None:
+        raise ConfigError(f"{name}: neither a report of gpubench nor a baseline: it says no schema_version")
+    if version != SCHEMA_VERSION:
+        raise ConfigError(
+            f"{name}: a report of schema version {version!r:.40}; this gpubench reads version {SCHEMA_VERSION}. "
+            "Name the run's folder in its place, or render the report again: `report RUN -f json`."
+        )
+    return decode(data, Report, name)

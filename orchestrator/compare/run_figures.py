@@ -1,0 +1,209 @@
+"""One side of a comparison: what a run measured, reduced to what two runs are compared by. Also a baseline's file.
+
+    Report ── of_report ──▶ Side ── devices, stack, cells with the figure of each launch
+
+A baseline outlives the version of the report that it was made of, so this format has a version of its own.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Final
+
+import msgspec
+
+from orchestrator.analysis.cross_gpu import FIGURES
+from orchestrator.analysis.outcomes import Status
+from orchestrator.config.naming import plural
+from orchestrator.figures import keys
+from orchestrator.figures.cells import Measured
+from orchestrator.figures.keys import CellKey
+from orchestrator.figures.parts import Part
+from orchestrator.figures.report import GpuInfo, Report
+from orchestrator.stats.slowdown_reasons import CAPPED_SHARE
+from protocol.cell import device_label
+from protocol.exit_codes import ExitCode
+from protocol.result import SteadyState
+
+VERSION: Final = 1
+
+RUNS_APART: Final = ", "
+"""Between the ids of runs that a baseline was made of."""
+LEAST: Final = 1e-9
+MOST: Final = 1e18
+Rate = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
+"""Nothing that gpubench measures lies beyond: what does was made up, and its powers would overflow."""
+
+
+class SideCell(Part, frozen=True, kw_only=True):
+    """A cell on one device. values: the figure of each launch; is_time: less is better; metric: its name in the report.
+
+    status, reason: what became of it; ran_at: the batch size that ran. parameters: of the model, as counted.
+    throttled: None where nobody has watched.
+    """
+
+    gpu_uuid: str
+    key: CellKey
+    metric: str
+    values: tuple[Rate, ...]
+    status: Status
+    ran_at: int | None
+    parameters: int | None
+    steady: bool
+    throttled: bool | None
+    contaminated: bool
+    power_capped: bool
+
+    @property
+    def is_time(self) -> bool:
+        """Whether less is better."""
+        return self.metric.endswith("_ms")
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The launches as rates: more is faster."""
+        return tuple(1 / value for value in self.values) if self.is_time else self.values
+
+
+class SideDevice(Part, frozen=True, kw_only=True):
+    """A device of the run. label: "GPU 0". stack: its own facts, which may differ between runs."""
+
+    gpu_uuid: str
+    label: str
+    gpu_name: str
+    kind: str
+    memory_mb: float | None
+    power_limit_w: float | None
+    stack: dict[str, str]
+
+
+class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """A run. stack: what it ran on, by name: {"driver": "580.95.05"}.
+
+    baseline_version: None for a run that is no baseline. ended: how, where it did not end well, in words.
+    """
+
+    baseline_version: int | None
+    name: str
+    run_id: str
+    test_date: str
+    profile: str
+    stack: dict[str, str]
+    devices: tuple[SideDevice, ...]
+    cells: tuple[SideCell, ...]
+    ended: str = ""
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it was made to be one, by `make-baseline`."""
+        return self.baseline_version is not None
+
+    @property
+    def label(self) -> str:
+        """Its name with what tells it from any other: @last means another run tomorrow, and a file may be replaced."""
+        day = self.test_date.partition("T")[0]
+        named = self.is_baseline or self.run_id in self.name
+        return f"{self.name} ({day})" if named else f"{self.name} ({self.run_id}, {day})"
+
+    @property
+    def run_ids(self) -> frozenset[str]:
+        """Of the runs that it was made of: mostly one."""
+        return frozenset(self.run_id.split(RUNS_APART))
+
+
+def impossible(report: Report) -> Iterator[str]:
+    """Figures of launches that nothing has measured, each with its cell, as "1e+308 of resnet50 inference fp32 b8"."""
+    for uuid, key, metric, _ in _metrics(report):
+        for value in metric.launch_values:
+            if not LEAST <= value <= MOST:
+                yield f"{value:g} of {key.words} on {uuid}"
+
+
+def of_report(report: Report, name: str) -> Side:
+    """The run of that report, without figures that are `impossible`. name: what people call it, as a file or folder."""
+    return Side(
+        baseline_version=None,
+        name=name,
+        run_id=report.metadata.run_id,
+        test_date=report.metadata.test_date,
+        profile=report.test_configuration.profile,
+        stack=_stack(report),
+        devices=tuple(_device(one) for one in report.gpu_info),
+        cells=tuple(_cell(*found) for found in _metrics(report)),
+        ended=_ended(report),
+    )
+
+
+def _ended(report: Report) -> str:
+    """Of thresholds that were missed nothing: they are about figures, which are compared here."""
+    verdict, cells = report.verdict, report.summary.cells
+    if verdict.exit_code not in (ExitCode.PASSED, ExitCode.MISSED):
+        return ": ".join((verdict.word, *verdict.reasons[:1]))
+    lost = cells.missing + cells.failed
+    return f"incomplete: {plural(lost, 'cell')} without a result" if lost else ""
+
+
+def _stack(report: Report) -> dict[str, str]:
+    """What people compare: all that may differ between two runs that are compared."""
+    data, asked = report.metadata, report.test_configuration
+    drivers = dict.fromkeys(one.driver_version for one in report.gpu_info if one.driver_version)
+    facts: Mapping[str, object] = {
+        "driver": data.driver_version or ", ".join(drivers),
+        "torch": data.pytorch_version,
+        "CUDA": data.cuda_version,
+        "cuDNN": data.cudnn_version,
+        "torchvision": data.torchvision_version,
+        "transformers": data.transformers_version,
+        "python": data.python_version,
+        "host": data.hostname,
+        "gpubench": data.tool_version,
+        "profile": asked.profile,
+        "isolation": asked.isolation,
+        "seed": asked.seed,
+        "iterations": asked.test_iterations,
+        "warm-up iterations": asked.warmup_iterations,
+        **{one.name: one.value for one in data.settings},
+    }
+    return {name: str(fact) for name, fact in facts.items() if fact not in (None, "")}
+
+
+def _device(gpu: GpuInfo) -> SideDevice:
+    facts: Mapping[str, object] = {
+        "VBIOS": gpu.vbios_version,
+        "ECC": gpu.ecc_enabled,
+        "PCIe generation": gpu.pcie_generation,
+        "PCIe width": gpu.pcie_width,
+    }
+    return SideDevice(
+        gpu_uuid=gpu.gpu_uuid,
+        label=device_label(gpu.kind, gpu.gpu_uuid, gpu.gpu_id, gpu.slice_index),
+        gpu_name=gpu.gpu_name,
+        kind=gpu.kind,
+        memory_mb=gpu.gpu_memory_total_mb,
+        power_limit_w=gpu.power_limit_w,
+        stack={name: str(fact) for name, fact in facts.items() if fact is not None},
+    )
+
+
+def _metrics(report: Report) -> Iterator[tuple[str, CellKey, Measured, int | None]]:
+    """Every cell on its device, with the number of its model's parameters."""
+    for result in report.results:
+        for key, metric in keys.of_model(result):
+            yield result.gpu_uuid, key, metric, result.parameters_count
+    for probe in report.probes:
+        yield probe.gpu_uuid, keys.of_probe(probe), probe, None
+
+
+def _cell(gpu_uuid: str, key: CellKey, metric: Measured, parameters: int | None) -> SideCell:
+    names = FIGURES[key.phase]
+    return SideCell(
+        gpu_uuid=gpu_uuid,
+        key=key,
+        metric=next((name for name in names if getattr(metric, name) is not None), names[0]),
+        values=tuple(value for value in metric.launch_values if LEAST <= value <= MOST),
+        status=metric.status,
+        ran_at=metric.batch_size,
+        parameters=parameters,
+        steady=metric.steady_state != SteadyState.NONE,
+        throttled=metric.throttled,
+        contaminated=metric.contaminated,
+        power_capped=(metric.power_capped_percent or 0) > 100 * CAPPED_SHARE,
+    )

@@ -1,0 +1,55 @@
+"""JSON that people hand in, read with suspicion: typed, whole, and never more than memory holds."""
+
+import os
+import re
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from orchestrator.errors import ConfigError
+from orchestrator.system import safe_read
+
+MAX_BYTES: Final = 256 * 1024 * 1024
+"""A report of 100,000 launches takes 100 MB. Numbers take up to 16 times as much in memory as in a file."""
+
+_LONE_SURROGATE: Final = re.compile(
+    rb"(?<!\\)(?:\\\\)*\\u[dD][89abAB][0-9a-fA-F]{2}(?:[^\\]|\\[^u]|\\u[^dD]|\\u[dD][^c-fC-F])"
+)
+"""The first half of a character without its second one, which msgspec takes for a file that ends there."""
+
+T = TypeVar("T")
+
+
+def contents(path: Path) -> bytes:
+    """What is in the file. Raises ConfigError for one that is missing, no regular file, or beyond the cap."""
+    try:
+        with safe_read.opened(path) as file:
+            if os.fstat(file.fileno()).st_size > MAX_BYTES:
+                raise ConfigError(f"{path}: larger than {MAX_BYTES >> 20} MiB, so not written by gpubench")
+            return file.read(MAX_BYTES)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: there is no such file, nor a run's folder of that name") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the name
+        raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def decode(data: bytes, kind: type[T], name: str) -> T:
+    """`data` as `kind`, strictly. Raises ConfigError that names the file and the place in it."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{name}: not as gpubench writes it: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name}: damaged: {_damage(data, str(error))}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{name}: nested too deeply to be a report") from error
+
+
+def _damage(data: bytes, error: str) -> str:
+    if not data.strip():
+        return "it is empty"
+    if "truncated" not in error:
+        return f"it is not JSON: {error}"
+    half = _LONE_SURROGATE.search(data)
+    return "it is cut off" if half is None else f"half a character (a lone surrogate) at byte {half.start()}"

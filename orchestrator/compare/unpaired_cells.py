@@ -1,0 +1,55 @@
+"""Why a cell has no partner, where the other side did measure it: on another device, or in the other mode. Pure."""
+
+from collections.abc import Container, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from orchestrator.compare import pairing
+from orchestrator.compare.cell_facts import Place
+from orchestrator.compare.run_figures import Side
+from orchestrator.figures.keys import CellKey
+from protocol.cell import Mode
+
+_HOW: Final[Mapping[str, str]] = {
+    Mode.SOLO: "measure with --solo",
+    Mode.LOADED: "measure on several GPUs, without --solo",
+}
+"""What a run has to do for a mode; in reports that were handed in there may be words that are none."""
+BASELINE: Final = "the baseline"
+OTHER: Final = "the other run"
+
+
+def other_mode(key: CellKey, known: Container[CellKey], who: str, *, wanted: str | None = None) -> str:
+    """How a cell differs from one that `who` knows, where that is the mode alone, in words; empty where it is not.
+
+    wanted: the mode that both should have; None for that of `who`.
+    """
+    for mode in Mode:
+        if mode != key.mode and replace(key, mode=mode.value) in known:
+            how = f" ({_HOW[wanted or mode]})" if (wanted or mode) in _HOW else ""
+            return f"{key.mode}; {who} has {mode}{how}"
+    return ""
+
+
+class Other:
+    """The other side, where a cell is looked for on the same model of GPU. who: what it is called.
+
+    is_first: it is the first run, which the second is to be measured like.
+    """
+
+    def __init__(self, side: Side, *, is_first: bool) -> None:
+        self._who = BASELINE if side.is_baseline else OTHER
+        self._is_first = is_first
+        self._labels: dict[str, dict[CellKey, list[str]]] = {}
+        for place in pairing.places(side).values():
+            if place.cell.values:
+                of_model = self._labels.setdefault(place.device.gpu_name, {})
+                of_model.setdefault(place.cell.key, []).append(place.device.label)
+
+    def why(self, place: Place) -> str:
+        """Why a cell has no partner here, in words; empty where it was not measured at all."""
+        known, key = self._labels.get(place.device.gpu_name, {}), place.cell.key
+        if labels := known.get(key):
+            return f"{self._who} has it on {', '.join(labels)}"
+        return other_mode(key, known, self._who, wanted=None if self._is_first else key.mode)

@@ -1,0 +1,114 @@
+"""What ships in configs/: the models and the profiles, typed, for the configuration, the completion and `list-models`.
+
+Only the orchestrator reads configs/; a worker is told what it needs.
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from orchestrator.config import yaml_file
+from orchestrator.config.yaml_schema import did_you_mean, require_known
+from orchestrator.errors import ConfigError
+from protocol.cell import ModelSpec
+from protocol.messages import Measurement
+
+MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other", "probe")
+"""What `list-models --type` can be asked for. A probe is no model, but is measured like one."""
+
+
+PROBE_FAMILY: Final = "probe"
+"""By which a description in configs/models.yaml says that it is one."""
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long and how exactly a cell is measured; seconds. launches: fresh processes for each cell.
+
+    give_up: as in protocol.messages.Measurement. adds_launches: as in resolved.Configuration.
+    """
+
+    relative_half_width: float
+    block_s: float
+    warm_up_cap_s: float
+    min_s: float
+    max_s: float
+    give_up: bool
+    launches: int
+    adds_launches: bool
+
+    def measurement(self, *, iterations: int | None, warm_up_iterations: int | None) -> Measurement:
+        """What a worker is told. Numbers of iterations are None where it decides itself when to stop."""
+        return Measurement(
+            relative_half_width=self.relative_half_width,
+            block_s=self.block_s,
+            warm_up_cap_s=self.warm_up_cap_s,
+            min_s=self.min_s,
+            max_s=self.max_s,
+            give_up=self.give_up,
+            iterations=iterations,
+            warm_up_iterations=warm_up_iterations,
+        )
+
+
+class _Models(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    models: tuple[ModelSpec, ...]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Models in the order of the file, profiles by name. wrong: what keeps models of the user's from being used."""
+
+    models: tuple[ModelSpec, ...]
+    profiles: dict[str, Profile]
+    wrong: Mapping[str, ConfigError] = field(default_factory=dict)
+
+    @property
+    def probes(self) -> tuple[ModelSpec, ...]:
+        """Those that measure a device and no model."""
+        return tuple(filter(is_probe, self.models))
+
+    def model(self, name: str) -> ModelSpec:
+        """The model called `name`. Raises ConfigError with what is wrong with it, or with the nearest names."""
+        if name in self.wrong:
+            raise self.wrong[name]
+        for model in self.models:
+            if model.name == name:
+                return model
+        near = did_you_mean(name, [model.name for model in self.models])
+        shows = f"`torch-gpu-benchmark list-models` shows all {len(self.models)}."
+        raise ConfigError(f"no model named '{name}'.{near} {shows}")
+
+
+def load(folder: Path | None = None) -> Catalogue:
+    """The catalogue in `folder`, which is the one that ships unless given. Raises ConfigError for a broken file."""
+    folder = configs_folder() if folder is None else folder
+    models = yaml_file.read(folder / "models.yaml").convert(_Models).models
+    names = [model.name for model in models]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{folder / 'models.yaml'}: there are two models named {name}")
+    for model in models:
+        require_known(model.type, f"{folder / 'models.yaml'}, {model.name}", MODEL_TYPES, "type")
+    return Catalogue(models, yaml_file.read(folder / "profiles.yaml").convert_each(Profile))
+
+
+@functools.cache
+def configs_folder() -> Path:
+    """Where configs/ is: beside this module in the wheel, one level up in a checkout.
+
+    By path, because importlib.resources does not find mapped package folders in editable installs.
+    """
+    here = Path(__file__).resolve().parents[1]
+    for folder in (here / "configs", here.parent / "configs"):
+        if (folder / "models.yaml").is_file():
+            return folder
+    raise ConfigError(f"configs/ is neither in {here} nor in {here.parent}; install gpubench again")
+
+
+def is_probe(spec: ModelSpec) -> bool:
+    """Whether this is no model but a probe."""
+    return spec.family == PROBE_FAMILY

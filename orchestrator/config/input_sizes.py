@@ -1,0 +1,38 @@
+"""Input sizes that a model takes: which are requested, which are possible, and how they read. Pure."""
+
+from collections.abc import Iterable
+
+from orchestrator.config.run_configuration import Configuration
+from protocol.cell import Sizes, SizeUnit
+
+
+def requested(sizes: Sizes, configuration: Configuration) -> tuple[int, ...]:
+    """Sizes that the options request for models that count in this unit; empty where they request none."""
+    return {
+        SizeUnit.TOKENS: configuration.sequence_lengths,
+        SizeUnit.PIXELS: configuration.input_sizes,
+    }[sizes.unit]
+
+
+def is_possible(sizes: Sizes, size: int) -> bool:
+    """Whether a model with these sizes takes this one."""
+    fits = sizes.largest is None or size <= sizes.largest
+    listed = not sizes.only or size in sizes.only
+    return sizes.smallest <= size and fits and listed and size % sizes.step == 0
+
+
+def in_words(sizes: Sizes) -> str:
+    """The sizes in words: "1 to 512 tokens", "multiples of 16 from 32 pixels up", "256, 512, 1024 pixels"."""
+    if sizes.only:
+        return f"{listed_numbers(sizes.only)} {sizes.unit}"
+    multiples = "" if sizes.step == 1 else f"multiples of {sizes.step} from "
+    if sizes.largest is None:
+        return f"{multiples}{sizes.smallest} {sizes.unit} up" if multiples else f"{sizes.smallest} {sizes.unit} or more"
+    if sizes.smallest == sizes.largest:
+        return f"{sizes.smallest} {sizes.unit} alone"
+    return f"{multiples}{sizes.smallest} to {sizes.largest} {sizes.unit}"
+
+
+def listed_numbers(values: Iterable[int]) -> str:
+    """The numbers in order: "256, 512"."""
+    return ", ".join(map(str, sorted(values)))

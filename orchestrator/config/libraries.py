@@ -1,0 +1,82 @@
+"""Which torch is installed, and whether a library is missing that models are built with (docs/adr/0004).
+
+Where one is, the models that need it fail by name, each of their launches. Looked up as files, nothing is imported.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from orchestrator.config.yaml_schema import listed
+from orchestrator.errors import ConfigError
+from protocol.cell import OF_NO_MODEL, Cell, ModelSpec
+
+HOW_TO_INSTALL_MODELS: Final = "README.md says how to install what models need beside a torch of your own"
+_LIBRARIES: Final = ("torchvision", "transformers")
+_BEHIND: Final = {"worker.models.huggingface": "transformers"}
+"""Modules of ours that stand for a library."""
+_CUDA: Final = re.compile(r"^cuda\b[^=\n]*=\s*(?:'([0-9.]+)'|None)", re.MULTILINE)
+_VERSION: Final = re.compile(r"^__version__\s*=\s*'([^']+)'", re.MULTILINE)
+
+
+class Torch(msgspec.Struct, frozen=True, kw_only=True):
+    """torch as installed. cuda: what it was made for, "13.0"; None for a build without CUDA."""
+
+    version: str
+    cuda: str | None
+
+
+def torch_cuda(search: list[str] | None = None) -> Torch | None:
+    """What torch says of itself in torch/version.py; None where it is not installed. search: instead of sys.path."""
+    spec = PathFinder.find_spec("torch", search)
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    version, cuda = _VERSION.search(text), _CUDA.search(text)
+    return Torch(version=version[1] if version else "of unknown version", cuda=cuda[1] if cuda else None)
+
+
+def asked_for(cells: Iterable[Cell], models: Iterable[ModelSpec]) -> list[ModelSpec]:
+    """The models that cells of a plan measure."""
+    measured = {cell.model for cell in cells if cell.workload not in OF_NO_MODEL}
+    return [model for model in models if model.name in measured]
+
+
+def missing(models: Iterable[ModelSpec], search: list[str] | None = None) -> dict[str, tuple[str, ...]]:
+    """Library → the models that need it, of those that are not installed. search: instead of sys.path."""
+    needed: dict[str, tuple[str, ...]] = {}
+    for model in models:
+        for library in dict.fromkeys(_BEHIND.get(module, module.partition(".")[0]) for module in model.preload):
+            if library in _LIBRARIES:
+                needed[library] = (*needed.get(library, ()), model.name)
+    return {library: names for library, names in needed.items() if not _is_there(library, search)}
+
+
+def _is_there(library: str, search: list[str] | None) -> bool:
+    """Also one that is worked on where it lies, which only a finder of its own finds."""
+    return (find_spec(library) if search is None else PathFinder.find_spec(library, search)) is not None
+
+
+def sentences(lacking: dict[str, tuple[str, ...]]) -> Iterator[str]:
+    """One for each library, with its models."""
+    for library, names in lacking.items():
+        yield f"{library} is not installed, so {listed(names, 'and')} will fail; {HOW_TO_INSTALL_MODELS}"
+
+
+def require(cells: Sequence[Cell], models: Iterable[ModelSpec]) -> None:
+    """Refuse a burn-in of cells that would fail in each round, which ends without a verdict. Raises ConfigError."""
+    lacking = missing(asked_for(cells, models))
+    if lacking:
+        names = listed([name for names in lacking.values() for name in names], "and")
+        raise ConfigError(
+            f"a burn-in would be UNKNOWN in the end: it trains {names}, and {listed(list(lacking), 'and')} "
+            f"{'is' if len(lacking) == 1 else 'are'} not installed. {HOW_TO_INSTALL_MODELS}."
+        )

@@ -1,0 +1,260 @@
+"""A file of the user's own models (--models-file), read and checked. docs/own-models.md explains every key.
+
+models:
+  - name: bert_base
+    class: transformers.BertModel
+    config: {hidden_size: 768}
+    input_shape:
+      input_ids: [32, 128]        # the first number stands for the batch, which -b decides
+"""
+
+import enum
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from orchestrator.config import yaml_file
+from orchestrator.config.catalogue import MODEL_TYPES
+from orchestrator.config.own_code import NotAllowedError, Search
+from orchestrator.config.yaml_file import Document, KeyPath, Value
+from orchestrator.config.yaml_schema import require_known
+from orchestrator.errors import ConfigError
+from protocol.cell import InputSpec, ModelSpec
+from protocol.own import OwnModel
+
+PRELOAD: Final = {"transformers": ("worker.models.huggingface",), "torchvision": ("torchvision.models",)}
+"""Package of a class → what the zygote imports for it. Code of anybody else is imported in the launch alone.
+
+transformers comes by way of a module that hides a broken torchvision from it.
+"""
+
+
+class Dtype(enum.StrEnum):
+    """Types of an input. "float" follows the cell: bf16 weights get bf16 inputs."""
+
+    FLOAT = "float"
+    FLOAT32 = "float32"
+    INT64 = "int64"
+    INT32 = "int32"
+    UINT8 = "uint8"
+    BOOL = "bool"
+
+    @property
+    def floating(self) -> bool:
+        """Whether its numbers are of the bell curve unless a range is given."""
+        return self in {Dtype.FLOAT, Dtype.FLOAT32}
+
+
+TYPES: Final = tuple(kind for kind in MODEL_TYPES if kind != "probe")
+_EXPONENT: Final = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+|[-+]?[0-9]*\.[0-9]*[eE][0-9]+")
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"class_": "class"}):
+    """One model. config, args and input_shape are looked at by hand: they are as free as Python's own arguments."""
+
+    name: str
+    class_: str
+    type: str = "other"
+    title: str | None = None
+    args: list[Any] = []
+    config: dict[str, Any] = {}
+    input_shape: Any = None
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    models: list[Any]
+
+
+class _Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    shape: list[int | str]
+    dtype: Dtype = Dtype.FLOAT
+    low: float | None = None
+    high: float | None = None
+
+
+KNOWN_INPUTS: Final = {
+    "input_ids": _Input(shape=[], dtype=Dtype.INT64),
+    "attention_mask": _Input(shape=[], dtype=Dtype.INT64, low=1, high=2),
+    "token_type_ids": _Input(shape=[], dtype=Dtype.INT64, low=0, high=1),
+}
+"""What transformers means by these names, where the file says no more than a shape. Other inputs are floats."""
+
+
+def read(
+    path: Path, pythonpath: tuple[str, ...], *, allowed: bool, chosen: Collection[str] | None = None
+) -> tuple[tuple[ModelSpec, ...], dict[str, ConfigError]]:
+    """The models in the file, in its order, and what is wrong with others, by their names.
+
+    Paths in it are seen from its own folder, so that it can lie beside the code. allowed: --allow-code was given.
+    chosen: the names of models that are to be measured, None for all. Raises ConfigError naming file, line and key for
+    what is wrong with one of those, or with the list.
+    """
+    document = yaml_file.read(path)
+    entries = document.convert(_File).models
+    search = Search(Path(path).absolute().parent, pythonpath, allowed)
+    if not entries:
+        raise ConfigError(f"{document.where(('models',))}: the list is empty; describe at least one model")
+    models: list[ModelSpec] = []
+    wrong: dict[str, ConfigError] = {}
+    for number, entry in enumerate(entries):
+        at: KeyPath = ("models", number)
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if isinstance(name, str):
+            _require_name(name, [*(model.name for model in models), *wrong], document.where((*at, "name")))
+        try:
+            models.append(_model(entry, at, document, search))
+        except ConfigError as error:
+            if chosen is None or name in chosen or not isinstance(name, str):
+                raise
+            wrong[name] = error
+    return tuple(models), wrong
+
+
+def notes(wrong: Mapping[str, ConfigError]) -> Iterator[str]:
+    """A sentence for each model of a file that is left alone, and could not be measured. Permission was not asked."""
+    for name, error in wrong.items():
+        if not isinstance(error, NotAllowedError):
+            yield f"{name} is not measured, and could not be: {str(error).rstrip('.')}"
+
+
+def _model(described: Value, at: KeyPath, document: Document, search: Search) -> ModelSpec:
+    entry = document.convert_part(described, _Entry, at)
+    require_known(entry.type, document.where((*at, "type")), TYPES, "type")
+    for key in ("args", "config"):
+        _require_values(getattr(entry, key), (*at, key), document)
+    located = search.locate(entry.class_, document.where((*at, "class")))
+    inputs, by_name = _inputs(entry.input_shape, (*at, "input_shape"), document)
+    own = msgspec.structs.replace(
+        located,
+        arguments=json.dumps(entry.args),
+        config=json.dumps(entry.config),
+        by_name=by_name,
+    )
+    made = spec(entry.name, own, inputs, kind=entry.type, title=entry.title)
+    require_inputs(made, document.where(at))
+    return made
+
+
+def spec(
+    name: str, own: OwnModel, inputs: tuple[InputSpec, ...] = (), *, kind: str = "other", title: str | None = None
+) -> ModelSpec:
+    """A model of the user's own. How large it is and what it costs is not known before its code runs."""
+    return ModelSpec(
+        name=name,
+        title=title or name,
+        type=kind,
+        family="own",
+        inputs=inputs,
+        parameters=0,
+        inference_gflops=0.0,
+        memory_mb=0,
+        preload=PRELOAD.get(re.split("[.:]", own.target)[0], ()),
+        own=own,
+    )
+
+
+def require_inputs(model: ModelSpec, origin: str) -> None:
+    """Refuse a model of a library that says nothing about its inputs. Other code may have get_example_inputs."""
+    if model.preload and not model.inputs:
+        raise ConfigError(
+            f"{origin}: nothing says what {model.name} is fed. Describe it in a file of --models-file, with its "
+            "input_shape: [32, 3, 224, 224], or by name, {input_ids: [32, 128]}"
+        )
+
+
+def _require_name(name: str, before: list[str], origin: str) -> None:
+    if name in before:
+        raise ConfigError(f"{origin}: there are two models named {name}")
+    if name == "all" or "," in name or name != name.strip() or not name.isprintable() or not name:
+        raise ConfigError(f"{origin}: {name!r} cannot be a name that -m takes; use letters, digits, - and _")
+
+
+def _require_values(value: Value, at: KeyPath, document: Document) -> None:
+    """Refuse what YAML reads otherwise than people mean it."""
+    for path, scalar in _scalars(value, at):
+        if document.nulls.get(path) == "":
+            raise ConfigError(f"{document.where(path)}: nothing stands behind the key; give a value, or leave it out")
+        if isinstance(scalar, str) and _EXPONENT.fullmatch(scalar):
+            raise ConfigError(
+                f"{document.where(path)}: YAML reads {scalar} as a word; write {_with_point(scalar)} for the number"
+            )
+
+
+def _scalars(value: Value, at: KeyPath) -> Iterator[tuple[KeyPath, Value]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _scalars(item, (*at, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _scalars(item, (*at, number))
+    else:
+        yield at, value
+
+
+def _with_point(number: str) -> str:
+    """1e-12 as YAML 1.1 wants it: 1.0e-12; a positive exponent needs its sign."""
+    mantissa, _, exponent = number.lower().partition("e")
+    whole = mantissa if "." in mantissa else f"{mantissa}.0"
+    return f"{whole}e{exponent if exponent[0] in '+-' else '+' + exponent}"
+
+
+# ── input_shape ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _inputs(value: Value, at: KeyPath, document: Document) -> tuple[tuple[InputSpec, ...], bool]:
+    """The inputs, and whether they are handed over by name.
+
+    A list of numbers is one input, a list of lists several by position; a mapping names them, unless it describes one.
+    Nothing: the code makes its own.
+    """
+    if value is None:
+        return (), False
+    if isinstance(value, dict) and value and "shape" not in value:
+        return tuple(_input(name, item, (*at, name), document) for name, item in value.items()), True
+    if isinstance(value, list) and value and all(isinstance(item, list | dict) for item in value):
+        named = enumerate(value)
+        return tuple(_input(f"{number}", item, (*at, number), document) for number, item in named), False
+    return (_input("0", value, at, document),), False
+
+
+def _input(name: str, value: Value, at: KeyPath, document: Document) -> InputSpec:
+    """One input: a list of lengths, or a mapping with shape, dtype, low and high."""
+    where = document.where(at)
+    if not isinstance(value, list | dict) or not value:
+        raise ConfigError(f"{where}: expected the lengths of a tensor, as in [32, 3, 224, 224], batch first")
+    if isinstance(value, list):
+        shape: list[int | str] = document.convert_part(value, list[int | str], at)
+        described = msgspec.structs.replace(KNOWN_INPUTS.get(name, _Input(shape=[])), shape=shape)
+    else:
+        described = document.convert_part(value, _Input, at)
+    low, high = _range(name, described, where)
+    return InputSpec(name=name, shape=_shape(described.shape, where), dtype=str(described.dtype), low=low, high=high)
+
+
+def _shape(lengths: list[int | str], where: str) -> tuple[int | str, ...]:
+    """The first length is the batch, whatever number stands there, unless the word batch says which one is."""
+    wrong = [one for one in lengths if one != "batch" and (not isinstance(one, int) or one < 1)]
+    if wrong or not lengths or lengths.count("batch") > 1:
+        raise ConfigError(f"{where}: expected whole numbers of at least 1, and the word batch at most once")
+    return tuple(lengths) if "batch" in lengths else ("batch", *lengths[1:])
+
+
+def _range(name: str, described: _Input, where: str) -> tuple[float, float]:
+    """From where to below where, checked. Both 0: the bell curve, any bool, or the model's own vocabulary."""
+    dtype, low, high = described.dtype, described.low, described.high
+    if dtype is Dtype.BOOL and (low is not None or high is not None):
+        raise ConfigError(f"{where}: a bool has no range; leave low and high out")
+    if dtype.floating and (low is None) != (high is None):
+        raise ConfigError(f"{where}: give both low and high, or neither for numbers of the bell curve")
+    if high is None:
+        if dtype.floating or dtype is Dtype.BOOL or name.endswith("input_ids"):
+            return 0, 0
+        raise ConfigError(f"{where}: {dtype} numbers need high, one above the largest; low is 0 if it is not given")
+    low = low or 0
+    if not low < high or (not dtype.floating and int(high) <= int(low)):
+        raise ConfigError(f"{where}: high is {high:g}, which is not above low ({low:g}): there would be no number")
+    return low, high

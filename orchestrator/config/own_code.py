@@ -1,0 +1,197 @@
+"""Where code of the user's own is, found without importing any of it, and whether it may be run.
+
+    "net.py:Net" ──▶ /home/me/net.py:Net                        a file: --allow-code
+    "pkg.module:build" ──▶ pkg, in a folder of --pythonpath     a folder of the user's: --allow-code
+    "transformers.BertModel" ──▶ transformers, installed        free
+
+A class in a configuration is code, and a configuration may come from somebody else. What is installed was trusted when
+it was installed. The permission is given on the command line alone: a file that grants it to itself grants nothing.
+"""
+
+import ast
+import os
+import re
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Final
+
+from orchestrator.config.yaml_schema import did_you_mean
+from orchestrator.errors import ConfigError
+from orchestrator.system import safe_read
+from protocol.own import OwnModel
+
+ROOMS: Final = frozenset({"protocol", "worker", "orchestrator"})
+_LISTS: Final = (".yaml", ".yml")
+_ONLY_RUNNING_TELLS: Final = frozenset({"*", "__getattr__"})
+"""Names in a file after which it may have any other."""
+_DOTTED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+class NotAllowedError(ConfigError):
+    """Nobody has said that code of the user's own may be run."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Where code is looked for. base: folder of relative paths. pythonpath: absolute folders. allowed: --allow-code."""
+
+    base: Path
+    pythonpath: tuple[str, ...]
+    allowed: bool
+
+    def locate(self, text: str, origin: str) -> OwnModel:
+        """The code that `text` names. Raises ConfigError, which begins with `origin`: it is not there, or not free."""
+        where, _, name = text.rpartition(":")
+        if text.endswith(_LISTS):
+            raise ConfigError(f"{origin}: {text} is no model; if it describes models, give it as --models-file {text}")
+        if looks_like_a_file(text):
+            return self._in_file(text, where, name, origin)
+        dotted = text.replace(":", ".")
+        if text.count(":") > 1 or not _DOTTED.fullmatch(dotted) or "." not in dotted:
+            raise ConfigError(f"{origin}: {text!r} is neither package.module:Name nor path/to/file.py:Name")
+        self._find_package(text, dotted.split(".")[0], origin)
+        # A folder that is searched first can put anything in the place of anything.
+        return OwnModel(target=text, pythonpath=self.pythonpath if self.allowed else (), allowed=self.allowed)
+
+    def _in_file(self, text: str, where: str, name: str, origin: str) -> OwnModel:
+        if not where or not _DOTTED.fullmatch(name):
+            raise ConfigError(f"{origin}: {text}: say what to take from the file, as in {where or text}:ClassName")
+        path = Path(os.path.normpath(self.base / Path(where).expanduser()))
+        if path.suffix != ".py":
+            raise ConfigError(f"{origin}: {where} is not a Python file; its name would end in .py")
+        defined, imported = _names_in(path, origin)
+        names = defined | imported
+        if name.partition(".")[0] not in names and not names & _ONLY_RUNNING_TELLS:
+            near = did_you_mean(name, names) or f" It defines {', '.join(sorted(defined)) or 'nothing'}."
+            raise ConfigError(f"{origin}: {path} defines no {name}.{near}")
+        _refuse_our_rooms(_package_of(path), text, origin)
+        self._require_permission(text, str(path), origin)
+        return OwnModel(target=f"{path}:{name}", pythonpath=self.pythonpath, allowed=True)
+
+    def _find_package(self, text: str, package: str, origin: str) -> None:
+        _refuse_our_rooms(package, text, origin)
+        spec = _find(package, self.pythonpath)
+        if spec is None:
+            here = self.base / package
+            hint = (
+                f"It is in {self.base}: add --pythonpath {self.base}."
+                if safe_read.is_folder(here) or safe_read.is_there(here.with_suffix(".py"))
+                else "Install it, or name the folder that it is in with --pythonpath."
+            )
+            raise ConfigError(f"{origin}: {text}: there is no package '{package}'. {hint}")
+        place = _place(spec)
+        if not _installed(place):
+            self._require_permission(text, str(Path(place).parent), origin)
+
+    def _require_permission(self, text: str, place: str, origin: str) -> None:
+        if not self.allowed:
+            raise NotAllowedError(
+                f"{origin}: {text} is code in {place}, and measuring it runs it. Nothing was started. If you trust it, "
+                "add --allow-code to the command line."
+            )
+
+
+def folders(words: Iterable[str], current: Path, origin: str) -> tuple[str, ...]:
+    """Return the folders of --pythonpath, absolute, in order. Raises ConfigError for one that is not there."""
+    found = [os.path.normpath(current / Path(word).expanduser()) for word in words]
+    for folder in found:
+        if not safe_read.is_folder(Path(folder)):
+            raise ConfigError(f"{origin}: {folder}: there is no such folder; it was to be searched for packages")
+    return tuple(found)
+
+
+def looks_like_a_file(text: str) -> bool:
+    """Whether somebody who wrote this meant a file: "net.py:Net", "net.py", "models/net:Net", "mine.yaml"."""
+    return "/" in text or text.endswith(_LISTS) or ".py" in (text[-3:], text.rpartition(":")[0][-3:])
+
+
+def is_own(word: str) -> bool:
+    """Whether the name of a model means code of the user's own."""
+    return ":" in word or looks_like_a_file(word)
+
+
+def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
+    """Whether a child would find `package` in a folder of the user's, and not where packages are installed.
+
+    What pip has put into a folder, as clusters do that set PYTHONPATH, has its description beside it, and is installed.
+    """
+    spec = _find(package, pythonpath)
+    if spec is None or _installed(place := _place(spec)):
+        return False
+    whole = next(iter(spec.submodule_search_locations or ()), place)
+    return not any(Path(whole).parent.glob(f"{package}-*.dist-info"))
+
+
+def _refuse_our_rooms(package: str, text: str, origin: str) -> None:
+    if package in ROOMS:
+        raise ConfigError(f"{origin}: {text}: a package named {package} is gpubench's own; yours needs another name")
+
+
+def _package_of(path: Path) -> str:
+    """The package that a file belongs to, as Python counts: folders with an __init__.py. Empty where there is none."""
+    package, folder = "", path.parent
+    while (folder / "__init__.py").is_file():
+        package, folder = folder.name, folder.parent
+    return package
+
+
+def _names_in(path: Path, origin: str) -> tuple[set[str], set[str]]:
+    """What a Python file defines at its top, and what it imports there, without running it."""
+    try:
+        with safe_read.opened(path) as file:
+            tree = ast.parse(file.read(), str(path))
+    except OSError as error:
+        raise ConfigError(f"{origin}: {path}: cannot be read: {error.strerror}") from error
+    except (SyntaxError, ValueError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        words = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise ConfigError(f"{origin}: {path}{line}: not valid Python: {words}") from error
+    defined: set[str] = set()
+    imported: set[str] = set()
+    for node in _at_the_top(tree):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                defined.add(name)
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                imported |= {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
+    return defined, imported
+
+
+def _at_the_top(node: ast.AST) -> Iterator[ast.AST]:
+    """Everything below a node, conditions and such included, but nothing that is within a class or function."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from _at_the_top(child)
+
+
+def _find(package: str, pythonpath: tuple[str, ...]) -> ModuleSpec | None:
+    """Where a child would import the package from. Finds it as Python does, and imports nothing.
+
+    Children run with -P, so that the first entry of our own path (a script's folder, or the current one) is not theirs.
+    """
+    found = PathFinder.find_spec(package, [*pythonpath, *sys.path[1:]])
+    if found is not None or package in sys.modules:
+        return found
+    for finder in sys.meta_path:  # those of editable installs
+        spec = None if finder is PathFinder else finder.find_spec(package, None)
+        if spec is not None:
+            return spec
+    return None
+
+
+def _place(spec: ModuleSpec) -> str:
+    """The file of a module; of a package without an __init__.py, its folder."""
+    return spec.origin or next(iter(spec.submodule_search_locations or ()), "")
+
+
+def _installed(place: str) -> bool:
+    """Whether a file lies where packages are installed, or belongs to Python itself."""
+    python = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+    roots = (*python, *site.getsitepackages(), site.getusersitepackages())
+    return place in {"built-in", "frozen"} or any(Path(place).is_relative_to(root) for root in roots)

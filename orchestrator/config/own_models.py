@@ -1,0 +1,103 @@
+"""Adds the models of the user's own to those that ship, so that -m can name either.
+
+    -m net.py:Net, -m pkg.module:build          a model of that name
+    --models-file my_models.yaml                its models by their names, before those that ship
+
+Nothing of the user's is imported here: only the process of a launch does that.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from orchestrator.config import models_file, own_code
+from orchestrator.config.catalogue import Catalogue
+from orchestrator.config.own_code import Search
+from orchestrator.config.settings import LayeredSettings
+from orchestrator.errors import ConfigError
+from protocol.cell import ModelSpec
+
+_LIBRARIES: Final = {
+    "worker.models.huggingface": ("transformers", "torchvision"),
+    "torchvision": ("torchvision",),
+}
+"""What is imported along with a module that the zygote imports; of a package, with each module of it."""
+
+
+def extended(
+    catalogue: Catalogue, settings: LayeredSettings, current: Path, *, allowed: bool
+) -> tuple[Catalogue, LayeredSettings]:
+    """Return the catalogue with the user's models, and the settings with the models that this means.
+
+    A models file alone means the models in it: whoever gives one and names no model wants to see theirs. Where others
+    are named, what is wrong with it is kept in the catalogue. allowed: --allow-code was given. Raises ConfigError.
+    """
+    given = settings.words("pythonpath", os.pathsep) if "pythonpath" in settings.values else ()
+    pythonpath = own_code.folders(
+        (folder for folder, _ in given), current, settings.origin("pythonpath", "--pythonpath")
+    )
+    mine: tuple[ModelSpec, ...] = ()
+    wrong: Mapping[str, ConfigError] = {}
+    words = {word: origin for word, origin in settings.words("models") if word}
+    if (path := settings.find("models_file", str)) is not None:
+        origin = settings.origin("models_file")
+        if not path.strip():
+            raise ConfigError(f"{origin}: expected a file, got an empty text")
+        chosen = None if not settings.chosen("models") or "all" in words else words
+        mine, wrong = models_file.read(current / Path(path).expanduser(), pythonpath, allowed=allowed, chosen=chosen)
+        _require_no_probe(mine, catalogue, origin)
+        if not settings.chosen("models"):
+            settings = _naming(mine, settings)
+            words = dict.fromkeys((model.name for model in mine), origin)
+    named = {model.name for model in mine}
+    search = Search(current, pythonpath, allowed)
+    mine += tuple(
+        _typed(word, origin, search) for word, origin in words.items() if word not in named and own_code.is_own(word)
+    )
+    names = {model.name for model in mine} | wrong.keys()
+    models = (*mine, *(one for one in catalogue.models if one.name not in names))
+    models = _without_the_users_libraries(models, pythonpath if allowed else ())
+    return replace(catalogue, models=models, wrong=wrong), settings
+
+
+def _without_the_users_libraries(models: tuple[ModelSpec, ...], pythonpath: tuple[str, ...]) -> tuple[ModelSpec, ...]:
+    """The models, with nothing imported ahead of their launches that is the user's own: a transformers/ of theirs."""
+    libraries = {library for needed in _LIBRARIES.values() for library in needed}
+    theirs = {library for library in libraries if own_code.in_a_folder_of_the_users(library, pythonpath)}
+    if not theirs:
+        return models
+    return tuple(
+        msgspec.structs.replace(
+            model, preload=tuple(module for module in model.preload if theirs.isdisjoint(_along_with(module)))
+        )
+        for model in models
+    )
+
+
+def _along_with(module: str) -> tuple[str, ...]:
+    return _LIBRARIES.get(module) or _LIBRARIES.get(module.partition(".")[0], ())
+
+
+def _typed(word: str, origin: str, search: Search) -> ModelSpec:
+    """A model that was named by its code. It is called as it was typed."""
+    model = models_file.spec(word, search.locate(word, origin))
+    models_file.require_inputs(model, origin)
+    return model
+
+
+def _require_no_probe(mine: tuple[ModelSpec, ...], catalogue: Catalogue, origin: str) -> None:
+    """A shipped model may be replaced. A probe may not: all models are held against it."""
+    probes = {probe.name for probe in catalogue.probes}
+    for model in mine:
+        if model.name in probes:
+            raise ConfigError(f"{origin}: {model.name} is the name of a probe; call the model otherwise")
+
+
+def _naming(models: tuple[ModelSpec, ...], settings: LayeredSettings) -> LayeredSettings:
+    """Return the settings as if these models had been named one by one."""
+    origin = settings.origin("models_file")
+    return LayeredSettings({"models": tuple(model.name for model in models)}, {"models": origin}).over(settings)

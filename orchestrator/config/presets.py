@@ -1,0 +1,49 @@
+"""The presets of `quick` and `triage`: what to measure within how much time, as configs/presets.yaml has them.
+
+    defaults ← preset ← file of --config ← command line
+
+A preset is a configuration file with a limit: whoever says more on the command line gets it, within the same limit.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from orchestrator.config import settings, yaml_file
+from orchestrator.config.catalogue import configs_folder
+from orchestrator.config.options import Option
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.config.settings import LayeredSettings
+
+DEFAULT: Final = "standard"
+TRIAGE: Final = "triage"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """limit_s: seconds from the start of the process to its end, reports included."""
+
+    name: str
+    limit_s: float
+    settings: LayeredSettings
+
+    def on(self, configuration: Configuration) -> Configuration:
+        """Return the configuration with this preset's limit."""
+        return msgspec.structs.replace(configuration, preset=self.name, time_limit_s=self.limit_s)
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    limit_s: float
+    settings: dict[str, Any]
+
+
+def load(name: str, options: tuple[Option, ...], folder: Path | None = None) -> Preset:
+    """Return the preset `name` of `folder`, which is the one that ships unless given.
+
+    Raises ConfigError for a broken file.
+    """
+    document = yaml_file.read((folder or configs_folder()) / "presets.yaml")
+    entry = document.convert_each(_Entry)[name]
+    return Preset(name, entry.limit_s, settings.from_part(document, (name, "settings"), options))

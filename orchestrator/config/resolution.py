@@ -1,0 +1,284 @@
+"""From the settings that people gave to what a run does: checked, and resolved to one value each.
+
+Every mistake is found here, before anything is started or written, and named with the line or option to change.
+"""
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from orchestrator.config import health_signals, input_sizes, own_code
+from orchestrator.config.catalogue import Catalogue
+from orchestrator.config.options import Option
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.run_configuration import Configuration, Isolation
+from orchestrator.config.settings import Auto, LayeredSettings, from_defaults, from_file
+from orchestrator.config.yaml_schema import listed, require_known
+from orchestrator.errors import ConfigError
+from protocol.cell import AUTO, MemoryFormat, Mode, ModelSpec, Precision, SizeUnit, Workload
+from protocol.messages import Deadlines
+
+Choice = TypeVar("Choice", bound=enum.StrEnum)
+
+PHASES: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
+SIZES_KEY: Final = {SizeUnit.TOKENS: "sequence_lengths", SizeUnit.PIXELS: "input_sizes"}
+OTHER_SUFFIXES: Final = frozenset(
+    {"doc", "docx", "gz", "htm", "jsonl", "log", "ndjson", "ods", "odt", "parquet", "pdf", "png", "rst", "svg"}
+    | {"tex", "toml", "tsv", "xls", "xlsx", "xml", "yaml", "yml", "zip"}
+)
+"""Of formats that nobody should find a JSON file in. Other words behind a dot are part of a name: night.2026-11."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """What the machine decides: the folder that relative paths are seen from, and where weights are kept."""
+
+    current: Path
+    cache: Path
+
+
+def gather(
+    options: tuple[Option, ...],
+    defaults: Path,
+    file: Path | None,
+    command_line: LayeredSettings,
+    preset: LayeredSettings | None = None,
+) -> LayeredSettings:
+    """Return all settings, the stronger over the weaker. Raises ConfigError for a file that is not right."""
+    settings = from_defaults(defaults, options)
+    if preset is not None:
+        settings = preset.over(settings)
+    if file is not None:
+        settings = from_file(file, options).over(settings)
+    return command_line.over(settings)
+
+
+def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> Configuration:
+    """Return the complete configuration. Raises ConfigError for what cannot be done."""
+    profile_name = one_of(settings, "benchmark.profile", catalogue.profiles, "profile")
+    profile = catalogue.profiles[profile_name]
+    launches = settings.find("benchmark.launches", int)
+    cache = _path(settings, "run.cache", places.current)
+    output_path, formats = report_place(settings, places.current)
+    configuration = Configuration(
+        models=_models(settings, catalogue),
+        probes=catalogue.probes,
+        workloads=_members(settings, "benchmark.phases", PHASES, "phase"),
+        precisions=_members(settings, "benchmark.precision", Precision, "precision"),
+        batch_sizes=_batch_sizes(settings, "batch_sizes"),
+        training_batch_sizes=_batch_sizes(settings, "training_batch_sizes"),
+        generation_batch_sizes=_batch_sizes(settings, "generation_batch_sizes"),
+        sequence_lengths=_sizes(settings, "sequence_lengths"),
+        input_sizes=_sizes(settings, "input_sizes"),
+        memory_format=_memory_format(settings),
+        profile=profile_name,
+        measurement=profile.measurement(
+            iterations=settings.find("benchmark.iterations", int),
+            warm_up_iterations=settings.find("benchmark.warmup", int),
+        ),
+        launches=launches or profile.launches,
+        adds_launches=profile.adds_launches and launches is None,  # who names a number gets it
+        seed=settings.need("benchmark.seed", int),
+        modes=_members(settings, "benchmark.mode", Mode, "mode"),
+        isolation=Isolation(one_of(settings, "benchmark.isolation", Isolation, "isolation")),
+        gpu_ids=gpu_ids(settings),
+        allow_busy=settings.need("gpu.allow_busy", bool),
+        monitor=settings.need("monitoring.enabled", bool),
+        monitor_interval_ms=settings.need("monitoring.interval_ms", int),
+        required_signals=_required_signals(settings),
+        deadlines=_deadlines(settings),
+        cache_folder=cache or str(places.cache),
+        runs_folder=_needed_path(settings, "run.folder", places.current),
+        output_path=output_path,
+        formats=formats,
+        history=settings.need("history.enabled", bool),
+        history_db=_path(settings, "history.file", places.current),
+    )
+    if not _all_models(settings):
+        _refuse_impossible_sizes(settings, configuration)
+    return configuration
+
+
+def refuse_mistakes(
+    file: Path, options: tuple[Option, ...], defaults: Path, catalogue: Catalogue, places: Places
+) -> LayeredSettings:
+    """Return the settings of `file`, each of which could hold, also where something stronger holds instead.
+
+    Each key is resolved as if it alone stood in the file. What only this machine or another file can say (whether there
+    is a GPU 5, whether code of the user's own may run) is asked of what holds alone. Raises ConfigError naming file,
+    line and key.
+    """
+    settings, below = from_file(file, options), from_defaults(defaults, options)
+    for key in settings.values:
+        if key != "models" or not any(own_code.is_own(word) for word, _ in settings.words(key)):
+            resolve(settings.only(key).over(below), catalogue, places)
+    return settings
+
+
+def report_formats(text: str) -> tuple[ReportFormat, ...]:
+    """Return the formats that `-f` names. Raises ConfigError."""
+    given = LayeredSettings({"format": text}, {"format": "-f/--format"})
+    return _members(given, "format", ReportFormat, "format")
+
+
+# ── lists ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _words(settings: LayeredSettings, key: str, what: str) -> list[tuple[str, str]]:
+    """Return the words of a setting, each with the words for its place. Never empty, no word twice."""
+    words = settings.words(key)
+    _refuse_empty(settings, key, words, what)
+    seen: set[str] = set()
+    for word, origin in words:
+        if not word:
+            raise ConfigError(f"{origin}: a name is empty; separate names with single commas")
+        if word in seen:
+            raise ConfigError(f"{origin}: {word} is given twice")
+        seen.add(word)
+    return words
+
+
+def _refuse_empty(settings: LayeredSettings, key: str, items: Iterable[object], what: str) -> None:
+    if not list(items):
+        raise ConfigError(f"{settings.origin(key)}: the list is empty; name at least one {what}, or leave the key out")
+
+
+def _members(settings: LayeredSettings, key: str, options: Iterable[Choice], what: str) -> tuple[Choice, ...]:
+    by_name = {str(option): option for option in options}
+    return tuple(by_name[require_known(word, origin, by_name, what)] for word, origin in _words(settings, key, what))
+
+
+def one_of(settings: LayeredSettings, key: str, options: Iterable[str], what: str) -> str:
+    """Return the value of `key`, which is one of the options. Raises ConfigError with the nearest one."""
+    return require_known(settings.need(key, str), settings.origin(key), options, what)
+
+
+def _all_models(settings: LayeredSettings) -> bool:
+    return [word for word, _ in _words(settings, "models", "model")] == ["all"]
+
+
+def _models(settings: LayeredSettings, catalogue: Catalogue) -> tuple[ModelSpec, ...]:
+    if _all_models(settings):
+        return tuple(model for model in catalogue.models if not model.on_request)
+    models = []
+    for word, origin in _words(settings, "models", "model"):
+        if word == "all":
+            raise ConfigError(f"{origin}: 'all' stands alone; leave it or the other names out")
+        try:
+            models.append(catalogue.model(word))
+        except ConfigError as error:
+            raise ConfigError(f"{origin}: {error}") from None
+    return tuple(models)
+
+
+def _batch_sizes(settings: LayeredSettings, key: str) -> tuple[int, ...]:
+    return (AUTO,) if isinstance(settings.values.get(key), Auto) else _sizes(settings, key)
+
+
+def _sizes(settings: LayeredSettings, key: str) -> tuple[int, ...]:
+    """Return the sizes of a list; none where nobody gave any."""
+    value = settings.values.get(key)
+    if value is None:
+        return ()
+    sizes = tuple(int(size) for size in (value if isinstance(value, tuple) else (value,)))
+    _refuse_empty(settings, key, sizes, "size")
+    for index, size in enumerate(sizes):
+        if size in sizes[:index]:
+            raise ConfigError(f"{settings.origin(key)}: {size} is given twice")
+    return sizes
+
+
+def _memory_format(settings: LayeredSettings) -> MemoryFormat | None:
+    key = "benchmark.memory_format"
+    return MemoryFormat(one_of(settings, key, MemoryFormat, "memory format")) if key in settings.values else None
+
+
+def _refuse_impossible_sizes(settings: LayeredSettings, configuration: Configuration) -> None:
+    """Who names a model means it. Of `all`, those that cannot are excluded with a reason (plan/shapes.py)."""
+    for model in configuration.models:
+        if model.sizes is None:
+            continue
+        for size in input_sizes.requested(model.sizes, configuration):
+            if not input_sizes.is_possible(model.sizes, size):
+                sizes = input_sizes.in_words(model.sizes)
+                raise ConfigError(
+                    f"{settings.origin(SIZES_KEY[model.sizes.unit])}: {model.name} takes {sizes}, not "
+                    f"{size}. Leave the size or the model out; with -m all, models are left out where they must be."
+                )
+
+
+# ── devices, deadlines, folders, formats ──────────────────────────────────────────────────────────────────────────────
+
+
+def gpu_ids(settings: LayeredSettings) -> str:
+    """Return the devices in the words of --gpu-ids. Which of them exist, only the machine knows."""
+    ids = settings.values.get("gpu.ids")
+    if ids is None:
+        return "all" if settings.need("gpu.multi_gpu", bool) else "0"
+    return ",".join(map(str, ids)) if isinstance(ids, tuple) else str(ids)
+
+
+def _required_signals(settings: LayeredSettings) -> tuple[str, ...]:
+    """Return the signals of health that somebody requires, each once; a word may mean several."""
+    if "health.require" not in settings.values:
+        return ()
+    words = [
+        require_known(word, origin, health_signals.names(), "signal")
+        for word, origin in _words(settings, "health.require", "signal")
+    ]
+    return tuple(dict.fromkeys(name for word in words for name in health_signals.named(word)))
+
+
+def _deadlines(settings: LayeredSettings) -> Deadlines:
+    steps = ("start", "import", "build", "warm_up", "measure", "finish")
+    start, import_, build, warm_up, measure, finish = (settings.need(f"deadlines.{step}", float) for step in steps)
+    return Deadlines(start=start, import_=import_, build=build, warm_up=warm_up, measure=measure, finish=finish)
+
+
+def _path(settings: LayeredSettings, key: str, current: Path) -> str | None:
+    path = settings.find(key, str)
+    return None if path is None else absolute(path, settings.origin(key, key), current)
+
+
+def _needed_path(settings: LayeredSettings, key: str, current: Path) -> str:
+    return absolute(settings.need(key, str), settings.origin(key, key), current)
+
+
+def absolute(path: str, origin: str, current: Path) -> str:
+    """Return the path as any process sees it, whatever folder a later `resume` is started in. Raises ConfigError."""
+    if not path.strip():
+        raise ConfigError(f"{origin}: expected a path, got an empty text")
+    if "\0" in path:
+        raise ConfigError(f"{origin}: {path!r}: no path contains a NUL character")
+    try:
+        return str(current / Path(path).expanduser())
+    except RuntimeError:
+        raise ConfigError(f"{origin}: {path}: there is no home folder to put in the place of ~") from None
+
+
+def report_place(settings: LayeredSettings, current: Path) -> tuple[str, tuple[ReportFormat, ...]]:
+    """Return the report's path and formats: those given, else the one that the name's suffix says, else JSON.
+
+    Raises ConfigError for a name that is none of a report's.
+    """
+    path = settings.need("output.path", str)
+    full = _needed_path(settings, "output.path", current)
+    suffix = Path(path).suffix[1:].lower()
+    origin = settings.origin("output.path")
+    if path.endswith("/"):
+        raise ConfigError(f"{origin}: {path} is a folder; name the report's file, such as {path}report.json")
+    own = ReportFormat.of_name(Path(path).name)
+    if own is None and suffix in OTHER_SUFFIXES:
+        names = listed(ReportFormat, "and")
+        raise ConfigError(f"{origin}: there is no format '{suffix}'. There is {names}; name the report accordingly.")
+    if "output.format" not in settings.values:
+        return full, (own or ReportFormat.JSON,)
+    formats = _members(settings, "output.format", ReportFormat, "format")
+    if settings.chosen("output.path") and own is not None and own not in formats:
+        raise ConfigError(
+            f"{origin}: {path} ends in .{own}, but {settings.origin('output.format')} asks for "
+            f"{listed(formats, 'and')}. Leave the suffix out, or add {own} to the formats."
+        )
+    return full, formats

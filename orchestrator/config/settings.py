@@ -1,0 +1,200 @@
+"""Settings in layers: configs/default.yaml, a preset, a file of the user's, the command line.
+
+Each setting remembers who gave it, so that a message can name the line or the option to change. The keys, and what may
+stand behind each, come from the table of options (config/options.py).
+"""
+
+import enum
+import functools
+import keyword
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from orchestrator.config import yaml_file, yaml_schema
+from orchestrator.config.options import LARGEST, Kind, Option
+from orchestrator.config.yaml_file import Document
+from orchestrator.errors import ConfigError
+
+T = TypeVar("T")
+Value = bool | int | float | str | tuple[int | str, ...]
+
+
+class Auto(enum.StrEnum):
+    """The word for a batch size that is to be found."""
+
+    AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class LayeredSettings:
+    """Settings by key ("benchmark.precision"), and who gave each, in words. defaults: keys that no person decided.
+
+    origins: also of the items of lists ("models[0]").
+    """
+
+    values: Mapping[str, Value]
+    origins: Mapping[str, str]
+    defaults: frozenset[str] = frozenset()
+
+    def over(self, below: "LayeredSettings") -> "LayeredSettings":
+        """Return these settings, and those `below` for all other keys."""
+        hidden = tuple(f"{key}[" for key in self.values)
+        origins = {key: origin for key, origin in below.origins.items() if not key.startswith(hidden)}
+        defaults = self.defaults | (below.defaults - self.origins.keys())
+        return LayeredSettings({**below.values, **self.values}, {**origins, **self.origins}, defaults)
+
+    def only(self, key: str) -> "LayeredSettings":
+        """Return one of these settings."""
+        return LayeredSettings({key: self.values[key]}, self.origins, self.defaults)
+
+    def find(self, key: str, kind: type[T]) -> T | None:
+        """Return the value of `key`, which the table of options has as a `kind`; None where nobody gave one."""
+        value = self.values.get(key)
+        assert value is None or isinstance(value, kind), key
+        return value
+
+    def need(self, key: str, kind: type[T]) -> T:
+        """Return the value of a key that configs/default.yaml always has. Raises ConfigError."""
+        value = self.find(key, kind)
+        if value is None:
+            raise ConfigError(f"configs/default.yaml: the key {key} is missing; install gpubench again")
+        return value
+
+    def words(self, key: str, separator: str = ",") -> list[tuple[str, str]]:
+        """Return the words of a list, each with the place where it stands. A text may hold several."""
+        value = self.values.get(key)
+        if isinstance(value, tuple):
+            return [(str(word), self.origin(f"{key}[{index}]", self.origins[key])) for index, word in enumerate(value)]
+        return [(word.strip(), self.origins[key]) for word in self.need(key, str).split(separator)]
+
+    def chosen(self, key: str) -> bool:
+        """Whether a person decided `key`, in a file or on the command line."""
+        return key in self.origins and key not in self.defaults
+
+    def origin(self, key: str, option: str | None = None) -> str:
+        """Return who decided `key`; `option`, where that is given and nobody did."""
+        return option if option is not None and not self.chosen(key) else self.origins[key]
+
+
+NOTHING = LayeredSettings({}, {})
+
+
+def from_defaults(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
+    """Read the settings that hold where nobody gives any. Raises ConfigError for a file that is not right."""
+    found = from_file(path, options)
+    return LayeredSettings(found.values, found.origins, frozenset(found.origins))
+
+
+def from_file(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
+    """Read a configuration file. Raises ConfigError naming file, line and key.
+
+    A file that says nothing, and a key with nothing behind it, are taken for mistakes; a section of which every key is
+    commented out is not.
+    """
+    document = yaml_file.read(path)
+    if document.value is None or document.value == {}:
+        raise ConfigError(f"{path}: there is no key in it, so it would change nothing; leave --config out")
+    values = _flat(document.convert(_schema(options)))
+    sections = {option.key.partition(".")[0] for option in options if "." in option.key}
+    for key, text in document.nulls.items():
+        if not text and not (len(key) == 1 and key[0] in sections):
+            raise ConfigError(
+                f"{document.where(key)}: nothing stands behind the key; give a value, or leave the key out"
+            )
+    origins = {yaml_file.spell(key): document.where(key) for key in document.lines if key not in document.nulls}
+    return LayeredSettings(values, origins)
+
+
+def from_part(document: Document, at: tuple[str, ...], options: tuple[Option, ...]) -> LayeredSettings:
+    """Read the settings that stand at `at` in a file. Raises ConfigError naming file, line and key."""
+    value = document.value
+    for name in at:
+        assert isinstance(value, dict)
+        value = value[name]
+    origins = {
+        yaml_file.spell(path[len(at) :]): document.where(path)
+        for path in document.lines
+        if path[: len(at)] == at and len(path) > len(at)
+    }
+    return LayeredSettings(_flat(document.convert_part(value, _schema(options), at)), origins, frozenset(origins))
+
+
+def from_options(
+    values: Mapping[str, object], origins: Mapping[str, str], options: tuple[Option, ...]
+) -> LayeredSettings:
+    """Check the values of a command line, by the keys of a file. Raises ConfigError naming the option in `origins`."""
+    nested: dict[str, Any] = {}
+    for key, value in values.items():
+        section, _, name = key.rpartition(".")
+        (nested.setdefault(section, {}) if section else nested)[name] = value
+    schema = _schema(options)
+    try:
+        return LayeredSettings(_flat(msgspec.convert(nested, schema)), origins)
+    except msgspec.ValidationError as error:
+        problem = yaml_schema.explain(error, nested, schema)
+        key = yaml_file.spell(tuple(part for part in problem.path if isinstance(part, str)))
+        raise ConfigError(f"{origins[key]}: {problem.message}") from None
+
+
+@functools.cache
+def _schema(options: tuple[Option, ...]) -> type[msgspec.Struct]:
+    """Make the type of a configuration file. Every key may be missing."""
+    types: dict[str, Any] = {}
+    for option in options:
+        section, _, name = option.key.rpartition(".")
+        if name:
+            (types.setdefault(section, {}) if section else types)[name] = _type(option)
+    return _struct("Settings", types)
+
+
+def _struct(name: str, types: Mapping[str, Any]) -> type[msgspec.Struct]:
+    """Make a struct of these keys, each None unless given; a mapping becomes a section."""
+    fields = {key: f"{key}_" if keyword.iskeyword(key) else key for key in types}
+    made = [
+        (fields[key], (_struct(key, kind) if isinstance(kind, dict) else kind) | None, None)
+        for key, kind in types.items()
+    ]
+    rename = {field: key for key, field in fields.items()}
+    return msgspec.defstruct(name, made, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=rename)
+
+
+def _type(option: Option) -> Any:  # noqa: ANN401  # a type that msgspec reads
+    """Return what may stand behind the key."""
+    number = Annotated[int, Meta(ge=option.least, le=option.most)]
+    index = Annotated[int, Meta(ge=0, le=LARGEST)]
+    match option.kind:
+        case Kind.SWITCH:
+            return bool
+        case Kind.TEXT | Kind.FILE:
+            return str
+        case Kind.WORDS:
+            return str | tuple[str, ...]
+        case Kind.NUMBER:
+            return number
+        case Kind.NUMBERS:
+            return number | tuple[number, ...]
+        case Kind.BATCH_SIZES:
+            return number | Auto | tuple[number, ...]
+        case Kind.DEVICES:
+            return index | str | tuple[index | str, ...]
+        case Kind.AMOUNT:
+            return float
+        case Kind.SECONDS:
+            return Annotated[float, Meta(gt=0)]
+
+
+def _flat(section: msgspec.Struct, before: str = "") -> dict[str, Value]:
+    """Return what is given in a section, by key."""
+    values: dict[str, Value] = {}
+    for field in msgspec.structs.fields(section):
+        value = getattr(section, field.name)
+        if isinstance(value, msgspec.Struct):
+            values |= _flat(value, f"{before}{field.encode_name}.")
+        elif value is not None:
+            values[f"{before}{field.encode_name}"] = value
+    return values

@@ -1,0 +1,203 @@
+"""YAML files that people write, read with suspicion, for the configuration and the catalogue.
+
+    bytes ── at most 1 MB, UTF-8 ──▶ nodes ── no aliases, no duplicate keys, plain scalars ──▶ values ──▶ typed structs
+
+Whatever is wrong becomes a ConfigError that names the file, the line, the key and what was expected. The loader is the
+pure-Python one: libyaml's crashes the whole process on 100 kB of "[".
+"""
+
+import math
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+import yaml
+
+from orchestrator.config import yaml_schema
+from orchestrator.errors import ConfigError
+from orchestrator.system import safe_read
+
+MAX_BYTES: Final = 1024 * 1024
+
+T = TypeVar("T")
+Value = None | bool | int | float | str | list["Value"] | dict[str, "Value"]
+KeyPath = tuple[str | int, ...]
+
+_SCALARS: Final = {
+    "tag:yaml.org,2002:null": "nothing",
+    "tag:yaml.org,2002:bool": "true or false",
+    "tag:yaml.org,2002:int": "a whole number",
+    "tag:yaml.org,2002:float": "a number",
+    "tag:yaml.org,2002:str": "a word",
+}
+_COLLECTIONS: Final = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
+_TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
+_INT: Final = "tag:yaml.org,2002:int"
+_LEADING_ZERO: Final = re.compile(r"[-+]?0[0-9_]")
+_MERGE: Final = "tag:yaml.org,2002:merge"
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a file holds.
+
+    lines: the line, from 1, of every key and list item by its path. nulls: how those were written that are null, as ""
+    where nothing was written at all.
+    """
+
+    name: str
+    value: Value
+    lines: dict[KeyPath, int]
+    nulls: dict[KeyPath, str]
+
+    def convert(self, kind: type[T]) -> T:
+        """The file as `kind`, a msgspec struct. Raises ConfigError naming line and key."""
+        return self.convert_part(self.value, kind, ())
+
+    def convert_each(self, kind: type[T]) -> dict[str, T]:
+        """The file as a mapping of names to `kind`. Raises ConfigError naming line and key."""
+        if not isinstance(self.value, dict):
+            raise ConfigError(f"{self.name}: expected names, each with keys and values of its own")
+        return {name: self.convert_part(part, kind, (name,)) for name, part in self.value.items()}
+
+    def convert_part(self, value: Value, kind: type[T], at: KeyPath) -> T:
+        """`value`, which stands at `at`, as `kind`. Raises ConfigError naming line and key."""
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            problem = yaml_schema.explain(error, value, kind)
+            raise ConfigError(f"{self.where((*at, *problem.path))}: {problem.message}") from None
+
+    def where(self, path: KeyPath) -> str:
+        """Words for a place in the file: "night.yaml, line 7, batch_sizes[2]"."""
+        line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None)
+        parts = [self.name]
+        if line is not None:
+            parts.append(f"line {line}")
+        if path:
+            parts.append(spell(path))
+        return ", ".join(parts)
+
+
+def spell(path: KeyPath) -> str:
+    """A path as people write it: benchmark.precision[0]."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+
+
+def read(path: Path) -> Document:
+    """The file at `path`. Raises ConfigError when it cannot be read, is too large, or is not plain YAML."""
+    try:
+        with safe_read.opened(path) as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{path}: larger than 1 MB, so not a configuration")
+    return parse(data, str(path))
+
+
+def parse(data: bytes, name: str) -> Document:
+    """The content of a file that is called `name`. Raises ConfigError when it is not plain YAML."""
+    text = _text(data, name)
+    document = Document(name, None, {}, {})
+    try:
+        node = _Loader(text).get_single_node()
+        value = None if node is None else _value(node, (), document)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}, line {mark.line + 1}" if mark else name
+        raise ConfigError(f"{where}: not valid YAML: {error.problem or error.context}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name}: not valid YAML: {str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}: nested too deeply to be a configuration") from None
+    return replace(document, value=value)
+
+
+def _text(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{name}, line {line}: not UTF-8 text, so not YAML") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader without aliases: nine lines of them can stand for gigabytes."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(
+                problem="aliases (*name) are not read; write the value out", problem_mark=self.get_mark()
+            )
+        return super().compose_node(parent, index)
+
+
+def _value(node: yaml.Node, path: KeyPath, document: Document) -> Value:
+    """The node as plain values, noting lines and nulls in `document` on the way."""
+    if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTIONS:
+        raise ConfigError(f"{_place(node, path, document.name)}: the tag {node.tag!r} is not read; plain values only")
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, path, document)
+    if isinstance(node, yaml.SequenceNode):
+        items: list[Value] = []
+        for index, item in enumerate(node.value):
+            document.lines[(*path, index)] = item.start_mark.line + 1
+            items.append(_value(item, (*path, index), document))
+        return items
+    value = _scalar(node, path, document.name)
+    if value is None:
+        document.nulls[path] = node.value
+    return value
+
+
+def _mapping(node: yaml.MappingNode, path: KeyPath, document: Document) -> Value:
+    name, lines = document.name, document.lines
+    values: dict[str, Value] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        if key_node.tag == _MERGE:
+            raise ConfigError(f"{name}, line {line}: merge keys (<<) are not read; write the values out")
+        key = key_node.value
+        if not isinstance(key, str):
+            raise ConfigError(f"{name}, line {line}: a key must be a word, not a list or a mapping")
+        if key in values:
+            first = lines[(*path, key)]
+            raise ConfigError(f"{name}, line {line}: {spell((*path, key))} is given twice (first in line {first})")
+        lines[(*path, key)] = line
+        values[key] = _value(value_node, (*path, key), document)
+    return values
+
+
+def _scalar(node: yaml.Node, path: KeyPath, name: str) -> Value:
+    where = _place(node, path, name)
+    if node.tag == _TIMESTAMP:
+        return str(node.value)
+    if node.tag not in _SCALARS:
+        raise ConfigError(f"{where}: the tag {node.tag!r} is not read; plain values only")
+    if node.tag == _INT and _LEADING_ZERO.match(node.value):
+        raise ConfigError(
+            f"{where}: {_shortened(node.value)}: YAML reads a number with a leading zero as octal; leave it out"
+        )
+    constructor = yaml.SafeLoader.yaml_constructors[node.tag]
+    try:
+        value: Value = constructor(_BARE, node)
+    except (ValueError, KeyError, IndexError, OverflowError):
+        raise ConfigError(f"{where}: {_shortened(node.value)} is not {_SCALARS[node.tag]}") from None
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{where}: {node.value} is not a finite number")
+    return value
+
+
+_BARE: Final = yaml.SafeLoader("")
+"""Constructors of scalars are methods that read nothing of their loader."""
+
+
+def _place(node: yaml.Node, path: KeyPath, name: str) -> str:
+    return f"{name}, line {node.start_mark.line + 1}" + (f", {spell(path)}" if path else "")
+
+
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:40]}…")

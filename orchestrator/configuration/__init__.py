@@ -1,1 +1,0 @@
-"""What a person asked for: read, checked, and resolved to one configuration."""

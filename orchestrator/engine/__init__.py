@@ -1,0 +1,1 @@
+"""One run: loop, conductor, events, and adaptive launches. Knows no kind."""

@@ -1,0 +1,338 @@
+"""Makes the launches that are due, and carries out what becomes of them. The loop tells it what happened.
+
+    next_launches ─▶ journal Start ─▶ fork ─▶ … ─▶ Concluded ─▶ result file, journal, Ack      state.step(Ended)
+                                                   Gone ──▶ gates ──▶ Passed ─▶ journal        state.step(Freed)
+
+It decides nothing either: transitions.py says what is next, lifecycle.py how one launch goes on, stopping.py when to
+end them.
+"""
+
+import math
+import os
+import time
+from collections.abc import Iterable, Sequence
+
+import zmq
+
+from orchestrator.engine.adaptive_launches import AdaptiveLaunches
+from orchestrator.engine.announcer import Announcer
+from orchestrator.engine.failure_context import FailureContext
+from orchestrator.engine.launches.fleet import Fleet
+from orchestrator.engine.launches.live import Concluded, Gone, Happening, Live
+from orchestrator.engine.loop_clock import LoopClock
+from orchestrator.engine.memory_gate import Gates, Passed
+from orchestrator.engine.recorder import Recorder
+from orchestrator.engine.run_context import RunContext
+from orchestrator.engine.unavailable_gpus import Waiting
+from orchestrator.gpu.telemetry import validity
+from orchestrator.gpu.telemetry.launch_telemetry import LaunchTelemetry
+from orchestrator.state import blocked_gpus, more_rounds, stopping, transitions
+from orchestrator.state.added_launches import Doubt
+from orchestrator.state.slots import (
+    Added,
+    Dropped,
+    Ended,
+    Event,
+    Freed,
+    NextLaunch,
+    Postponed,
+    Quarantined,
+    RunState,
+    SlotStatus,
+    Started,
+    StopAsked,
+    Withdrawn,
+)
+from orchestrator.state.stopping import GENTLE_GRACE_S, Order
+from orchestrator.store.records import End
+from protocol.cell import Device
+from protocol.failure import Failure
+from protocol.messages import GpuBroken, TooHot, XidSeen
+from protocol.result import Result
+
+
+class Conductor:
+    """The run's state and its launches. poller: where it puts the processes that the loop is to wait for.
+    clock: the loop's.
+
+    telemetry: None from the moment on in which there is none. circumstances: what else is known of the GPUs.
+    Every method raises StorageError when something can no longer be recorded.
+    """
+
+    def __init__(self, around: RunContext, begun: RunState, poller: zmq.Poller, clock: LoopClock) -> None:
+        stored = around.stored
+        self.state = begun
+        self.fleet = Fleet(stored, around.paths, around.link, around.nursery.fork)
+        self.gates = Gates(stored.devices)
+        self.recorder = Recorder(around.journal)
+        self.telemetry = around.telemetry
+        self.circumstances = FailureContext(stored.devices, shares=stored.configuration.allow_busy)
+        self._announcer = Announcer(stored, around.display)
+        self.tell = self._announcer.tell
+        self._devices = {device.uuid: device for device in stored.devices}
+        self._poller = poller
+        self._clock = clock
+        self._witness = LaunchTelemetry(stored.devices, around.paths)
+        self._results: dict[int, Result] = {}
+        self._staying: dict[int, set[str]] = {}
+        self._waiting = Waiting()
+        self._budget = around.budget
+        self._second_look = AdaptiveLaunches(around)
+        self._night = stored.configuration.burn_in is not None
+        self._seed = stored.configuration.seed
+        for scope in begun.skipped:  # also where the one who found out was killed before it was written down
+            self._skipped(scope, "")
+
+    @property
+    def work_left(self) -> bool:
+        """Whether launches are to be made yet, now or later."""
+        return not self.state.stopping and self.state.settled < len(self.state.slots)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a launch is under way, or a device is waited for, and there is time for that."""
+        in_time = self._budget is None or time.monotonic() < self._budget.latest
+        return in_time and any((self.fleet.live, self.gates, self._waiting))
+
+    def launch_what_is_due(self) -> bool:
+        """Begin every launch that has its device. Says whether it began any."""
+        self._end_what_takes_too_long()
+        self._keep_to_the_budget()
+        self.state, following = transitions.next_launches(self.state)
+        if not following and self.begin_rounds():
+            self.state, following = transitions.next_launches(self.state)
+        for one in following:
+            self._launch(one)
+        return bool(following)
+
+    def begin_rounds(self) -> bool:
+        """Begin another round of a burn-in where devices are through and there is time. Says whether any was begun."""
+        if not self._night or self._budget is None or self.state.stopping:
+            return False
+        budget, left_s = self._budget, self._budget.ends - time.monotonic()
+        slots = more_rounds.more(self.state, self._seed, lambda cell: budget.expected_s(cell) <= left_s)
+        if slots:
+            self.recorder.added(slots)
+            self._step(Added(slots))
+        return bool(slots)
+
+    def in_doubt(self) -> tuple[Doubt, ...]:
+        """Whom those launches leave SUSPECT that have been made, and in what. It takes a while."""
+        return self._second_look.look(self.state)
+
+    def add_launches(self, doubts: Sequence[Doubt]) -> bool:
+        """Add launches for these doubts, where that may be done yet. Says whether it has."""
+        more = self._second_look.over(self.state, doubts)
+        if not more.slots:
+            return False
+        self.recorder.added(*more)
+        self._step(Added(more.slots))
+        self._announcer.added(*more)
+        return True
+
+    def carry_out(self, happenings: Iterable[Happening]) -> None:
+        """Record what the fleet says, and let the loop wait for processes that are new."""
+        for happening in happenings:
+            match happening:
+                case Concluded(live, outcome):
+                    end = self._record(live, outcome)
+                    self.fleet.acknowledge(live, end.at_ns)
+                case Gone(live):
+                    if live.pidfd is not None:  # it cannot be killed: nobody waits for it any more
+                        self._poller.unregister(live.pidfd)
+                        os.close(live.pidfd)
+                    self.let_pass(self.gates.admit(happening, self.telemetry, self._clock.now()))
+        for live in self.fleet.live.values():
+            if live.pidfd is not None and not live.noted:
+                live.noted = True
+                self._poller.register(live.pidfd, zmq.POLLIN)
+                self.recorder.spawned(live)
+
+    def let_pass(self, passed: Passed | None) -> None:
+        """A process is gone and its device may be used again, or never again; with the last, a launch is over."""
+        if passed is None:
+            return
+        uuid, launch = passed.device.uuid, passed.gone.live.spec.launch
+        staying = self._staying[launch]
+        staying.remove(uuid)
+        if last := not staying:
+            del self._staying[launch]
+            self.recorder.left(passed)
+        if passed.gone.unkillable:
+            self._step(Quarantined(uuid, passed.obstacle))
+        live = passed.gone.live
+        self._doubt(live, passed.device, last=last)
+        measured = self.state.slots[live.next.slot].status is SlotStatus.MEASURED
+        if self._budget is not None and measured and last:
+            self._budget.finished(live.next.cell, self._lasted_s(live))
+        self._block(passed)
+        if uuid not in self._waiting:
+            self._step(Freed(uuid))
+
+    def beware(self, message: XidSeen | GpuBroken | TooHot) -> None:
+        """The driver reports an error of a GPU, or its heat. A grave one takes it out, and ends what runs there."""
+        hazards = self.circumstances.hazards
+        device, news = self._devices[message.uuid], hazards.is_news(message)
+        failure = hazards.heard(message)
+        if self.state.devices[device.uuid].quarantined:
+            return
+        if isinstance(message, TooHot):
+            self.recorder.too_hot(message)
+        if failure is None:
+            if news:
+                self.tell("warning", f"{device.label}: Xid {hazards.since(device.uuid, message.at_ns)}")
+            return
+        self._step(Quarantined(device.uuid, failure.message))
+        for live in [one for one in self.fleet.live.values() if one.device.uuid == device.uuid]:
+            self.carry_out(self.fleet.end(live, failure, self._clock.now()))
+
+    def look_after_the_waiting(self, now: float) -> None:
+        """GPUs that have cooled down, or that others have left, may be used again; a run that stops waits for none."""
+        known = self.circumstances
+        over = self._waiting.over(now, known.samples, known.foreign.here, stopping=self.state.stopping)
+        for uuid, given_up in over:
+            if given_up:
+                self._step(Quarantined(uuid, given_up))
+            self._step(Freed(uuid))
+
+    def obey(self, order: Order) -> None:
+        """A person asked to stop, or the time is up."""
+        now = self._clock.now()
+        match order:
+            case Order.BEGIN_NOTHING:
+                self._step(StopAsked())
+                self.tell("warning", "stopping: running cells may end, nothing new begins (once more to stop at once)")
+            case Order.END_GENTLY:
+                self.carry_out(self.fleet.stop(stopping.asked(), now, immediately=False, grace_s=GENTLE_GRACE_S))
+            case Order.KILL:
+                self.tell("warning", "stopping now: what still runs is killed")
+                self.carry_out(self.fleet.stop(stopping.asked(), now, immediately=True, grace_s=0))
+            case Order.TIME_IS_UP:
+                assert self._budget is not None
+                self._budget.ran_out(time.monotonic())
+                self.carry_out(self.fleet.stop(stopping.out_of_time(), now, immediately=True, grace_s=0))
+                self._keep_to_the_budget()
+
+    def show(self, note: str, over_by: float = math.inf) -> None:
+        """Let the display show where the run stands.
+
+        note: for devices that have nothing to do yet. over_by: from when on nothing is waited for, on the monotonic
+        clock.
+        """
+        now = time.monotonic()
+        limited = None if self._budget is None else self._budget.time(now)
+        stops_s = None if over_by == math.inf else over_by - now
+        samples = self.circumstances.samples
+        self._announcer.show(self.state, self.fleet.live, samples, limited=limited, stops_s=stops_s, note=note)
+
+    def _launch(self, following: NextLaunch) -> None:
+        self.recorder.started(following)
+        self._step(Started(following.launch, following.slot, following.device, following.cell.batch_size))
+        self._staying[following.launch] = set(following.cell.devices)
+        self.carry_out(self.fleet.request(following, self._clock.now()))
+        self.show("")
+
+    def _end_what_takes_too_long(self) -> None:
+        now = time.monotonic()
+        for live in tuple(self.fleet.live.values()):
+            began = now - self._lasted_s(live)
+            if self._budget is not None and self._budget.takes_too_long(self.state, live.next.slot, began, now):
+                self.carry_out(self.fleet.kill(live, stopping.out_of_time(), self._clock.now()))
+
+    def _lasted_s(self, live: Live) -> float:
+        """How long a launch has lasted; while the orchestrator stood still it may have waited for that."""
+        return self._clock.now() - live.begun
+
+    def _keep_to_the_budget(self) -> None:
+        if self._budget is None:
+            return
+        for slot, reason in self._budget.decide(self.state, time.monotonic()):
+            if reason:
+                self.recorder.dropped(slot, reason)
+            self._step(Dropped(slot) if reason else Postponed(slot))
+
+    def _record(self, live: Live, outcome: Result | Failure) -> End:
+        if isinstance(outcome, Failure):
+            self.recorder.require_room()
+            outcome = self.circumstances.as_read(outcome, live)
+        end = self.recorder.ended(live, outcome)
+        if self._budget is not None and isinstance(outcome, Result):
+            self._budget.measured(outcome)
+        why = "" if end.failure is None else end.failure.message
+        self._step(Ended(live.spec.launch, end.failure, end.figures), why)
+        if isinstance(outcome, Result):
+            self._results[live.spec.launch] = outcome
+        self._announcer.ended(self.state, live, outcome, self._lasted_s(live))
+        return end
+
+    def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
+        """Take a result back that must not be believed: somebody else computed on its GPU, or it was slowed down.
+
+        One beside others stays, marked, where the user has allowed that. One that was slowed down stays, marked, where
+        that was done often enough, or where nothing would be measured in its place; else the GPU rests.
+        last: of the launch's devices.
+        """
+        result = self._results.get(live.spec.launch)
+        if result is None:
+            return
+        if last:
+            del self._results[live.spec.launch]
+        if who := self.circumstances.foreign.during(device.uuid, live.spec.requested_ns):
+            if self.circumstances.shares:
+                self.recorder.beside(live, who)
+            else:
+                self._withdraw(live, device, validity.contaminated(who))
+                return
+        if self.state.stopping or self._budget is not None or self.state.devices[device.uuid].quarantined:
+            return
+        readings = self._witness.readings(device, result)
+        failure = validity.judge(readings)
+        if failure is None or not transitions.worth_repeating(self.state, live.spec.launch, failure.category):
+            return
+        self._waiting.rest(device.uuid, readings.temperature_max_c, self._clock.now())
+        self._withdraw(live, device, failure)
+
+    def _withdraw(self, live: Live, device: Device, failure: Failure) -> None:
+        """The result stays where it is, and does not count."""
+        self._results.pop(live.spec.launch, None)
+        self.recorder.withdrawn(live, failure)
+        self._step(Withdrawn(live.spec.launch, failure))
+        again = self.state.slots[live.next.slot].status is SlotStatus.WAITING
+        rests = "It rests, then it" if device.uuid in self._waiting else "It"
+        then = f"{rests} is measured again." if again else "It is not measured again: that was done often enough."
+        told = {"cell_id": live.next.planned, "category": failure.category, "again": again}
+        words = f"{device.label}: {live.next.cell.id}: {failure.message}. {then}"
+        self.tell("warning", words, "result_withdrawn", **told)
+
+    def _block(self, passed: Passed) -> None:
+        """Let a GPU wait on which somebody else computes, or whose memory stays taken."""
+        uuid = passed.device.uuid
+        who = self.circumstances.foreign.here(uuid)
+        out = self.state.stopping or self.state.devices[uuid].quarantined or (who and self.circumstances.shares)
+        if out or not (who or passed.obstacle):
+            return
+        self._waiting.block(uuid, self.gates.limit_bytes(uuid), self._clock.now())
+        why = f"{who} computes on it" if who else passed.obstacle
+        self.tell(
+            "warning", f"{passed.device.label} waits: {why}. After {blocked_gpus.PATIENCE_S:.0f} s it is given up."
+        )
+
+    def _step(self, event: Event, why: str = "") -> None:
+        """The run's next state; what it decides about devices and models is written down and said. why: it failed."""
+        before, self.state = self.state, transitions.step(self.state, event)
+        for uuid, device in self.state.devices.items():
+            if device.quarantined and not before.devices[uuid].quarantined:
+                self.recorder.taken_out(uuid, device.quarantined)
+                self.tell("error", f"{self._devices[uuid].label} is taken out of this run: {device.quarantined}")
+        for scope in self.state.skipped.keys() - before.skipped.keys():
+            self._skipped(scope, why)
+        if self.state.most < before.most:
+            self.tell("warning", f"the host ran out of memory: from now on {self.state.most} at once")
+
+    def _skipped(self, scope: str, why: str) -> None:
+        """Nothing more of a model is launched."""
+        skip = self.state.skipped[scope]
+        where = " and ".join(self._devices[uuid].label for uuid in skip.devices)
+        reason = f"{skip.category} on {where}" + (f": {why}" if why else "")
+        self.recorder.skipped(skip, reason)
+        self.tell("warning", f"{scope} is skipped on every device: {reason}")

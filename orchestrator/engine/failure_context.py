@@ -1,0 +1,47 @@
+"""What is known of a run's GPUs from others than its launches, and how a failure is to be read by it.
+
+    the driver ── Xids, a broken GPU, its heat ──▶ hazards ┐
+    the sampler ── who else is there ────────────▶ foreign ┼─▶ as_read: the failure with its cause outside, and clues
+               └── the newest readings ──────────▶ samples ┘
+
+It decides nothing: hazards.py, validity.py and classify.py do, clues.py collects.
+"""
+
+from collections.abc import Iterable
+
+from orchestrator.engine.hazards import Hazards
+from orchestrator.engine.launches import clues, process_failures
+from orchestrator.engine.launches.live import Live
+from orchestrator.gpu.telemetry import validity
+from orchestrator.gpu.telemetry.foreign_use import ForeignUse
+from protocol.cell import Device
+from protocol.failure import Failure
+from protocol.messages import Sample
+
+
+class FailureContext:
+    """Told by the loop as it happens. samples: the newest of each GPU, by UUID. foreign: who else computes on them.
+
+    shares: others may compute on the GPUs too.
+    """
+
+    def __init__(self, devices: Iterable[Device], *, shares: bool) -> None:
+        self.samples: dict[str, Sample] = {}
+        self.foreign = ForeignUse()
+        self.hazards = Hazards()
+        self._labels = {device.uuid: device.label for device in devices}
+        self.shares = shares
+
+    def as_read(self, failure: Failure, live: Live) -> Failure:
+        """The failure of a launch by all that is known now. Of several devices each is asked: one of them ends all."""
+        devices, own = live.next.cell.devices, live.device.uuid
+        who = "" if self.shares else self.foreign.beside(devices, live.spec.requested_ns)
+        broken = " and ".join(self._labels[other] for other in self.hazards.broken_beside(own))
+        failure = process_failures.outside(validity.beside(failure, who), self.hazards.grave(devices), broken)
+        self.hazards.ended(failure.device or own, failure)
+        return clues.with_clues(failure, live, self.samples.get(own), self._xids(devices, live.spec.requested_ns))
+
+    def _xids(self, devices: tuple[str, ...], since_ns: int) -> str:
+        """Those of all devices of a launch; of several, each says whose they are."""
+        told = {self._labels[uuid]: self.hazards.since(uuid, since_ns) for uuid in devices}
+        return "; ".join(f"{label}: {xids}" if len(devices) > 1 else xids for label, xids in told.items() if xids)

@@ -1,0 +1,1 @@
+"""Launches: how their processes start, what they report, and how they end."""

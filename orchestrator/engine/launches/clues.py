@@ -1,0 +1,60 @@
+"""Evidence that only the parent can collect when a launch has failed: for the journal, the report and `explain`.
+
+Names of what is kept beside what the worker said itself: exit (in words), state (of its process, when it was to be
+ended), progress (phase and share), stderr and stacks (the ends of its files), available_bytes (of the host),
+device_used_bytes (as last read by the sampler), xids (that the driver reported of its GPU meanwhile).
+"""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import psutil
+
+from orchestrator.engine.launches.live import Live
+from orchestrator.system import host, log_files
+from protocol.failure import Category, Failure
+from protocol.messages import Sample
+
+_LOOKED_AT_BYTES: Final = 64 * 1024
+"""Of the end of stderr, for a traceback in it."""
+_OURS: Final = "worker."
+_RAISED_FROM: Final = "\n\nThe above exception was the direct cause of the following exception:\n"
+
+
+def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -> Failure:
+    """The failure with everything that helps to believe or doubt it. What the worker said stands, and comes first.
+
+    One that a person asked for needs no explanation.
+    """
+    if failure.category is Category.STOPPED:
+        return failure
+    launch = live.launch
+    found = {
+        "exit": "" if launch.exit is None else launch.exit.words,
+        "state": host.process_state(live.pid or 0) if failure.category is Category.UNKILLABLE else live.state,
+        "progress": f"{launch.phase}, {launch.fraction:.0%} done" if launch.fraction else "",
+        "stderr": _end_of_stderr(live.paths.stderr, failure),
+        "stacks": log_files.tail(live.paths.fault),
+        "available_bytes": str(psutil.virtual_memory().available),
+        "device_used_bytes": "" if sample is None else str(sample.memory_used_bytes or ""),
+        "xids": xids,
+    }
+    added = {name: text for name, text in found.items() if text and name not in failure.evidence}
+    stopped = failure.category is Category.DEADLINE and live.was_stopped
+    return msgspec.structs.replace(failure, stopped=stopped or msgspec.UNSET, evidence=failure.evidence | added)
+
+
+def _end_of_stderr(path: Path, failure: Failure) -> str:
+    """The last lines that tell something of the failure.
+
+    After the traceback of what was raised, libraries go on printing until the process is gone. Where we raised it
+    because of something else, that is what explains it: an exception in code of the user's, with their own lines.
+    """
+    said = log_files.tail(path, _LOOKED_AT_BYTES)
+    last = (failure.traceback or "").strip().rpartition("\n")[2]
+    if last and last in said:
+        said = said[: said.rindex(last) + len(last)]
+    if (failure.exception or "").startswith(_OURS) and _RAISED_FROM in said:
+        said = said[: said.rindex(_RAISED_FROM)]
+    return said[-log_files.TAIL_TEXT_BYTES :]

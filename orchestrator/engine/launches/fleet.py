@@ -1,0 +1,287 @@
+"""The launches that are under way: their processes, what they say, and how they end.
+
+A launch has a process for each of its devices, which end together: when one fails, the others are ended too, and
+gang.py says what came of it. Carries out what lifecycle.py decides of each process. Tells the loop what to record of
+each launch, once, and that a process is gone.
+"""
+
+import contextlib
+import os
+import resource
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec import structs
+
+import protocol
+from orchestrator.config.run_configuration import Isolation, StoredRun
+from orchestrator.engine.launches import assignments, gang, lifecycle, process_failures, rendezvous
+from orchestrator.engine.launches.link import Link
+from orchestrator.engine.launches.live import Concluded, Gone, Happening, Live
+from orchestrator.errors import StorageError
+from orchestrator.plan import preload
+from orchestrator.state.slots import NextLaunch
+from orchestrator.system import host, log_files, process_end, process_start
+from orchestrator.system.process_end import Exit
+from protocol.cell import DeviceKind
+from protocol.failure import Category, Failure
+from protocol.messages import Ack, Dismiss, FromWorker, Hello, LaunchSpec, Outcome, PhaseEntered, Progress
+from protocol.paths import RunPaths
+
+
+class Fleet:
+    """The processes of all launches under way, by token. `fork` makes a process for a spec, or raises OSError.
+
+    now: always seconds on the loop's clock (engine/loop_clock.py).
+
+    A new interpreter imports what its cell needs before it says anything, and has as long for it as a zygote has.
+
+    Raises StorageError when a launch's folder cannot be made.
+    """
+
+    def __init__(self, stored: StoredRun, paths: RunPaths, link: Link, fork: Callable[[LaunchSpec], None]) -> None:
+        self.live: dict[str, Live] = {}
+        self._stored = stored
+        self._configuration = stored.configuration
+        self._devices = {device.uuid: device for device in stored.devices}
+        self._paths = paths
+        self._logs = log_files.Kept(paths)
+        self._link = link
+        self._fork = fork
+        night, cache = self._configuration.burn_in is not None, Path(self._configuration.cache_folder)
+        self._environment = process_start.environment_of_workers(cache, night=night)
+        self._anew = stored.configuration.isolation is Isolation.EXEC
+
+    def request(self, following: NextLaunch, now: float) -> Iterator[Happening]:
+        """Ask for the processes of a launch that the journal knows of."""
+        siblings = tuple(self._prepare(following, rank, now) for rank in range(len(following.cell.devices)))
+        for live in siblings:
+            live.siblings = siblings
+            self.live[live.spec.token] = live
+        for live in siblings:
+            if live.spec.token in self.live:  # it was not given up with one before it
+                yield from self._ask_for(live, now)
+
+    def _ask_for(self, live: Live, now: float) -> Iterator[Happening]:
+        try:
+            if self._anew:
+                yield from self.born(live.spec.token, process_start.start_launch(live.spec, self._environment), now)
+            else:
+                self._fork(live.spec)
+        except OSError as error:
+            yield from self.not_born(live.spec.token, Category.START_FAILED, str(error), now)
+
+    def born(self, token: str, pid: int, now: float) -> Iterator[Happening]:
+        """A process exists. Said by the zygote, or by the process itself, whichever is first."""
+        live = self.live.get(token)
+        if live is None or live.pid is not None:
+            return
+        live.pid = pid
+        live.pidfd = os.pidfd_open(pid)
+        yield from self._apply(live, lifecycle.Born(), now)
+
+    def not_born(self, token: str, category: Category, message: str, now: float) -> Iterator[Happening]:
+        """There will be no such process."""
+        if (live := self.live.get(token)) is not None:
+            failure = Failure(category=category, message=message, phase=live.launch.phase)
+            yield from self._apply(live, lifecycle.NotBorn(failure), now)
+
+    def requested(self) -> tuple[str, ...]:
+        """Processes that have not been seen yet."""
+        return tuple(token for token, live in self.live.items() if live.pid is None)
+
+    def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
+        """A worker said something. What does not carry the token of its process is stale: its worker is dismissed."""
+        live = self.live.get(message.token)
+        if live is None or message.launch != live.spec.launch:
+            if isinstance(message, Hello):
+                self._link.send(message.token, Dismiss(launch=message.launch, reason="nobody waits for this launch"))
+            return
+        match message:
+            case Hello():
+                yield from self._greet(live, message, now)
+            case PhaseEntered(phase=phase):
+                yield from self._apply(live, lifecycle.Entered(phase), now)
+            case Progress(fraction=fraction):
+                yield from self._apply(live, lifecycle.Progressed(fraction), now)
+            case Outcome(result=result, failure=failure):
+                outcome = result or failure or _empty_outcome(live)
+                yield from self._apply(live, lifecycle.Reported(outcome), now)
+
+    def died(self, pidfd: int, now: float) -> Iterator[Happening]:
+        """A pidfd became readable. What the worker started is ended before its number can be used again."""
+        live = next(live for live in self.live.values() if live.pidfd == pidfd)
+        assert live.pid is not None
+        process_end.signal_group(live.pid, signal.SIGKILL)
+        exit_ = process_end.reap(live.pid)
+        os.close(pidfd)
+        live.pidfd = None
+        yield from self._apply(live, lifecycle.Died(exit_ or Exit(code=None, signal=None)), now)
+
+    def time_passed(self, now: float) -> Iterator[Happening]:
+        """Look at every deadline."""
+        for live in tuple(self.live.values()):
+            yield from self._apply(live, lifecycle.TimePassed(), now)
+
+    def kill(self, live: Live, failure: Failure, now: float) -> Iterator[Happening]:
+        """End one of them at once."""
+        yield from self._apply(live, lifecycle.Stop(failure, now=True), now)
+
+    def end(self, live: Live, failure: Failure, now: float) -> Iterator[Happening]:
+        """End one of them, asking it first."""
+        yield from self._apply(live, lifecycle.Stop(failure), now)
+
+    def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
+        """End all of them."""
+        for live in tuple(self.live.values()):
+            if immediately or not live.because_of_another:  # it was asked with that one: twice would kill it
+                yield from self._apply(live, lifecycle.Stop(failure, immediately, grace_s), now)
+
+    def oldest_request(self) -> float:
+        """Seconds, on the loop's clock, since which a process has been waited for; infinity when none is."""
+        return min((live.begun for live in self.live.values() if live.pid is None), default=float("inf"))
+
+    def hold_logs(self) -> None:
+        """Keep every log file below its cap."""
+        for live in self.live.values():
+            log_files.hold_below_cap(live.paths.stdout)
+            log_files.hold_below_cap(live.paths.stderr)
+
+    def acknowledge(self, live: Live, over_ns: int) -> None:
+        """The outcome of a launch is on disk since `over_ns`: all its processes may leave."""
+        for one in live.siblings:
+            one.over_ns = over_ns
+            if one.pidfd is not None:
+                self._link.send(one.spec.token, Ack(launch=one.spec.launch, token=one.spec.token))
+
+    def next_deadline(self) -> float:
+        """Seconds, on the loop's clock, of the earliest deadline; infinity when nothing is under way."""
+        return min((live.launch.deadline for live in self.live.values()), default=float("inf"))
+
+    def _prepare(self, following: NextLaunch, rank: int, now: float) -> Live:
+        device = self._devices[following.cell.devices[rank]]
+        paths = self._paths.launch(following.planned, following.attempt)
+        folder = paths.of_rank(rank).folder
+        place = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if len(following.cell.devices) > 1:
+                place = rendezvous.place(self._link.folder, paths, following, rank)
+        except OSError as error:
+            raise StorageError(f"{folder}: cannot be made: {error.strerror}") from error
+        visible = device.uuid if device.kind is DeviceKind.CUDA else ""
+        spec = LaunchSpec(
+            launch=following.launch,
+            token=secrets.token_hex(16),
+            endpoint=self._link.endpoint,
+            parent_pid=os.getpid(),
+            folder=str(folder.resolve()),
+            environment={"CUDA_VISIBLE_DEVICES": visible},
+            cpus=device.cpus,
+            isolation=str(self._configuration.isolation),
+            requested_ns=time.monotonic_ns(),
+            root=str(process_start.rooms_root()),
+            preload=preload.modules(self._stored, (following.cell,)) if self._anew else (),
+        )
+        patience = self._configuration.deadlines_on(device.kind)
+        if self._anew:
+            patience = structs.replace(patience, start=patience.start + patience.import_)
+        launch = lifecycle.requested(patience, self._configuration.measurement_on(device.kind), now)
+        return Live(
+            next=following,
+            device=device,
+            spec=spec,
+            launch=launch,
+            begun=now,
+            oom_kills=host.oom_kills(),
+            gang=place,
+        )
+
+    def _greet(self, live: Live, hello: Hello, now: float) -> Iterator[Happening]:
+        yield from self.born(hello.token, hello.pid, now)
+        if hello.version == protocol.VERSION and hello.root == live.spec.root:
+            yield from self._apply(live, lifecycle.Greeted(), now)
+            return
+        failure = Failure(
+            category=Category.PROTOCOL,
+            message=f"the worker speaks version {hello.version} and comes from {hello.root}; "
+            f"version {protocol.VERSION} from {live.spec.root} was expected",
+            phase=live.launch.phase,
+        )
+        yield from self._apply(live, lifecycle.Stop(failure, now=True), now)
+
+    def _apply(self, live: Live, event: lifecycle.Event, now: float) -> Iterator[Happening]:
+        """Advance one process and carry out what follows; its siblings end with it."""
+        if isinstance(event, lifecycle.Died | lifecycle.Reported) and live.told_at is None:
+            live.told_at = now
+        live.launch, actions = lifecycle.advance(live.launch, event, now)
+        for action in actions:
+            match action:
+                case lifecycle.Assign():
+                    work = assignments.assignment(self._configuration, live.next, live.spec, live.device, live.gang)
+                    self._link.send(live.spec.token, work)
+                case lifecycle.Terminate():
+                    assert live.pid is not None
+                    live.state = host.process_state(live.pid)
+                    # In this order: one that was stopped must not run on into the stacks that are overdue by now.
+                    process_end.signal_quietly(live.pid, signal.SIGTERM)
+                    process_end.signal_quietly(live.pid, signal.SIGCONT)
+                case lifecycle.Kill():
+                    assert live.pid is not None
+                    process_end.signal_group(live.pid, signal.SIGKILL)
+                case lifecycle.Conclude(outcome):
+                    live.told = outcome if outcome is not None else self._explain(live)
+                    live.told_at = live.told_at or now
+                    yield from self._conclude(live)
+                case lifecycle.Forget(unkillable):
+                    yield self._forget(live, unkillable=unkillable)
+        if live.fails:
+            yield from self._end_siblings(live, event, now)
+
+    def _end_siblings(self, live: Live, event: lifecycle.Event, now: float) -> Iterator[Happening]:
+        """One has failed: the others would wait for it. What they have seen themselves by now still counts."""
+        failure = live.told if isinstance(live.told, Failure) else live.launch.cause
+        assert failure is not None
+        stop = event if isinstance(event, lifecycle.Stop) else lifecycle.Stop(failure)
+        for one in live.siblings:
+            if one.told is None and not one.fails:
+                one.because_of_another = not one.is_telling
+                yield from self._apply(one, stop, now)
+
+    @staticmethod
+    def _conclude(live: Live) -> Iterator[Happening]:
+        """The launch is over when all its processes have told how they ended."""
+        if all(one.told is not None for one in live.siblings):
+            rank, outcome = gang.judged([one.ending() for one in live.siblings])
+            yield Concluded(live.siblings[rank], outcome)
+
+    def _explain(self, live: Live) -> Failure:
+        """The process ended and nobody said why."""
+        kills = host.oom_kills()
+        rose = kills is not None and live.oom_kills is not None and kills > live.oom_kills
+        limits = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
+        return process_failures.ended(
+            live.launch.exit,
+            # The one it wrote down, or else the last that it was heard to enter.
+            log_files.phase_reached(live.paths.phase, live.launch.phase),
+            host_oom_kills=rose,
+            memory_limited=any(limit != resource.RLIM_INFINITY for limit in limits),
+            stderr_tail=log_files.tail(live.paths.stderr),
+        )
+
+    def _forget(self, live: Live, *, unkillable: bool) -> Gone:
+        del self.live[live.spec.token]
+        self._logs.compact(live.paths.stdout)
+        self._logs.compact(live.paths.stderr)
+        with contextlib.suppress(OSError):  # not there as a rule: it was ended while it wrote, or found the disk full
+            live.paths.unfinished_error.unlink()
+        return Gone(live, live.launch.exit, unkillable)
+
+
+def _empty_outcome(live: Live) -> Failure:
+    return Failure(
+        category=Category.PROTOCOL, message="its outcome is neither a result nor a failure", phase=live.launch.phase
+    )

@@ -1,0 +1,118 @@
+"""What becomes of a launch on several devices, from what its processes have told. Pure.
+
+    rank 0 ── result ──────────────────────┐                 all have a result: the leader's, with what others verified
+    rank 1 ── killed by SIGKILL ◀── cause ─┼──▶ judged ──▶   one has none: its failure is that of the launch, and what
+    rank 2 ── communication failed ────────┘                 the others said is kept with it as evidence
+
+One that dies takes the others with it: what they say of the connection that broke is a consequence, and so is the end
+of those that the orchestrator ends because of it. Of several that failed by themselves, it is the one with the graver
+sign of the cause, and only then the earliest: a GPU that is lost may give the others CUDA errors before it is heard of.
+Where no process failed by itself, all of them wait for each other.
+Then it is the one that did not come which hangs: it is stopped, or has begun fewer transfers than the others. Where
+nothing tells them apart, no device is named.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from protocol.failure import Category, Failure
+from protocol.result import Result
+
+_CONSEQUENCES: Final = frozenset({Category.COMMUNICATION, Category.DEADLINE})
+"""What a process may end in because of another one."""
+_SIGNS: Final = (
+    {Category.DEVICE_LOST},
+    {Category.DEVICE_HARDWARE, Category.TOO_HOT},
+    {Category.DEVICE_UNAVAILABLE, Category.CUDA_STICKY, Category.CUDA_ERROR},
+    {Category.OUT_OF_MEMORY, Category.IMPORT_ERROR, Category.NOT_BUILT, Category.EXCEPTION, Category.NOT_FINITE},
+)
+"""Signs of a cause, surest first: what is said of a GPU, CUDA's codes, exceptions. Signals and all others follow."""
+
+
+@dataclass(frozen=True)
+class MemberEnd:
+    """The end of one process. device: UUID; label: for people. at: monotonic seconds of its death or last word.
+
+    ended: the orchestrator ended it because of another one. steps: what it had begun together with the others, None
+    where that is not known. stopped: its process did not run (state T) when it was to be ended.
+    """
+
+    device: str
+    label: str
+    outcome: Result | Failure
+    at: float
+    ended: bool = False
+    steps: int | None = None
+    stopped: bool = False
+
+
+def judged(told: Sequence[MemberEnd]) -> tuple[int, Result | Failure]:
+    """The outcome of the launch, and the rank that it is of. told: by rank."""
+    if len(told) == 1:
+        return 0, told[0].outcome
+    results = [one.outcome for one in told if isinstance(one.outcome, Result)]
+    if len(results) == len(told):
+        return 0, _together(told, results)
+    failed = [(rank, one.outcome) for rank, one in enumerate(told) if isinstance(one.outcome, Failure)]
+    own = [pair for pair in failed if not told[pair[0]].ended]
+    causes = [pair for pair in own if pair[1].category not in _CONSEQUENCES]
+    if causes:
+        rank, failure = min(causes, key=lambda pair: (_sign(pair[1].category), told[pair[0]].at))
+        return rank, _with_the_others(told, rank, failure, told[rank].device)
+    rank, failure = min(own, key=lambda pair: (pair[1].category is not Category.DEADLINE, told[pair[0]].at))
+    return _hung(told, rank, failure)
+
+
+def _sign(category: Category) -> int:
+    """The place of a category among the signs of a cause."""
+    return next((place for place, signs in enumerate(_SIGNS) if category in signs), len(_SIGNS))
+
+
+def _together(told: Sequence[MemberEnd], results: Sequence[Result]) -> Result:
+    others = {
+        one.device: result.verification
+        for one, result in zip(told[1:], results[1:], strict=True)
+        if result.verification is not None
+    }
+    return msgspec.structs.replace(results[0], others=others) if others else results[0]
+
+
+def _hung(told: Sequence[MemberEnd], rank: int, failure: Failure) -> tuple[int, Failure]:
+    """All waited. failure: what the first of them, `rank`, ended in."""
+    absent = _absent(told)
+    if absent is None:
+        failure = msgspec.structs.replace(failure, message=f"{failure.message}; nothing tells which device it was")
+        return rank, _with_the_others(told, rank, failure, None)
+    one = told[absent]
+    how = "its process was stopped" if one.stopped else f"it had begun {one.steps} transfers, each other one more"
+    message = f"{failure.message}; {one.label} made no progress: {how}"
+    return absent, _with_the_others(told, absent, msgspec.structs.replace(failure, message=message), one.device)
+
+
+def _absent(told: Sequence[MemberEnd]) -> int | None:
+    """The one rank that did not come; None where it cannot be told."""
+    stopped = [rank for rank, one in enumerate(told) if one.stopped]
+    if len(stopped) == 1:
+        return stopped[0]
+    steps = [one.steps for one in told if one.steps is not None]
+    if len(steps) < len(told) or steps.count(min(steps)) != 1:
+        return None
+    return steps.index(min(steps))
+
+
+def _with_the_others(told: Sequence[MemberEnd], rank: int, failure: Failure, device: str | None) -> Failure:
+    """The failure, with the device that it happened on and how each other process ended."""
+    said = {f"on {one.label}": _words(one) for other, one in enumerate(told) if other != rank}
+    return msgspec.structs.replace(failure, device=device or msgspec.UNSET, evidence=failure.evidence | said)
+
+
+def _words(one: MemberEnd) -> str:
+    steps = "" if one.steps is None else f", {one.steps} transfers begun"
+    if isinstance(one.outcome, Result):
+        return f"a result{steps}"
+    if one.ended:
+        return f"ended with the others{steps}"
+    return f"{one.outcome.category}: {one.outcome.message}{steps}"

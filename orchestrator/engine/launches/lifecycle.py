@@ -1,0 +1,303 @@
+"""The life of one process of a launch, from the request to its end. Pure: no clock, no socket, no process.
+
+    REQUESTED ──Born──▶ BORN ──Greeted──▶ WORKING ──Reported──▶ REPORTED ──Died──▶ OVER
+        │                 │                  │  deadline, stop       │ deadline
+        │NotBorn          │Died              ▼                       ▼
+        ▼                 ▼               ENDING (SIGTERM) ──grace──▶ KILLED (SIGKILL) ──60 s──▶ OVER (unkillable)
+      OVER             DRAINING ──1 s or Reported──▶ OVER
+
+What the driver says of a GPU may come just after what CUDA did to a launch there, and is the cause; so may the death of
+the process at the other end of a connection that broke. So a failure that CUDA tells, or one of a connection, is held
+back as long as a process that has died is: WORKING ──Reported──▶ HELD ──1 s, stop──▶ REPORTED.
+The loop feeds events with the time they happened at, and carries out the actions. A launch gives exactly one
+conclusion: a result, or the earliest failure that explains its end.
+"""
+
+import enum
+from typing import Final
+
+import msgspec
+
+from orchestrator.system.process_end import Exit
+from protocol.failure import Category, Failure, Phase
+from protocol.messages import Deadlines, Measurement
+from protocol.result import Result
+
+DRAIN_S: Final = 1.0
+"""A process's death may be seen before its last message: the pidfd was first in 4 of 600 launches."""
+HELD_BACK: Final = frozenset(
+    {Category.CUDA_STICKY, Category.CUDA_ERROR, Category.DEVICE_UNAVAILABLE, Category.COMMUNICATION}
+)
+UNKILLABLE_S: Final = 60.0
+TERM_GRACE_S: Final = 10.0
+
+
+class Status(enum.Enum):
+    """Where a launch is."""
+
+    REQUESTED = enum.auto()
+    BORN = enum.auto()
+    WORKING = enum.auto()
+    HELD = enum.auto()
+    REPORTED = enum.auto()
+    ENDING = enum.auto()
+    KILLED = enum.auto()
+    DRAINING = enum.auto()
+    OVER = enum.auto()
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """One launch, now. deadline: seconds, on the loop's clock, at which something must have happened.
+
+    cause: why the orchestrator is ending it. held: the failure that is held back. concluded: nothing may be so twice.
+    """
+
+    deadlines: Deadlines
+    measurement: Measurement
+    status: Status = Status.REQUESTED
+    phase: Phase = Phase.START
+    fraction: float = 0.0
+    deadline: float
+    cause: Failure | None = None
+    held: Failure | None = None
+    concluded: bool = False
+    exit: Exit | None = None
+
+
+# ── events ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Born(msgspec.Struct, frozen=True):
+    """The process exists."""
+
+
+class NotBorn(msgspec.Struct, frozen=True):
+    """There will be no process."""
+
+    failure: Failure
+
+
+class Greeted(msgspec.Struct, frozen=True):
+    """Hello was received and is in order."""
+
+
+class Entered(msgspec.Struct, frozen=True):
+    """The worker began a phase."""
+
+    phase: Phase
+
+
+class Progressed(msgspec.Struct, frozen=True):
+    """The worker has come this far."""
+
+    fraction: float
+
+
+class Reported(msgspec.Struct, frozen=True):
+    """The worker told its outcome."""
+
+    outcome: Result | Failure
+
+
+class Died(msgspec.Struct, frozen=True):
+    """The process is gone."""
+
+    exit: Exit
+
+
+class TimePassed(msgspec.Struct, frozen=True):
+    """Look at the deadline."""
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """End it, because of `failure`, which is given the launch's phase. now: without asking first."""
+
+    failure: Failure
+    now: bool = False
+    grace_s: float = TERM_GRACE_S
+
+
+Event = Born | NotBorn | Greeted | Entered | Progressed | Reported | Died | TimePassed | Stop
+
+
+# ── actions ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Assign(msgspec.Struct, frozen=True):
+    """Send the work."""
+
+
+class Conclude(msgspec.Struct, frozen=True):
+    """Record the outcome, then acknowledge it. None: only the exit explains the end, and the loop classifies it."""
+
+    outcome: Result | Failure | None
+
+
+class Terminate(msgspec.Struct, frozen=True):
+    """SIGTERM and SIGCONT."""
+
+
+class Kill(msgspec.Struct, frozen=True):
+    """SIGKILL to the group."""
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """The launch is over; its process is gone, or will never go."""
+
+    unkillable: bool = False
+
+
+Action = Assign | Conclude | Terminate | Kill | Forget
+
+
+def requested(deadlines: Deadlines, measurement: Measurement, now: float) -> Launch:
+    """A launch whose process was just asked for."""
+    return Launch(
+        deadlines=deadlines,
+        measurement=measurement,
+        deadline=now + deadlines.allowance(Phase.START, measurement),
+    )
+
+
+def advance(launch: Launch, event: Event, now: float) -> tuple[Launch, tuple[Action, ...]]:
+    """Advance the launch by one event at the time `now`, seconds on the loop's clock.
+
+    Never raises for an event that can happen: one that makes no sense (progress of a launch that is being ended)
+    changes nothing.
+    """
+    match event:
+        case Born() if launch.status is Status.REQUESTED:
+            return _with(launch, status=Status.BORN), ()
+        case NotBorn(failure) if launch.status is Status.REQUESTED:
+            return _over(launch, failure)
+        case Greeted() if launch.status is Status.BORN:
+            return _with(launch, status=Status.WORKING), (Assign(),)
+        case Entered(phase) if launch.status is Status.WORKING:
+            deadline = now + launch.deadlines.allowance(phase, launch.measurement)
+            return _with(launch, phase=phase, fraction=0.0, deadline=deadline), ()
+        case Entered(phase) if launch.status is Status.DRAINING:
+            return _with(launch, phase=phase), ()
+        case Progressed(fraction) if launch.status is Status.WORKING:
+            return _progressed(launch, fraction, now)
+        case Reported(outcome):
+            return _reported(launch, outcome, now)
+        case Died(exit_):
+            return _died(launch, exit_, now)
+        case Stop(failure, immediately, grace_s):
+            return _stop(launch, failure, now, immediately=immediately, grace_s=grace_s)
+        case TimePassed() if now >= launch.deadline:
+            return _late(launch, now)
+        case _:
+            return launch, ()
+
+
+def _progressed(launch: Launch, fraction: float, now: float) -> tuple[Launch, tuple[Action, ...]]:
+    """With a fixed number of iterations nobody knows how long they take: there progress moves the deadline."""
+    deadline = launch.deadline
+    if launch.measurement.fixed(launch.phase):
+        deadline = now + launch.deadlines.allowance(launch.phase, launch.measurement)
+    return _with(launch, fraction=fraction, deadline=deadline), ()
+
+
+def _reported(launch: Launch, outcome: Result | Failure, now: float) -> tuple[Launch, tuple[Action, ...]]:
+    """An outcome counts when it comes before the launch was given up; also from a process that has died since."""
+    doubtful = isinstance(outcome, Failure) and outcome.category in HELD_BACK
+    match launch.status:
+        case Status.WORKING if doubtful:
+            return _with(launch, status=Status.HELD, held=outcome, deadline=now + DRAIN_S), ()
+        case Status.WORKING:
+            return _told(launch, outcome, now)
+        case Status.DRAINING if doubtful:
+            return _with(launch, held=launch.held or outcome), ()
+        case Status.DRAINING if launch.held is None:
+            return _with(launch, status=Status.OVER, concluded=True), (Conclude(outcome), Forget())
+        case _:
+            return launch, ()
+
+
+def _told(launch: Launch, outcome: Result | Failure | None, now: float) -> tuple[Launch, tuple[Action, ...]]:
+    until = now + launch.deadlines.allowance(Phase.FINISH, launch.measurement)
+    launch = _with(launch, status=Status.REPORTED, phase=Phase.FINISH, deadline=until, concluded=True)
+    return launch, (Conclude(outcome),)
+
+
+def _died(launch: Launch, exit_: Exit, now: float) -> tuple[Launch, tuple[Action, ...]]:
+    """The process is gone: over when it told its outcome or was ended by us, else wait for what it may have said."""
+    launch = _with(launch, exit=exit_)
+    match launch.status:
+        case Status.REPORTED:
+            return _with(launch, status=Status.OVER), (Forget(),)
+        case Status.ENDING | Status.KILLED:
+            return _over(launch, launch.cause)
+        case Status.REQUESTED | Status.BORN | Status.WORKING | Status.HELD:
+            return _with(launch, status=Status.DRAINING, deadline=now + DRAIN_S), ()
+        case _:
+            return launch, ()
+
+
+def _stop(
+    launch: Launch, failure: Failure, now: float, *, immediately: bool, grace_s: float
+) -> tuple[Launch, tuple[Action, ...]]:
+    failure = msgspec.structs.replace(failure, phase=launch.phase)  # who ends it does not know how far it was
+    match launch.status:
+        case Status.REQUESTED:
+            return _over(launch, failure)
+        case Status.HELD:  # what it told came first
+            launch, told = _told(launch, launch.held, now)
+            launch, actions = _stop(launch, failure, now, immediately=immediately, grace_s=grace_s)
+            return launch, told + actions
+        case Status.BORN | Status.WORKING | Status.REPORTED if not immediately:
+            return _with(launch, status=Status.ENDING, cause=failure, deadline=now + grace_s), (Terminate(),)
+        case Status.BORN | Status.WORKING | Status.REPORTED | Status.ENDING:
+            cause = launch.cause or failure
+            return _with(launch, status=Status.KILLED, cause=cause, deadline=now + UNKILLABLE_S), (Kill(),)
+        case _:
+            return launch, ()
+
+
+def _late(launch: Launch, now: float) -> tuple[Launch, tuple[Action, ...]]:
+    """The deadline has passed."""
+    match launch.status:
+        case Status.REQUESTED:
+            return _over(launch, _deadline_failure(launch))
+        case Status.BORN | Status.WORKING | Status.REPORTED:
+            return _stop(launch, _deadline_failure(launch), now, immediately=False, grace_s=TERM_GRACE_S)
+        case Status.ENDING:
+            return _with(launch, status=Status.KILLED, deadline=now + UNKILLABLE_S), (Kill(),)
+        case Status.KILLED:
+            return _unkillable(launch)
+        case Status.HELD:
+            return _told(launch, launch.held, now)
+        case Status.DRAINING:
+            return _over(launch, launch.held)
+        case Status.OVER:
+            return launch, ()
+
+
+def _unkillable(launch: Launch) -> tuple[Launch, tuple[Action, ...]]:
+    failure = Failure(
+        category=Category.UNKILLABLE,
+        message=f"still alive {UNKILLABLE_S:.0f} s after SIGKILL; the device is left alone from now on",
+        phase=launch.phase,
+    )
+    conclusion = () if launch.concluded else (Conclude(failure),)
+    return _with(launch, status=Status.OVER, concluded=True), (*conclusion, Forget(unkillable=True))
+
+
+def _over(launch: Launch, failure: Failure | None) -> tuple[Launch, tuple[Action, ...]]:
+    """Over, with `failure` unless an outcome was concluded before."""
+    conclusion = () if launch.concluded else (Conclude(failure),)
+    return _with(launch, status=Status.OVER, concluded=True), (*conclusion, Forget())
+
+
+def _deadline_failure(launch: Launch) -> Failure:
+    allowed = launch.deadlines.allowance(launch.phase, launch.measurement)
+    return Failure(
+        category=Category.DEADLINE,
+        message=f"the phase '{launch.phase}' took longer than {allowed:g} s",
+        phase=launch.phase,
+    )
+
+
+def _with(launch: Launch, **changes: object) -> Launch:
+    return msgspec.structs.replace(launch, **changes)

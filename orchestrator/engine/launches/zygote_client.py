@@ -1,0 +1,113 @@
+"""Keeps a zygote: starts it, waits until it is ready, starts it again when it dies.
+
+Workers that are running do not need it: they go on, whatever happens to it.
+"""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from orchestrator.system import host, log_files, process_end
+from orchestrator.system.process_end import Exit
+from orchestrator.system.process_start import Zygote
+from protocol.messages import FromZygote, LaunchSpec, Ready
+
+FORK_S: Final = 10.0
+"""A fork took 35 ms at 768 MB resident; a zygote that needs this long is stopped or hangs."""
+_STARTS: Final = 5
+"""A zygote that dies this often in one run will not get better."""
+
+
+class ZygoteError(Exception):
+    """The zygote cannot be started, so nothing can be measured."""
+
+
+class ZygoteClient:
+    """One zygote at a time. preload: what it imports. log: where it prints. patience_s: how long that may take.
+
+    environment: what it has beside ours.
+    """
+
+    def __init__(self, preload: tuple[str, ...], log: Path, patience_s: float, environment: dict[str, str]) -> None:
+        self.ready = False
+        self.start_ms = 0.0
+        self._preload = preload
+        self._log = log
+        self._patience_s = patience_s
+        self._environment = environment
+        self._zygote: Zygote | None = None
+        self._starts = 0
+        self._began = 0.0
+        self._asked = 0.0
+        self._silence = ""
+
+    @property
+    def pid(self) -> int | None:
+        """The zygote's, None while there is none."""
+        return None if self._zygote is None else self._zygote.pid
+
+    def fileno(self) -> int:
+        """Readable when it said something or is gone; -1 while there is none."""
+        return -1 if self._zygote is None else self._zygote.fileno()
+
+    def start(self, now: float) -> None:
+        """Start a zygote. Raises ZygoteError when that was done too often. now: seconds, as for `kill_if_stuck`."""
+        if self._starts >= _STARTS:
+            raise ZygoteError(f"the zygote ended {self._starts} times; see {self._log}")
+        self._starts += 1
+        self._began, self._asked = time.monotonic(), now
+        self._silence = ""
+        self._zygote = Zygote(self._preload, self._log, self._environment)
+
+    def fork(self, spec: LaunchSpec) -> None:
+        """Ask for the process of a launch. Raises OSError when there is no zygote."""
+        if self._zygote is None:
+            raise OSError("there is no zygote")
+        self._zygote.fork(spec)
+
+    def receive(self) -> Iterator[FromZygote]:
+        """What it says now. Raises EOFError when it is gone: then call `bury`."""
+        while self._zygote is not None and (answer := self._zygote.receive()) is not None:
+            if isinstance(answer, Ready):
+                self.ready = True
+                self.start_ms = (time.monotonic() - self._began) * 1000
+            yield answer
+
+    def kill_if_stuck(self, now: float, oldest_request: float) -> None:
+        """End a zygote that imports, or forks, for too long: its end is then seen like any other, and is told as ours.
+
+        oldest_request: since when a fork has been waited for, on the clock of `now`; infinity when there is none.
+        """
+        imports_too_long = not self.ready and now > self._asked + self._patience_s
+        if self._zygote is None or not (imports_too_long or now > oldest_request + FORK_S):
+            return
+        if not self._silence:  # once: the signal takes it out of the state in which it was found
+            patience_s = self._patience_s if imports_too_long else FORK_S
+            state = host.process_state(self._zygote.pid).partition(" ")[0] or "unknown"
+            self._silence = f"did not answer for {patience_s:g} s (state {state}); it was ended"
+        process_end.signal_quietly(self._zygote.pid, signal.SIGKILL)
+
+    def bury(self) -> str:
+        """The zygote is gone: how it ended, in words that follow "the zygote".
+
+        Raises ZygoteError when it left by itself while it was importing: it would again.
+        """
+        was_ready, self.ready = self.ready, False
+        exit_ = self.close()
+        words = "ended" if exit_ is None else f"ended with {exit_.words}"
+        if not was_ready and (exit_ is None or exit_.signal is None):
+            raise ZygoteError(
+                f"the zygote {words} while it was importing; see {self._log}\n{log_files.tail(self._log)}"
+            )
+        return self._silence if self._silence and exit_ == Exit(code=None, signal=signal.SIGKILL) else words
+
+    def hold_log(self) -> None:
+        """Keep what zygotes print below the cap of a log."""
+        log_files.hold_below_cap(self._log)
+
+    def close(self) -> Exit | None:
+        """End the zygote, if there is one."""
+        zygote, self._zygote = self._zygote, None
+        return None if zygote is None else zygote.close()

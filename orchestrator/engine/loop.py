@@ -1,0 +1,304 @@
+"""The loop that ties everything: one poller over sockets, processes and signals.
+
+    workers ══ link ══▶ ┐                          ┌▶ fleet (launches.advance) ─▶ Concluded ─▶ result file, journal, Ack
+    zygote ─ Forked ──▶ ├─ poll ─▶ events ─────────┤                              Gone ─▶ gates ─▶ device free again
+    pidfds ─ died ────▶ │  (sleeps until the next  └▶ state.step ─▶ next_launches ─▶ journal Start ─▶ fork
+    sampler ─ free ───▶ │   event or deadline)
+    signals ─ stop ───▶ ┘
+
+It hears and waits. conductor.py does what follows, recorder.py writes it down; what decides is pure: lifecycle.py,
+transitions.py, stopping.py, failure_policy.py.
+"""
+
+import time
+from typing import Final
+
+import zmq
+
+from orchestrator.config.run_configuration import Isolation
+from orchestrator.engine.conductor import Conductor
+from orchestrator.engine.display_events import Notice
+from orchestrator.engine.launches.zygote_client import ZygoteError
+from orchestrator.engine.loop_clock import LoopClock
+from orchestrator.engine.run_context import RunContext
+from orchestrator.engine.wall_clock import WallClock
+from orchestrator.figures.report import pauses_in_words
+from orchestrator.gpu.telemetry.client import Telemetry
+from orchestrator.state.slots import RunState
+from orchestrator.state.stopping import Order, Stopping
+from orchestrator.system import process_end
+from protocol.cell import Workload
+from protocol.errors import ProtocolError
+from protocol.failure import Category
+from protocol.messages import (
+    DeviceFree,
+    Digest,
+    ForeignSeen,
+    Forked,
+    ForkFailed,
+    GpuBroken,
+    Ready,
+    TooHot,
+    Unavailable,
+    XidSeen,
+)
+
+REFRESH_S: Final = 1.0
+LOOK_S: Final = 0.1
+"""How often log files are looked at while launches run: an endless write takes gigabytes in a second."""
+IMPORTING: Final = Notice(
+    level="info", message="importing torch and the models, once for all launches (about 10 s)", event="importing"
+)
+"""12 s on two cores; said beforehand, because a log shows nothing else in that time. What faults are made of needs no
+torch."""
+
+
+class Loop:
+    """Works on a run until every slot is settled, or a person asks to stop."""
+
+    def __init__(self, around: RunContext, begun: RunState) -> None:
+        self._around = around
+        self._nursery = around.nursery
+        self._forks = around.stored.configuration.isolation is Isolation.FORK
+        self._clock = LoopClock()
+        self._refreshed = self._clock.now()
+        self._wall = WallClock(time.time(), time.monotonic())
+        self._stopping = Stopping() if around.budget is None else Stopping(around.budget.ends)
+        self._hopeless: ZygoteError | None = None
+        self._poller = zmq.Poller()
+        self._conductor = Conductor(around, begun, self._poller, self._clock)
+        self._fleet = self._conductor.fleet
+
+    @property
+    def state(self) -> RunState:
+        """Where the run stands."""
+        return self._conductor.state
+
+    def run(self) -> None:
+        """Work until there is nothing left to do.
+
+        Raises StorageError when results can no longer be kept, ZygoteError when nothing can be started.
+        """
+        self._watch(self._around.link.socket)
+        self._watch(self._around.stop_signals.fileno())
+        if self._around.telemetry is not None:
+            self._watch(self._around.telemetry.fileno())
+        for one in self._around.gone:
+            self._conductor.beware(one)
+        self._heed_signals()
+        self._work()
+        while self._hopeless is None and self._add_launches():
+            self._work()
+        self._show()
+        if self._hopeless is not None:
+            raise self._hopeless
+
+    def _work(self) -> None:
+        """Until every launch that there is has been made, or will not be."""
+        self._conductor.begin_rounds()  # of a burn-in that is gone on with, and whose plan was through
+        if self._forks and self._conductor.work_left and self._nursery.pid is None:
+            self._start_zygote()
+        while self._launch_what_can_be() or self._conductor.busy or self._waiting_for_zygote():
+            ready = self._poll()
+            self._look_at_our_clock()
+            self._handle(ready)
+            self._tick()
+
+    def _add_launches(self) -> bool:
+        """Add launches where all have been made, and they leave a GPU SUSPECT. Says whether it has.
+
+        What has happened while that was read is heeded first: nothing is added for who asks to stop.
+        """
+        if not (doubts := self._conductor.in_doubt()):
+            return False
+        self._clock.worked()  # reading takes seconds in a large run
+        self._handle(self._poll(waits=False))
+        self._tick()
+        return self._hopeless is None and self._conductor.add_launches(doubts)
+
+    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _poll(self, *, waits: bool = True) -> frozenset[object]:
+        """Wait for something to happen; what is ready, sockets and descriptors."""
+        look = LOOK_S if self._fleet.live else REFRESH_S
+        now = self._clock.now()
+        until = min(self._fleet.next_deadline(), now + look, self._refreshed + REFRESH_S)
+        timeout_ms = int(max(0.0, until - now) * 1000) + 1 if waits else 0
+        return frozenset(ready for ready, _ in self._poller.poll(timeout_ms))
+
+    def _handle(self, ready: frozenset[object]) -> None:
+        """Messages come before deaths: a worker's last words count."""
+        if self._around.link.socket in ready:
+            self._read_link()
+        if self._nursery.fileno() in ready:
+            self._read_zygote()
+        telemetry = self._conductor.telemetry
+        if telemetry is not None and telemetry.fileno() in ready:
+            self._read_telemetry(telemetry)
+        for live in tuple(self._fleet.live.values()):
+            if live.pidfd is not None and live.pidfd in ready:
+                self._unwatch(live.pidfd)
+                self._conductor.carry_out(self._fleet.died(live.pidfd, self._clock.now()))
+        if self._around.stop_signals.fileno() in ready:
+            self._around.stop_signals.clear()
+        self._heed_signals()
+
+    def _read_link(self) -> None:
+        while (message := self._around.link.receive()) is not None:
+            if isinstance(message, ProtocolError):
+                self._conductor.tell("warning", f"a message was dropped: {message}")
+            else:
+                self._conductor.carry_out(self._fleet.hear(message, self._clock.now()))
+
+    def _read_zygote(self) -> None:
+        fd = self._nursery.fileno()
+        try:
+            for answer in self._nursery.receive():
+                now = self._clock.now()
+                match answer:
+                    case Ready():
+                        self._greet_zygote(answer)
+                    case Forked(token=token, pid=pid):
+                        self._conductor.carry_out(self._fleet.born(token, pid, now))
+                    case ForkFailed(token=token, message=message):
+                        self._conductor.carry_out(self._fleet.not_born(token, Category.START_FAILED, message, now))
+        except EOFError:
+            self._unwatch(fd)
+            self._replace_zygote()
+
+    def _read_telemetry(self, telemetry: Telemetry) -> None:
+        try:
+            for message in telemetry.receive():
+                match message:
+                    case Digest(samples=samples):
+                        self._conductor.circumstances.samples.update(samples)
+                    case DeviceFree():
+                        self._conductor.let_pass(self._conductor.gates.answered(message))
+                    case ForeignSeen():
+                        self._conductor.recorder.foreign_seen(message)
+                        self._conductor.circumstances.foreign.heard(message)
+                    case XidSeen() | GpuBroken() | TooHot():
+                        self._conductor.beware(message)
+                    case Unavailable(reason=reason):
+                        self._conductor.tell("warning", f"no GPU readings: {reason}")
+        except EOFError:
+            self._unwatch(telemetry.fileno())
+            self._conductor.recorder.telemetry_ended()
+            telemetry.stop()
+            self._conductor.telemetry = None
+            self._conductor.circumstances.samples.clear()
+            self._conductor.circumstances.foreign.unseen(time.monotonic_ns())
+            self._conductor.tell(
+                "warning",
+                "the telemetry process ended; GPU readings stop here, the measurements go on. Who else uses the GPUs "
+                "is not seen any more: none waits until others have left",
+            )
+            for passed in self._conductor.gates.open_all():
+                self._conductor.let_pass(passed)
+
+    def _heed_signals(self) -> None:
+        for order in self._stopping.heed(self._around.stop_signals.requests, time.monotonic()):
+            if order in (Order.BEGIN_NOTHING, Order.KILL):
+                self._conductor.recorder.stop_asked()
+            self._conductor.obey(order)
+
+    def _tick(self) -> None:
+        now, wanted = self._clock.now(), time.monotonic()
+        self._conductor.carry_out(self._fleet.time_passed(now))
+        self._nursery.kill_if_stuck(now, self._fleet.oldest_request())
+        self._fleet.hold_logs()
+        gates = self._conductor.gates
+        if silent := gates.overdue(now):
+            self._conductor.recorder.telemetry_ended()
+        for passed in [*silent, *(gates.open_all() if wanted >= self._stopping.over_by else ())]:
+            self._conductor.let_pass(passed)
+        self._conductor.look_after_the_waiting(now)
+        for order in () if self._end_is_open() else self._stopping.time_passed(wanted):
+            self._conductor.obey(order)
+        if now >= self._refreshed + REFRESH_S:
+            self._refreshed = now
+            self._nursery.hold_log()
+            self._reap_orphans()
+            self._look_at_the_wall_clock()
+            self._show()
+
+    def _launch_what_can_be(self) -> bool:
+        """Whether any launch was begun; none is before there is a zygote to fork it."""
+        return (self._nursery.ready or not self._forks) and self._conductor.launch_what_is_due()
+
+    # ── the zygote ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _start_zygote(self) -> None:
+        if any(cell.workload is not Workload.FAULT for cell in self._around.stored.plan.cells):
+            self._around.display.tell(IMPORTING)
+        try:
+            self._nursery.start(self._clock.now())
+        except ZygoteError as error:
+            self._hopeless = error
+            return
+        self._watch(self._nursery.fileno())
+        self._show()
+
+    def _greet_zygote(self, ready: Ready) -> None:
+        self._conductor.recorder.zygote_started(self._nursery.start_ms, ready.failed)
+        if self._around.budget is not None:
+            self._stopping.put_off(self._around.budget.first_launch_can_begin(time.monotonic()))
+        if ready.threads != 1:
+            self._conductor.tell("warning", f"the zygote has {ready.threads} threads; a fork of it may hang")
+        for module, error in ready.failed.items():
+            self._conductor.tell("warning", f"{module} cannot be imported, its models will fail: {error}")
+
+    def _replace_zygote(self) -> None:
+        """Running workers go on; only launches that were being forked are tried again."""
+        try:
+            words = self._nursery.bury()
+        except ZygoteError as error:
+            self._hopeless = error
+            words = "ended"
+        self._conductor.tell("warning", f"the zygote {words}{'' if self._hopeless else ' and is started again'}")
+        for token in self._fleet.requested():
+            lost = self._fleet.not_born(token, Category.ZYGOTE_DIED, f"the zygote {words}", self._clock.now())
+            self._conductor.carry_out(lost)
+        if self._conductor.work_left and self._hopeless is None:
+            self._start_zygote()
+
+    def _waiting_for_zygote(self) -> bool:
+        return self._forks and not self._nursery.ready and self._nursery.pid is not None and self._conductor.work_left
+
+    def _end_is_open(self) -> bool:
+        """Whether the time of the run begins when this import is over, however little of it is left."""
+        budget = self._around.budget
+        return budget is not None and budget.is_starting and self._waiting_for_zygote()
+
+    # ── small things ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _reap_orphans(self) -> None:
+        """Grandchildren that came back to us. Not while a fork is under way: its worker is not known yet."""
+        if self._fleet.requested():
+            return
+        known = {live.pid for live in self._fleet.live.values()} | {self._nursery.pid}
+        known.add(None if self._around.telemetry is None else self._around.telemetry.pid)
+        while process_end.reap_orphan(known) is not None:
+            pass
+
+    def _look_at_our_clock(self) -> None:
+        if by_s := self._clock.stood_still():
+            self._conductor.recorder.stood_still(by_s)
+            self._conductor.tell("warning", pauses_in_words((by_s,)), "stood_still", seconds=by_s)
+            self._clock.worked()  # writing it down may take as long where the disk is what holds us up
+
+    def _look_at_the_wall_clock(self) -> None:
+        wall = time.time()
+        if by_s := self._wall.jumped(wall, time.monotonic()):
+            self._conductor.recorder.clock_set(wall, by_s)
+            self._conductor.tell("warning", f"the host's clock has jumped by {by_s:+,.0f} s; no deadline depends on it")
+
+    def _show(self) -> None:
+        note = "loading the frameworks" if self._waiting_for_zygote() else ""
+        self._conductor.show(note, self._stopping.over_by)
+
+    def _watch(self, thing: object) -> None:
+        self._poller.register(thing, zmq.POLLIN)
+
+    def _unwatch(self, thing: object) -> None:
+        self._poller.unregister(thing)

@@ -1,0 +1,91 @@
+"""Lets a device go only when its memory is back: between the end of a process and the next launch on its device.
+
+    Gone ──admit──▶ AwaitFree ─▶ sampler ─▶ DeviceFree ──answered──▶ Passed
+
+Without telemetry there is nobody to ask, and a device is taken as free when its process is gone.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.engine.launches.live import Gone
+from orchestrator.gpu.telemetry.client import Telemetry
+from protocol.cell import Device, DeviceKind
+from protocol.messages import DeviceFree
+
+TIMEOUT_S: Final = 30.0
+TOLERANCE_BYTES: Final = 64 * 1024 * 1024
+"""Above what was in use when the run began."""
+_PATIENCE_S: Final = 5.0
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A device whose process is gone. obstacle: why it must not be used now, empty when it may."""
+
+    gone: Gone
+    device: Device
+    teardown_ms: float
+    obstacle: str
+
+
+class Gates:
+    """The devices that are being waited for."""
+
+    def __init__(self, devices: tuple[Device, ...]) -> None:
+        self._devices = {device.uuid: device for device in devices}
+        self._waiting: dict[str, Gone] = {}
+        self._since: dict[str, float] = {}
+        self._deaf = False
+
+    def __bool__(self) -> bool:
+        """Whether any device is being waited for."""
+        return bool(self._waiting)
+
+    def limit_bytes(self, uuid: str) -> int | None:
+        """Memory in use up to which a device counts as free; None where nothing was read when the run began."""
+        used = self._devices[uuid].memory_used_bytes
+        return None if used is None else used + TOLERANCE_BYTES
+
+    def admit(self, gone: Gone, telemetry: Telemetry | None, now: float) -> Passed | None:
+        """A process is gone. Returns the passage where there is nothing to wait for. now: seconds, as for `overdue`."""
+        device = gone.live.device
+        if gone.unkillable:
+            return self._pass(gone, "a process on it cannot be killed")
+        limit_bytes = self.limit_bytes(device.uuid)
+        if device.kind is not DeviceKind.CUDA or limit_bytes is None or telemetry is None or self._deaf:
+            return self._pass(gone, "")
+        try:
+            telemetry.await_free(device.uuid, limit_bytes, TIMEOUT_S)
+        except EOFError:  # its end is seen in the poller too, and told there
+            return self._pass(gone, "")
+        self._waiting[device.uuid] = gone
+        self._since[device.uuid] = now
+        return None
+
+    def answered(self, answer: DeviceFree) -> Passed | None:
+        """The sampler says how it stands. None for a device that nobody waits for any more."""
+        gone = self._waiting.pop(answer.uuid, None)
+        if gone is None:
+            return None
+        if answer.free or answer.used_bytes is None:
+            return self._pass(gone, "")
+        used = f"{answer.used_bytes / 2**30:.1f} GiB"
+        return self._pass(gone, f"its memory was not given back within {TIMEOUT_S:.0f} s ({used} in use)")
+
+    def overdue(self, now: float) -> list[Passed]:
+        """Devices for which no answer came at all: NVML hangs, which must not stop the run."""
+        silent = [uuid for uuid in self._waiting if now > self._since[uuid] + TIMEOUT_S + _PATIENCE_S]
+        self._deaf = self._deaf or bool(silent)  # ask no more: every cell would wait as long
+        return [self._pass(self._waiting.pop(uuid), "") for uuid in silent]
+
+    def open_all(self) -> list[Passed]:
+        """Nobody can be asked any more: wait for none of them."""
+        waiting, self._waiting = self._waiting, {}
+        return [self._pass(gone, "") for gone in waiting.values()]
+
+    def _pass(self, gone: Gone, obstacle: str) -> Passed:
+        now_ns = time.monotonic_ns()
+        teardown_ms = (now_ns - (gone.live.over_ns or now_ns)) / 1e6
+        return Passed(gone, gone.live.device, teardown_ms, obstacle)

@@ -1,0 +1,67 @@
+"""Whether a run can be worked on with the GPUs as they are now, and which of them have been lost since it was planned.
+
+one look of NVML (inventory.py) ─▶ hangs, busy, none left: refused
+                          └─▶ some gone: the others go on ─▶ CUDA tried on those (cuda_probe.py)
+"""
+
+import time
+from collections.abc import Sequence
+
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.engine.display_events import Display, Notice
+from orchestrator.errors import DeviceError
+from orchestrator.gpu import cuda_probe, gpu_users, inventory
+from orchestrator.gpu.inventory import Inventory, Look, NvmlStatus
+from protocol.cell import Device, DeviceKind
+from protocol.messages import GpuBroken
+
+
+def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[str | None, tuple[GpuBroken, ...]]:
+    """The driver as it is now, None where NVML does not tell, and the GPUs of the run that are gone.
+
+    planned: the look with which it was planned just now; None to look, and to try CUDA too. Raises DeviceError where
+    the driver hangs, none of the run's devices is left, others compute on them, or CUDA does not work. Where NVML is
+    missing or broken the run goes on, as it does when NVML fails in the middle of it.
+    """
+    gpus = [device for device in stored.devices if device.kind is DeviceKind.CUDA]
+    if not gpus:
+        return None, ()
+    look = planned or inventory.once(lambda words: display.tell(Notice(level="warning", message=words)))
+    found = look().inventory
+    if found.hangs:
+        raise DeviceError(f"{found.reason}. Nothing was started.")
+    missing: list[Device] = []
+    if found.nvml is NvmlStatus.OK:
+        missing = _missing(stored.devices, gpus, found)
+        there = [gpu for gpu in gpus if gpu not in missing]
+        _require_free(there, look, allow_busy=stored.configuration.allow_busy)
+        for gpu in gpu_users.unseen(there, look):
+            words = f"NVML does not tell who uses {gpu.label}: whether others compute on it during this run is not seen"
+            display.tell(Notice(level="warning", message=words))
+    else:
+        display.tell(Notice(level="warning", message=f"the GPUs cannot be looked at: {found.reason}"))
+    if planned is None:
+        cuda_probe.require([gpu for gpu in gpus if gpu not in missing])
+    at_ns = time.monotonic_ns()
+    gone = (GpuBroken(uuid=gpu.uuid, reason="it is not in this machine any more", at_ns=at_ns) for gpu in missing)
+    return found.driver_version, tuple(gone)
+
+
+def _missing(devices: Sequence[Device], gpus: Sequence[Device], found: Inventory) -> list[Device]:
+    """The GPUs of the run that are gone, which the others can do without.
+
+    Refuses a run of which nothing is left, and slices that are gone while their GPU is there: somebody has cut it anew.
+    """
+    present = {gpu.uuid for gpu in (*found.gpus, *found.slices)}
+    missing = [gpu for gpu in gpus if gpu.uuid not in present]
+    recut = [gpu for gpu in missing if gpu.slice_of in present]
+    for gpu in recut or (missing if len(missing) == len(devices) else ()):
+        raise DeviceError(f"{gpu.label} of this run ({gpu.uuid}) is not in this machine. Nothing was started.")
+    return missing
+
+
+def _require_free(gpus: Sequence[Device], look: Look, *, allow_busy: bool) -> None:
+    """Refuse GPUs that others compute on."""
+    refusal = gpu_users.refusal(gpus, gpu_users.busy(gpus, look))
+    if refusal is not None and not allow_busy:
+        raise DeviceError(refusal)

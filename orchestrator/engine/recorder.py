@@ -1,0 +1,152 @@
+"""Writes down what happens to each attempt, in the order in which it must not be forgotten.
+
+    started ─▶ the process is made ─▶ spawned ─▶ ended: result file, synced, then the journal ─▶ Ack ─▶ left
+
+Each method returns when the disk has it, and raises StorageError when the disk refuses.
+"""
+
+import hashlib
+import time
+
+from orchestrator.config.run_configuration import Slot
+from orchestrator.engine.launches.live import Live
+from orchestrator.engine.memory_gate import Passed
+from orchestrator.gpu.telemetry import foreign_use
+from orchestrator.plan import batch_scan
+from orchestrator.state.slots import NextLaunch, Skip
+from orchestrator.store import records
+from orchestrator.store.journal import Journal, write_durably
+from orchestrator.store.records import (
+    Added,
+    Beside,
+    ClockSet,
+    Dropped,
+    End,
+    Foreign,
+    Left,
+    Skipped,
+    Spawned,
+    Start,
+    StoodStill,
+    StopAsked,
+    TakenOut,
+    TelemetryEnded,
+    ZygoteStarted,
+)
+from orchestrator.system import host
+from protocol import codec
+from protocol.failure import Failure
+from protocol.messages import ForeignSeen, TooHot
+from protocol.result import Result
+
+
+class Recorder:
+    """The one who writes into a run's journal while the loop works."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def zygote_started(self, start_ms: float, failed: dict[str, str]) -> None:
+        """The zygote is ready. failed: module → error of its import."""
+        self._journal.append(ZygoteStarted(start_ms=start_ms, failed=failed))
+
+    def started(self, following: NextLaunch) -> None:
+        """A launch will be made: the journal knows of it before its process exists."""
+        self._journal.append(
+            Start(
+                launch=following.launch,
+                cell=following.planned,
+                round=following.slot[1],
+                attempt=following.attempt,
+                batch_size=following.cell.batch_size,
+                device=following.device,
+                at_ns=time.monotonic_ns(),
+            )
+        )
+
+    def added(self, slots: tuple[Slot, ...], suspects: tuple[str, ...] = ()) -> None:
+        """More launches of planned cells will be made."""
+        self._journal.append(Added(slots=slots, suspects=suspects, at_ns=time.monotonic_ns()))
+
+    def dropped(self, slot: Slot, reason: str) -> None:
+        """A launch will not be made."""
+        self._journal.append(Dropped(cell=slot[0], round=slot[1], at_ns=time.monotonic_ns(), reason=reason))
+
+    def spawned(self, live: Live) -> None:
+        """The process of a launch exists."""
+        assert live.pid is not None
+        ticks = host.start_ticks(live.pid) or 0
+        self._journal.append(Spawned(launch=live.spec.launch, pid=live.pid, start_ticks=ticks))
+
+    def ended(self, live: Live, outcome: Result | Failure) -> End:
+        """Put the outcome where nothing can lose it: a result into its file first, then the journal."""
+        if isinstance(outcome, Result):
+            data = codec.encode(outcome)
+            write_durably(live.paths.result, data)
+            end = End(
+                launch=live.spec.launch,
+                at_ns=time.monotonic_ns(),
+                result_sha256=hashlib.sha256(data).hexdigest(),
+                figures=batch_scan.figures(outcome) if live.next.scans else None,
+            )
+        else:
+            end = End(launch=live.spec.launch, at_ns=time.monotonic_ns(), failure=outcome)
+        self._journal.append(end)
+        return end
+
+    def require_room(self) -> None:
+        """Make sure that a launch has not failed for want of room on the disk: that ends the run."""
+        self._journal.require_room()
+
+    def withdrawn(self, live: Live, failure: Failure) -> None:
+        """A result that was recorded does not count. Its file stays where it is."""
+        self._journal.append(End(launch=live.spec.launch, at_ns=time.monotonic_ns(), failure=failure))
+
+    def beside(self, live: Live, by: str) -> None:
+        """A result stands though somebody else computed on the GPU too."""
+        self._journal.append(Beside(launch=live.spec.launch, at_ns=time.monotonic_ns(), by=by))
+
+    def foreign_seen(self, message: ForeignSeen) -> None:
+        """Somebody else has come to a GPU, or has left it."""
+        by = foreign_use.words(message.processes)
+        self._journal.append(Foreign(device=message.uuid, at_ns=message.at_ns, by=by))
+
+    def left(self, passed: Passed) -> None:
+        """The process is gone and its device free again, or out of the run for good."""
+        exit_ = passed.gone.exit
+        self._journal.append(
+            Left(
+                launch=passed.gone.live.spec.launch,
+                exit_code=None if exit_ is None else exit_.code,
+                signal=None if exit_ is None else exit_.signal,
+                teardown_ms=passed.teardown_ms,
+            )
+        )
+
+    def clock_set(self, wall: float, by_s: float) -> None:
+        """The time of day has jumped."""
+        self._journal.append(ClockSet(at_ns=time.monotonic_ns(), wall=wall, by_s=by_s))
+
+    def stood_still(self, seconds: float) -> None:
+        """The orchestrator itself did not go on for so long, until now."""
+        self._journal.append(StoodStill(at_ns=time.monotonic_ns(), seconds=seconds))
+
+    def stop_asked(self) -> None:
+        """Nothing new begins from here on; at the second time, what runs is ended at once."""
+        self._journal.append(StopAsked(at_ns=time.monotonic_ns()))
+
+    def telemetry_ended(self) -> None:
+        """Nobody looks at the GPUs any more."""
+        self._journal.append(TelemetryEnded(at_ns=time.monotonic_ns()))
+
+    def taken_out(self, device: str, reason: str) -> None:
+        """A device is not used any more in this segment of the run."""
+        self._journal.append(TakenOut(device=device, at_ns=time.monotonic_ns(), reason=reason))
+
+    def too_hot(self, message: TooHot) -> None:
+        """The load of a GPU is ended for its heat."""
+        self._journal.append(records.TooHot(device=message.uuid, at_ns=message.at_ns, reason=message.reason))
+
+    def skipped(self, skip: Skip, reason: str) -> None:
+        """Nothing more of a model will be launched."""
+        self._journal.append(Skipped(model=skip.model, only=skip.only, at_ns=time.monotonic_ns(), reason=reason))

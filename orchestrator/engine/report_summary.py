@@ -1,0 +1,71 @@
+"""What the report in a run's folder says came of the run, for who asks where it stands: it is read, not made again."""
+
+import msgspec
+
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.figures.report import CellCounts, RunVerdict
+from orchestrator.state.archive import Archive
+from orchestrator.system import safe_read
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What the report in the run's folder says came of it. report: that file. burn_in: by label, of each device."""
+
+    verdict: str
+    exit_code: int
+    cells: CellCounts
+    report: str
+    burn_in: dict[str, str] = {}
+
+
+class _Made(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a report's metadata: which run it is of, and when it was made, by the number of segments."""
+
+    run_id: str
+    segments: tuple[msgspec.Raw, ...]
+
+
+class _Summary(msgspec.Struct, frozen=True, kw_only=True):
+    cells: CellCounts
+
+
+class _Judged(msgspec.Struct, frozen=True, kw_only=True):
+    gpu_uuid: str
+    verdict: str
+
+
+class _Night(msgspec.Struct, frozen=True, kw_only=True):
+    gpus: tuple[_Judged, ...]
+
+
+class _Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of a report."""
+
+    metadata: _Made
+    summary: _Summary
+    verdict: RunVerdict
+    burn_in: _Night | None = None
+
+
+def outcome(run: Archive) -> Outcome | str:
+    """What the report in the run's folder says; why it says nothing, where it is missing, damaged or an older one."""
+    path = run.paths.report(ReportFormat.JSON)
+    try:
+        told = msgspec.json.decode(safe_read.read(path), type=_Told)
+    except FileNotFoundError:
+        return f"the report {path} is missing"
+    except OSError as error:
+        return f"the report {path} cannot be read: {error.strerror}"
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return f"the report {path} is damaged"
+    if (told.metadata.run_id, len(told.metadata.segments)) != (run.stored.run_id, len(run.segments)):
+        return f"the report {path} was made before the run was gone on with, or is of another run"
+    labels = {device.uuid: device.label for device in run.stored.devices}
+    judged = () if told.burn_in is None else told.burn_in.gpus
+    return Outcome(
+        verdict=told.verdict.word,
+        exit_code=told.verdict.exit_code,
+        cells=told.summary.cells,
+        report=str(path),
+        burn_in={labels.get(one.gpu_uuid, one.gpu_uuid): one.verdict for one in judged},
+    )

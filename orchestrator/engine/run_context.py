@@ -1,0 +1,30 @@
+"""What a run works with: opened by run.py, used by the loop and the conductor."""
+
+from dataclasses import dataclass
+
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.engine.display_events import Display
+from orchestrator.engine.launches.link import Link
+from orchestrator.engine.launches.zygote_client import ZygoteClient
+from orchestrator.gpu.telemetry.client import Telemetry
+from orchestrator.state.time_budget import Budget
+from orchestrator.store.journal import Journal
+from orchestrator.system.stop_signals import StopSignals
+from protocol.messages import GpuBroken
+from protocol.paths import RunPaths
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Closed again by run.py. budget: None without a limit. gone: GPUs lost beforehand."""
+
+    stored: StoredRun
+    paths: RunPaths
+    journal: Journal
+    link: Link
+    nursery: ZygoteClient
+    telemetry: Telemetry | None
+    stop_signals: StopSignals
+    display: Display
+    budget: Budget | None = None
+    gone: tuple[GpuBroken, ...] = ()

@@ -1,0 +1,274 @@
+"""Where a run of another process stands, told from its folder alone: for `status` and `watch`.
+
+    run.yaml ─ what is planned ─┐
+    journal ── what was tried ──┼──▶ look ─▶ Status ─▶ describe, or JSON
+    lock ───── who works on it ─┤
+    report ─── what came of it ─┘  (report_summary.py)
+
+Nothing is asked of the process itself and nothing is written: to be looked at does not disturb a run. What only the
+process knows (the phase of a cell, how far it is) is not told here.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Final
+
+import msgspec
+
+from orchestrator.config.run_configuration import Isolation, StoredRun
+from orchestrator.engine import progress, report_summary
+from orchestrator.engine.progress import Alike
+from orchestrator.engine.status_types import GOES_ON, Standing, Status, Work
+from orchestrator.state import archive, time_budget
+from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.slots import scopes
+from orchestrator.state.stopping import GENTLE_GRACE_S, GENTLE_S
+from orchestrator.state.time_budget import Time
+from orchestrator.store import journal, lock, report_places
+from orchestrator.store.orphan_results import require_known
+from orchestrator.store.records import End, Record, Segment, Start, StopAsked, ZygoteStarted
+from orchestrator.system import host, safe_read
+from protocol.cell import Mode
+from protocol.failure import Category, Failure
+from protocol.paths import RunPaths
+
+Slot = tuple[str, int]
+
+
+_ENDED: Final = frozenset({Standing.OVER, Standing.INTERRUPTED, Standing.BROKEN})
+"""Its process has written that it was through, so that there should be a report."""
+
+_AGAIN: Final = frozenset({Category.STOPPED, Category.INTERRUPTED})
+"""No failures of what was measured: while the run is not over, it will be measured again."""
+
+
+def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...]]:
+    """How the run stands, and every attempt so far.
+
+    Raises RunFolderError for a run that cannot be read; so is one that holds launches and no journal, or results that
+    its journal knows nothing of.
+    """
+    holder = lock.holder(paths)
+    alive = None if holder is None else lock.life(holder)
+    results = tuple(paths.results())
+    begun = paths.launches.is_dir()  # a folder is there before its run begins
+    records = journal.read(paths.journal) if begun or paths.journal.exists() else ()
+    run = archive.assemble(stored, paths, records) if begun or records else None
+    require_known(paths, results, records)
+    added = 0 if run is None else len(run.added)
+    limited = _time(stored, holder, records) if alive is lock.Life.ALIVE else None
+    status = Status(
+        run_id=stored.run_id,
+        folder=str(paths.folder),
+        standing=_standing(run, alive, holder),
+        pid=holder.pid if holder is not None and alive is not lock.Life.ENDED else None,
+        host=holder.hostname if holder is not None and alive is not lock.Life.ENDED else None,
+        planned=None if stored.configuration.burn_in is not None else stored.plan.launches + added,
+        preset=stored.configuration.preset,
+        limit_s=stored.configuration.time_limit_s,
+        limit_left_s=_limit_left_s(stored, limited),
+        reports=tuple(str(path) for path in report_places.shown(stored, paths)),
+    )
+    if run is None:
+        return status, ()
+    now_ns = time.monotonic_ns()
+    if status.standing in GOES_ON:
+        asked_ns = stops_asked(records)
+        since_s = max((now_ns - asked_ns[0]) / 1e9, 0.0) if asked_ns else None
+        status = msgspec.structs.replace(status, stop_asked_s=since_s, stops_now=len(asked_ns) > 1)
+    else:
+        status = msgspec.structs.replace(status, lost=tuple(_lost(run)))
+    if status.standing is Standing.RUNNING:
+        status = msgspec.structs.replace(status, importing_s=_importing_s(stored, records, now_ns))
+    if status.standing in _ENDED:
+        found = report_summary.outcome(run)
+        outcome, why = (found, "") if isinstance(found, report_summary.Outcome) else (None, found)
+        unwritten = tuple(str(path) for path in report_places.unwritten(stored, paths))
+        status = msgspec.structs.replace(status, outcome=outcome, no_outcome=why, unwritten=unwritten)
+    status, settled = _filled(status, run, now_ns)
+    if status.standing in GOES_ON:
+        status = _timed(status, run, settled, limited)
+    return status, run.attempts
+
+
+def _timed(status: Status, run: Archive, settled: Collection[Slot], limited: Time | None) -> Status:
+    """The status of a run that goes on, with how far it is: as the run itself tells it."""
+    through_s = progress.through(None if status.planned is None else _launches_s(run, settled), status.planned, limited)
+    if status.standing is Standing.RUNNING:
+        status = msgspec.structs.replace(status, eta_s=progress.eta(through_s, _stops_s(status)))
+    if limited is None and status.limit_s is not None:
+        return status
+    return msgspec.structs.replace(status, share=progress.share(len(settled), status.planned, limited, through_s))
+
+
+def _stops_s(status: Status) -> float | None:
+    """Seconds until the stop that was asked for ends what runs; None where nobody has asked."""
+    if status.stop_asked_s is None:
+        return None
+    return (0.0 if status.stops_now else GENTLE_S + GENTLE_GRACE_S) - status.stop_asked_s
+
+
+def _standing(run: Archive | None, alive: lock.Life | None, holder: lock.Holder | None) -> Standing:
+    if holder is not None and alive is lock.Life.ALIVE:
+        return Standing.FROZEN if host.process_state(holder.pid).startswith("T") else Standing.RUNNING
+    if run is None:
+        return Standing.NOT_BEGUN
+    if run.finished is None:
+        return Standing.ELSEWHERE if alive is lock.Life.ELSEWHERE else Standing.DIED
+    if run.finished.broken:
+        return Standing.BROKEN
+    return Standing.INTERRUPTED if run.finished.interrupted else Standing.OVER
+
+
+def _lost(run: Archive) -> Iterator[str]:
+    """Result files that the journal promises and that are not there."""
+    for attempt in run.attempts:
+        path = run.folder(attempt).result
+        if attempt.promised is not None and not safe_read.is_there(path):
+            yield str(path)
+
+
+def _time(stored: StoredRun, holder: lock.Holder | None, records: Sequence[Record]) -> Time | None:
+    """How the process that works on the run stands in its time; None where it has no limit.
+
+    As that process counts it: a `resume` has all of it anew, but for a burn-in, where it goes on with what was served,
+    from the first launch on.
+    """
+    limit_s = stored.configuration.time_limit_s
+    if limit_s is None or holder is None:
+        return None
+    segments = [place for place, record in enumerate(records) if isinstance(record, Segment)]
+    if stored.configuration.burn_in is not None and len(segments) > 1:
+        newest = records[segments[-1]]
+        assert isinstance(newest, Segment)
+        now_ns = time.monotonic_ns()
+        starts = (record.at_ns for record in records[segments[-1] :] if isinstance(record, Start))
+        spent_s = newest.served_s + (now_ns - next(starts, now_ns)) / 1e9
+    else:
+        spent_s = host.age_s(holder.pid)
+    return time_budget.time_after(stored.configuration, limit_s, spent_s)
+
+
+def _limit_left_s(stored: StoredRun, limited: Time | None) -> float | None:
+    """Seconds until the run is over, reports included."""
+    limit_s = stored.configuration.time_limit_s
+    return None if limited is None or limit_s is None else max(limit_s - limited.spent_s, 0.0)
+
+
+def stops_asked(records: Sequence[Record]) -> tuple[int, ...]:
+    """When the process that works on the run was asked to stop, and once more, on the monotonic clock of this boot."""
+    asked_ns: list[int] = []
+    for record in reversed(records):
+        match record:
+            case StopAsked():
+                asked_ns.insert(0, record.at_ns)
+            case Segment():
+                break
+    return tuple(asked_ns)
+
+
+def _importing_s(stored: StoredRun, records: Sequence[Record], now_ns: int) -> float | None:
+    """Since when the process that works on the run waits for its zygote to have imported everything."""
+    if stored.configuration.isolation is Isolation.EXEC:
+        return None  # each launch imports for itself
+    for record in reversed(records):
+        match record:
+            case ZygoteStarted() | StopAsked():
+                return None
+            case End(failure=Failure(category=Category.ZYGOTE_DIED)):
+                return max((now_ns - record.at_ns) / 1e9, 0.0)
+            case Segment():
+                return max((now_ns - record.monotonic_ns) / 1e9, 0.0)
+    return None
+
+
+def _filled(status: Status, run: Archive, now_ns: int) -> tuple[Status, Collection[Slot]]:
+    """The status with what the journal tells, and what is settled. now_ns: on the monotonic clock of this boot."""
+    labels = {device.uuid: device.label for device in run.stored.devices}
+    named = progress.alike(run.stored.plan.cells)
+    last = {(attempt.start.cell, attempt.start.round): attempt for attempt in run.attempts}
+    measured = {slot for slot, attempt in last.items() if attempt.promised is not None}
+    again = frozenset() if status.standing is Standing.OVER else _AGAIN
+    ended = {slot for slot in run.dropped if slot in last and _is_stopped(last[slot])}  # by the time limit
+    failed = {slot for slot, one in last.items() if one.failure is not None and one.failure.category not in again}
+    failed -= ended
+    skipped = {cell.id for cell in run.stored.plan.cells if not run.skipped.keys().isdisjoint(scopes(cell))}
+    settled = {*measured, *failed, *run.dropped, *(slot for slot in _slots(run) if slot[0] in skipped)}
+    goes_on = status.standing in GOES_ON
+    current = [attempt for attempt in last.values() if attempt.end is None and attempt.segment == run.segments[-1]]
+    failures = [
+        one
+        for one in run.attempts
+        if one.failure is not None
+        and one.failure.category not in again
+        and (one.start.cell, one.start.round) not in measured | ended
+    ]
+    filled = msgspec.structs.replace(
+        status,
+        reason="" if run.finished is None or goes_on else run.finished.reason,
+        started=run.header.created,
+        measured=len(measured),
+        failed=len(failed),
+        dropped=len(run.dropped),
+        settled=len(settled),
+        skipped=dict(run.skipped),
+        working=tuple(_work(attempt, run, labels, named, now_ns) for attempt in current) if goes_on else (),
+        taken_out={labels[uuid]: reason for uuid, reason in run.taken_out.items()},
+        last_failure=_failure_words(failures[-1], last, run, labels, named) if failures else "",
+    )
+    return filled, settled
+
+
+def _is_stopped(attempt: Attempt) -> bool:
+    return attempt.failure is not None and attempt.failure.category is Category.STOPPED
+
+
+def _work(attempt: Attempt, run: Archive, labels: dict[str, str], named: Alike, now_ns: int) -> Work:
+    cell = next(cell for cell in run.stored.plan.cells if cell.id == attempt.start.cell)
+    return Work(
+        device=labels[attempt.start.device],
+        cell=named.words(cell),
+        batch_size=attempt.start.batch_size,
+        attempt=attempt.start.attempt,
+        for_s=max((now_ns - attempt.start.at_ns) / 1e9, 0.0),
+    )
+
+
+def _failure_words(
+    attempt: Attempt, last: Mapping[Slot, Attempt], run: Archive, labels: dict[str, str], named: Alike
+) -> str:
+    """last: the last attempt at each launch, by which it counts as failed or does not."""
+    assert attempt.failure is not None
+    cell = next(cell for cell in run.stored.plan.cells if cell.id == attempt.start.cell)
+    where = f"{labels[attempt.device]}  {named.words(cell)} b{attempt.start.batch_size}"
+    counts = last[attempt.start.cell, attempt.start.round] is attempt
+    again = "" if counts else "; it was tried again since, and does not count as failed"
+    return f"{where}: {attempt.failure.category}: {attempt.failure.message}{again}"
+
+
+def _launches_s(run: Archive, settled: Collection[Slot]) -> float | None:
+    """Seconds until the slowest device is through, by the mean of its launches. What is tried again comes on top."""
+    devices = {cell.id: cell.devices for cell in run.stored.plan.cells}
+    left: dict[str, list[Slot]] = defaultdict(list)
+    for slot in _slots(run):
+        for uuid in () if slot in settled else devices[slot[0]]:
+            if uuid not in run.taken_out:
+                left[uuid].append(slot)
+    lasted_s: dict[str, list[float]] = {}
+    for attempt in run.attempts:
+        if attempt.lasted_ms is not None:
+            lasted_s.setdefault(attempt.start.device, []).append(attempt.lasted_ms / 1000)
+    if any(uuid not in lasted_s for uuid in left):
+        return None
+    solo = {cell.id for cell in run.stored.plan.cells if cell.mode is Mode.SOLO}
+    alone = {uuid: sum(cell in solo for cell, _ in slots) for uuid, slots in left.items()}
+    together_s = [(len(slots) - alone[uuid]) * fmean(lasted_s[uuid]) for uuid, slots in left.items()]
+    return max(together_s, default=0.0) + sum(number * fmean(lasted_s[uuid]) for uuid, number in alone.items())
+
+
+def _slots(run: Archive) -> Iterator[Slot]:
+    """Every launch that is planned, or was added."""
+    yield from run.stored.plan.slots
+    yield from run.added

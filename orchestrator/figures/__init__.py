@@ -1,0 +1,1 @@
+"""The types of the report, and the table of figures."""

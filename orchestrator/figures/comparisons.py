@@ -1,0 +1,217 @@
+"""What is put side by side in the report: the same cell on identical devices, and the run and a stored one."""
+
+import enum
+from typing import Final
+
+from orchestrator.analysis.outcomes import Status
+from orchestrator.figures.parts import Part
+from orchestrator.stats.siblings import Bound, SiblingVerdict
+from orchestrator.stats.slowdown_reasons import Reason
+
+
+class SpreadValue(Part, frozen=True, kw_only=True):
+    """One device in a comparison. not_comparable: why its value is left out of median and spread, null if it is in.
+
+    percent_of_median: of those that compare; null for a value that is left out, but for one that was throttled.
+    """
+
+    gpu_uuid: str
+    gpu_id: int
+    status: Status
+    batch_size: int | None
+    value: float | None
+    percent_of_median: float | None
+    not_comparable: str | None
+
+
+class Spread(Part, frozen=True, kw_only=True):
+    """The same cell on identical devices (name, kind, memory), side by side.
+
+    value: samples, tokens, operations or bytes a second, for loading a time; metric says which, by its name above.
+    spread_percent: largest less smallest, as a share of the median, over the values that compare.
+    comparison: COMPARED, or NOT COMPARABLE when fewer than two values compare. notes: what to know before believing it.
+    """
+
+    gpu_name: str
+    model_name: str
+    phase: str
+    precision: str
+    mode: str
+    input_size: int | None
+    memory_format: str | None
+    new_tokens: int | None
+    batch_size_requested: int
+    metric: str
+    values: tuple[SpreadValue, ...]
+    median: float | None
+    spread_percent: float | None
+    comparison: str
+    notes: tuple[str, ...]
+
+
+class SiblingEffect(Part, frozen=True, kw_only=True):
+    """A GPU's rate as a share of its siblings' median, with the 90 % interval: 94 is 6 % slower.
+
+    Over all cells of one mode that one thing limits (bound), or, where `cell` names one, in it alone. margin_percent:
+    by which it may be slower. p: of so much slower than that by chance, for this effect alone. launches: the fewest.
+    """
+
+    cell: str
+    mode: str
+    bound: Bound
+    percent: float
+    low_percent: float
+    high_percent: float
+    margin_percent: float
+    p: float
+    cells: int
+    launches: int
+
+
+SLOWED_DOWN: Final = "SLOWED DOWN"
+
+
+class Standing(Part, frozen=True, kw_only=True):
+    """Whether one GPU is slower than its identical siblings, by more than healthy ones differ: docs/method.md.
+
+    verdict: OK | SUSPECT | STRAGGLER | no verdict, and why. identical: GPUs of the run that are the same, this one
+    included. percent, low_percent, high_percent: in the effect that decides, null without a verdict. p: after Holm over
+    the GPUs. effects: by mode and by what limits the cells. slowest_cells: where it shows most, the slowest first;
+    empty for one that is OK. reason: what probably makes it slow, and next_step what to do; empty for one that is OK,
+    or has no verdict, and was not held down either.
+    not_comparable: cells that say nothing of this GPU, by the fact that differs. launches_wanted: of each cell, in all,
+    that should settle a SUSPECT; null where none would. launches_added: on this GPU, beyond the plan, because one of
+    the identical GPUs was SUSPECT.
+    """
+
+    gpu_uuid: str
+    gpu_id: int
+    gpu_name: str
+    verdict: SiblingVerdict
+    why: str
+    identical: int
+    percent: float | None
+    low_percent: float | None
+    high_percent: float | None
+    p: float | None
+    effects: tuple[SiblingEffect, ...]
+    slowest_cells: tuple[SiblingEffect, ...]
+    reason: Reason | None
+    reason_text: str
+    next_step: str
+    not_comparable: dict[str, int]
+    launches_wanted: int | None
+    launches_added: int = 0
+
+    @property
+    def slowed(self) -> bool:
+        """Held down, for heat or power, though its siblings do not show that it is slow: there may be none."""
+        return self.reason is not None and self.verdict in (SiblingVerdict.OK, SiblingVerdict.NONE)
+
+    @property
+    def word(self) -> str:
+        """What to call it, in a word or two."""
+        return SLOWED_DOWN if self.slowed else self.verdict
+
+
+class FullNode(Part, frozen=True, kw_only=True):
+    """A cell of one device alone on the node (solo) beside the same with all devices at work (loaded).
+
+    solo, loaded: geometric means over the launches, in the unit of `metric`; null where nothing was measured. ratio: of
+    the speed, solo over loaded, so that 1.05 is 5 % faster alone: that of the two figures. lost_percent: what the full
+    node takes of the speed that the device has alone. low, high: the 95 % interval of the ratio; null where a side has
+    one launch. not_comparable: why there is no ratio. notes: what to know before believing it.
+    """
+
+    gpu_uuid: str
+    gpu_id: int
+    cell: str
+    phase: str
+    model_name: str
+    precision: str
+    input_size: int | None
+    batch_size_requested: int
+    metric: str
+    solo: float | None
+    loaded: float | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    lost_percent: float | None
+    not_comparable: str | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def remark(self) -> str:
+        """What stands beside the figures, in words; empty where nothing does."""
+        reason = () if self.not_comparable is None else (f"not comparable ({self.not_comparable})",)
+        return "; ".join((*reason, *self.notes))
+
+
+class BaselineComparison(Part, frozen=True, kw_only=True):
+    """The run against a stored one. improvement_percent: as the requirements have it.
+
+    Keys are `<model>_throughput`, one for each model that both have measured, and `overall`: the geometric mean of the
+    ratios, over the cells of the model or over all, less one, in percent. Devices of one side are taken together by
+    their median. overall_score: 100 times the mean over all; null where nothing compares. not_comparable: by reason,
+    how many cells are left out. note: what else to know.
+    """
+
+    baseline: str
+    baseline_gpu: str
+    baseline_date: str
+    improvement_percent: dict[str, float]
+    overall_score: float | None
+    cells: int
+    not_comparable: dict[str, int]
+    note: str
+
+
+class Met(enum.StrEnum):
+    """Whether a threshold was met. NOT_MEASURED: no cell of the run has that figure, so nobody knows."""
+
+    MET = "met"
+    MISSED = "missed"
+    NOT_MEASURED = "not measured"
+
+
+class ThresholdResult(Part, frozen=True, kw_only=True):
+    """One limit, held against one cell; against none where no cell of the run is meant by it.
+
+    threshold: its name. target: in words, "< 100 ms". actual: in the unit of the target.
+    """
+
+    threshold: str
+    figure: str
+    target: str
+    actual: float | None
+    unit: str
+    status: Met
+    note: str
+    cell: str | None
+    gpu_id: int | None
+    gpu_uuid: str | None
+    model_name: str | None
+    phase: str | None
+    precision: str | None
+    batch_size: int | None
+
+
+class Cost(Part, frozen=True, kw_only=True):
+    """What a million samples, or tokens, cost on one device at the price of an hour of it, and the energy they take.
+
+    price_per_million: in whatever currency price_per_hour is in. energy_kwh_per_million: null where it was not
+    measured. unit: what there is a million of. batch_size: that ran. cell: the id.
+    """
+
+    gpu_uuid: str
+    gpu_id: int
+    model_name: str
+    phase: str
+    precision: str
+    batch_size: int
+    unit: str
+    price_per_hour: float
+    price_per_million: float
+    energy_kwh_per_million: float | None
+    cell: str = ""

@@ -1,0 +1,100 @@
+"""What makes two figures the same measurement, on whatever device and in whatever run: the cells of a report by key."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from orchestrator.figures.cells import Measured, ModelResult, ProbeMetrics
+from orchestrator.figures.parts import Part
+from protocol.cell import Workload
+
+
+class CellKey(Part, frozen=True, kw_only=True):
+    """The identity of a measurement, apart from the device."""
+
+    phase: Workload
+    model_name: str
+    precision: str
+    mode: str
+    compile_mode: str
+    input_size: int | None
+    memory_format: str
+    new_tokens: int | None
+    batch_size: int
+
+    @property
+    def words(self) -> str:
+        """As people read it: "resnet50 inference fp32 b8"."""
+        words = [self.model_name, self.phase.value, self.precision]
+        if self.phase not in (Workload.LOAD, Workload.PROBE):
+            words.append(f"b{self.batch_size}")
+        return " ".join(words)
+
+
+_FURTHER: Final[tuple[Callable[[CellKey], str], ...]] = (
+    lambda key: key.mode,
+    lambda key: "" if key.input_size is None else f"input {key.input_size}",
+    lambda key: "" if key.new_tokens is None else f"{key.new_tokens} tokens",
+    lambda key: key.memory_format,
+    lambda key: key.compile_mode,
+)
+"""What words leave out."""
+
+
+def names(found: Iterable[CellKey]) -> dict[CellKey, str]:
+    """What to call each of these, no two alike: its words, and in what it differs from others of the same words."""
+    alike: dict[str, list[CellKey]] = {}
+    for key in dict.fromkeys(found):
+        alike.setdefault(key.words, []).append(key)
+    return {key: _name(key, same) for same in alike.values() for key in same}
+
+
+def _name(key: CellKey, alike: Sequence[CellKey]) -> str:
+    differing = [fact(key) for fact in _FURTHER if len({fact(one) for one in alike}) > 1]
+    return " ".join(filter(None, (key.words, *differing)))
+
+
+def by_cell(results: Iterable[ModelResult], probes: Iterable[ProbeMetrics]) -> dict[str, str]:
+    """What each measured cell of a report is called, by its id; the same on all devices."""
+    found = {metric.cell: key for result in results for key, metric in of_model(result)}
+    found |= {probe.cell: of_probe(probe) for probe in probes}
+    called = names(found.values())
+    return {cell: called[key] for cell, key in found.items()}
+
+
+def of_model(result: ModelResult) -> Iterator[tuple[CellKey, Measured]]:
+    """What was measured of a model on one device, in the order of its phases."""
+    phases: tuple[tuple[Workload, Sequence[Measured]], ...] = (
+        (Workload.LOAD, [result.load_metrics] if result.load_metrics else []),
+        (Workload.INFERENCE, list(result.inference_metrics.values())),
+        (Workload.TRAINING, list(result.training_metrics.values())),
+        (Workload.GENERATION, list(result.generation_metrics.values())),
+    )
+    for phase, metrics in phases:
+        for metric in metrics:
+            key = CellKey(
+                phase=phase,
+                model_name=result.model_name,
+                precision=result.precision,
+                mode=result.mode,
+                compile_mode=result.compile_mode,
+                input_size=result.input_size,
+                memory_format=result.memory_format,
+                new_tokens=result.new_tokens,
+                batch_size=metric.batch_size_requested,
+            )
+            yield key, metric
+
+
+def of_probe(probe: ProbeMetrics) -> CellKey:
+    """What a probe has measured; it has neither a size nor a format that anybody chose."""
+    return CellKey(
+        phase=Workload.PROBE,
+        model_name=probe.name,
+        precision=probe.precision,
+        mode=probe.mode,
+        compile_mode="",
+        input_size=None,
+        memory_format="",
+        new_tokens=None,
+        batch_size=probe.batch_size_requested,
+    )

@@ -1,0 +1,327 @@
+"""The merged report, as types. Its JSON is what other programs read; configs/report.schema.json is made from this file.
+
+    Report ── metadata, gpu_info (a list), test_configuration
+           ── results ── one ModelResult for each (GPU, model, precision, mode, input size, memory format, new tokens)
+           │               load_metrics, {inference,training,generation}_metrics: by the batch size that was requested
+           ── probes ── what each GPU reaches without a model
+           ── cells ── every planned cell in a line; left_out ── what was asked for and could not be planned
+           ── cross_gpu ── the same cell on identical GPUs, side by side
+           ── stragglers ── whether each GPU is slower than its siblings, and why
+           ── full_node ── the same cell with one GPU at work and with all of them
+           ── summary, overhead, failures, verdict, health
+           ── baseline_comparison, thresholds, costs ── what the run is held against, where that was asked for
+
+Units are in the names: _ms milliseconds, _mb megabytes of 1024 x 1024 bytes, _w watts, _j joules, _c degrees Celsius,
+_mhz, _percent. None (null) is what was not or could not be measured; a note beside it says why.
+The names of the requirements document are kept. History of the format: 1, the first; 2, sizes, memory formats,
+generation and probes; 3, health in place of a note that there is none; 4, the figures of each launch, and what the run
+is held against; 5, a verdict on each GPU beside its siblings, and what a full node loses.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from orchestrator.analysis.outcomes import Status
+from orchestrator.figures.burn_in import BurnInReport
+from orchestrator.figures.cells import BatchScan, ModelResult, ProbeMetrics
+from orchestrator.figures.comparisons import BaselineComparison, Cost, FullNode, Spread, Standing, ThresholdResult
+from orchestrator.figures.health import HealthReport
+from orchestrator.figures.parts import Part, SettingReport
+
+SCHEMA_VERSION: Final = 5
+
+
+class SegmentReport(Part, frozen=True, kw_only=True):
+    """A process worked on the run for a while: the first time, and once more for each resume.
+
+    launches: how many it started; none where a resume found nothing left to do. stood_still_seconds: each time that it
+    did not go on, because it was stopped or its machine paused; no deadline went on meanwhile.
+    """
+
+    started: str
+    duration_seconds: float
+    driver_version: str | None
+    boot_id: str
+    tool_version: str
+    launches: int
+    stood_still_seconds: tuple[float, ...] = ()
+
+
+class Metadata(Part, frozen=True, kw_only=True):
+    """What was run, where, when, on which stack. Versions are those that the workers reported.
+
+    finished: false while the run goes on, was interrupted or died. running: it still went on when this was made, and
+    what is missing is still to come. test_date: ISO 8601, UTC, when the run was made.
+    zygote_start_ms: what the shared start-up cost, once for each start of the zygote; empty with --isolation exec.
+    settings: environment variables that change what is measured, of every process that worked on the run.
+    """
+
+    tool_version: str
+    pytorch_version: str | None
+    cuda_version: str | None
+    cudnn_version: str | None
+    torchvision_version: str | None
+    transformers_version: str | None
+    python_version: str | None
+    driver_version: str | None
+    test_date: str
+    hostname: str
+    test_duration_seconds: float
+    run_id: str
+    command: tuple[str, ...]
+    finished: bool
+    interrupted: bool
+    running: bool
+    segments: tuple[SegmentReport, ...]
+    zygote_start_ms: tuple[float, ...]
+    telemetry_note: str
+    settings: tuple[SettingReport, ...]
+
+    @property
+    def stood_still(self) -> str:
+        """That the process that worked on the run did not go on for a while, in words; empty where it always did."""
+        times_s = [seconds for segment in self.segments for seconds in segment.stood_still_seconds]
+        return pauses_in_words(times_s) if times_s else ""
+
+
+class GpuInfo(Part, frozen=True, kw_only=True):
+    """One device of the run, as it was found before the first cell.
+
+    kind: cuda, or cpu (a slice of the cores, for runs without a GPU). shared_cores: another CPU device of the run uses
+    the same cores. slice_of: of a MIG slice, the UUID of its GPU, whose power, temperature, clocks and utilisation are
+    given for it; slice_index: which of its slices, null where gpu_id is a number of its own. shared_gpu: another slice
+    of that GPU is in the run. busy_with: a foreign process that computed on it when the run began. taken_out: why it
+    was given up in the middle of the run. average_*: over the samples from the first launch to the last, pauses
+    included.
+    """
+
+    gpu_id: int
+    gpu_uuid: str
+    gpu_name: str
+    kind: str
+    shared_cores: bool
+    slice_of: str | None
+    slice_index: int | None
+    shared_gpu: bool
+    gpu_memory_total_mb: float | None
+    driver_version: str | None
+    cuda_version: str | None
+    cuda_compute_capability: str | None
+    gpu_architecture: str | None
+    serial: str | None
+    pci_address: str | None
+    part_number: str | None
+    vbios_version: str | None
+    power_limit_w: float | None
+    ecc_enabled: bool | None
+    mig_enabled: bool | None
+    persistence_mode: bool | None
+    pcie_generation: int | None
+    pcie_width: int | None
+    busy_with: str | None
+    taken_out: str | None
+    average_gpu_utilization_percent: float | None
+    average_power_draw_w: float | None
+
+
+class ConfigurationReport(Part, frozen=True, kw_only=True):
+    """How it was measured. warmup_iterations and test_iterations are null where they adapt to what is seen.
+
+    precision: all of them in one text, as the requirements have it; precisions: one by one.
+    sequence_lengths, input_sizes: that were asked for in place of each model's own; memory_format likewise.
+    required_signals: of a GPU's health, by --require. preset, time_limit_seconds: of `quick` and `triage`,
+    null for a run that may take as long as it needs.
+    """
+
+    precision: str
+    precisions: tuple[str, ...]
+    warmup_iterations: int | None
+    test_iterations: int | None
+    batch_sizes: tuple[int, ...]
+    training_batch_sizes: tuple[int, ...]
+    generation_batch_sizes: tuple[int, ...]
+    sequence_lengths: tuple[int, ...]
+    input_sizes: tuple[int, ...]
+    memory_format: str | None
+    monitor_gpu_enabled: bool
+    monitor_interval_ms: int
+    required_signals: tuple[str, ...]
+    profile: str
+    preset: str | None
+    time_limit_seconds: float | None
+    mode: str
+    seed: int
+    isolation: str
+    launches: int
+    target_relative_half_width: float
+    models: tuple[str, ...]
+    workloads: tuple[str, ...]
+    allow_busy: bool
+
+
+class CellEntry(Part, frozen=True, kw_only=True):
+    """One planned cell and what became of it, in a line; `results` has its figures. See PhaseMetrics for the words."""
+
+    cell: str
+    gpu_uuid: str
+    gpu_id: int
+    model_name: str
+    workload: str
+    precision: str
+    input_size: int | None
+    memory_format: str
+    new_tokens: int | None
+    batch_size_requested: int
+    batch_size: int | None
+    status: Status
+    refers_to: str | None
+    reason: str
+    launches: int
+    launches_planned: int
+    attempts: int
+
+
+class LeftOutReport(Part, frozen=True, kw_only=True):
+    """Something that was asked for and that no cell was planned for, on one device, and why."""
+
+    gpu_uuid: str
+    gpu_id: int
+    model_name: str
+    reason: str
+
+
+class BestThroughput(Part, frozen=True, kw_only=True):
+    """The highest throughput of the run."""
+
+    model: str
+    batch_size: int
+    throughput: float
+    phase: str
+    precision: str
+    gpu_id: int
+    gpu_uuid: str
+
+
+class CellCounts(Part, frozen=True, kw_only=True):
+    """Planned cells by what became of them. dropped: for want of time, as was asked for with a time limit.
+
+    short_of_launches: measured, but by fewer launches than planned, and not for want of time. throttled: measured, but
+    on a GPU that was slowed down; it was started again twice where there was time for it.
+    """
+
+    planned: int
+    ok: int
+    degraded: int
+    referred: int
+    does_not_fit: int
+    failed: int
+    dropped: int
+    missing: int
+    short_of_launches: int
+    throttled: int
+
+
+class Summary(Part, frozen=True, kw_only=True):
+    """The run in a few figures.
+
+    overall_score: null where the run is held against no baseline, and score_note says what to do. rank_among_tested:
+    always null; runs are not ranked.
+    """
+
+    overall_score: float | None
+    rank_among_tested: int | None
+    score_note: str
+    best_model_throughput: BestThroughput | None
+    peak_memory_usage_mb: float | None
+    average_gpu_utilization: float | None
+    average_power_draw_w: float | None
+    cells: CellCounts
+
+
+class Overhead(Part, frozen=True, kw_only=True):
+    """What running each cell in a process of its own cost.
+
+    median_ms: over all good launches, everything but load, warm-up and measuring. zygote_start_ms: the shared start-up.
+    pays_from_launches: from how many launches on the zygote is quicker than a new interpreter for each, taking the
+    zygote's own start for what such an interpreter would cost; null where that is not known.
+    """
+
+    isolation: str
+    launches: int
+    median_ms: float | None
+    zygote_start_ms: float | None
+    pays_from_launches: int | None
+    note: str
+
+
+class FailureReport(Part, frozen=True, kw_only=True):
+    """A launch that has no result, earliest first. status: what became of its cell in the end."""
+
+    at: str
+    launch: int
+    cell: str
+    status: Status
+    gpu_uuid: str
+    gpu_id: int
+    model_name: str
+    workload: str
+    precision: str
+    batch_size: int
+    attempt: int
+    outcome: str
+    category: str | None
+    message: str
+    phase: str | None
+    code: int | None
+    signal: int | None
+    exception: str | None
+    evidence: dict[str, str]
+    folder: str
+
+
+class RunVerdict(Part, frozen=True, kw_only=True):
+    """How the run ended: the exit code, its meaning, and every reason for it."""
+
+    exit_code: int
+    word: str
+    meaning: str
+    reasons: tuple[str, ...]
+
+
+class Report(Part, frozen=True, kw_only=True):
+    """Everything that a run found out, merged over its GPUs.
+
+    Names give the units: _ms milliseconds, _mb megabytes, _w watts, _j joules, _c degrees Celsius.
+    1 MB = 1024 x 1024 bytes here, as drivers count GPU memory.
+    Null is what was not or could not be measured; a note beside it says why.
+    """
+
+    schema_version: int
+    metadata: Metadata
+    gpu_info: tuple[GpuInfo, ...]
+    test_configuration: ConfigurationReport
+    results: tuple[ModelResult, ...]
+    probes: tuple[ProbeMetrics, ...]
+    batch_scans: tuple[BatchScan, ...]
+    cells: tuple[CellEntry, ...]
+    left_out: tuple[LeftOutReport, ...]
+    summary: Summary
+    cross_gpu: tuple[Spread, ...]
+    stragglers: tuple[Standing, ...]
+    full_node: tuple[FullNode, ...]
+    overhead: Overhead
+    failures: tuple[FailureReport, ...]
+    verdict: RunVerdict
+    baseline_comparison: BaselineComparison | None
+    thresholds: tuple[ThresholdResult, ...]
+    costs: tuple[Cost, ...]
+    health: HealthReport
+    burn_in: BurnInReport | None
+
+
+def pauses_in_words(times_s: Sequence[float]) -> str:
+    """Message about pauses of the orchestrator. times_s: how long each lasted."""
+    often = "" if len(times_s) == 1 else f" {len(times_s)} times,"
+    total = f"for {sum(times_s):,.0f} s" + ("" if len(times_s) == 1 else " in all")
+    why = "stopped by SIGSTOP, its machine paused, or held up by a disk"
+    return f"the orchestrator stood still{often} {total} ({why}): no deadline went on meanwhile"

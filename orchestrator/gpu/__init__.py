@@ -1,0 +1,1 @@
+"""GPUs: NVML, devices, and who uses them."""

@@ -1,0 +1,184 @@
+"""Which devices there are, and which of them a run was asked to use.
+
+For the command line, before anything starts. GPUs are found with NVML alone (inventory.py): a CUDA context in the
+parent would take memory on every GPU. Words of --gpu-ids:
+
+    all              every GPU that CUDA_VISIBLE_DEVICES leaves, or of the machine; for one in MIG mode its slices
+    0,1,2            places in that same list; without CUDA_VISIBLE_DEVICES, the numbers of nvidia-smi
+    GPU-5317350e…    a UUID, or the beginning of one; MIG-… for a slice
+    cpu:0,cpu:1      slices of the cores
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from orchestrator.errors import DeviceError
+from orchestrator.gpu import inventory, mig
+from orchestrator.gpu.cpu_devices import cpu_devices, share_near_cores, usable_cores
+from orchestrator.gpu.inventory import Inventory, Look, NvmlStatus
+from orchestrator.gpu.nvml import is_slice
+from orchestrator.gpu.visible_devices import visible_gpus
+from protocol.cell import Device
+
+_TRY_CPU: Final = "To try it on the CPU, use --gpu-ids cpu:0,cpu:1"
+_WORD: Final = re.compile(r"all|[0-9]{1,6}|(GPU|MIG)-[0-9A-Za-z-]*|cpu:[0-9]{1,6}")
+
+
+def on_this_machine(gpu_ids: str, look: Look, origin: str = "--gpu-ids") -> tuple[Device, ...]:
+    """Return the devices that `gpu_ids` names to this process; see `resolve`. Raises DeviceError."""
+    visible, order = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDA_DEVICE_ORDER")
+    return resolve(gpu_ids, visible=visible, order=order, cores=usable_cores(), origin=origin, look=look)
+
+
+def resolve(
+    gpu_ids: str,
+    *,
+    visible: str | None,
+    cores: tuple[int, ...],
+    order: str | None = None,
+    origin: str = "--gpu-ids",
+    look: Look = inventory.look,
+) -> tuple[Device, ...]:
+    """The devices that `gpu_ids` names, in its order. origin: who said so, for messages.
+
+    visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None where not set; cores: those we may run on.
+    look: made where a GPU is named. A GPU's `gpu_id` is its place in what CUDA_VISIBLE_DEVICES leaves. Raises
+    DeviceError, saying what to do.
+    """
+    words = require_words(gpu_ids, origin)
+    numbers = [int(word.removeprefix("cpu:")) if word.startswith("cpu:") else None for word in words]
+    gpus = _Gpus(look().inventory, visible, order, origin) if None in numbers else None
+    slices = iter(cpu_devices([number for number in numbers if number is not None], cores))
+    chosen: list[Device] = []
+    for word, number in zip(words, numbers, strict=True):
+        if number is not None:
+            chosen.append(next(slices))
+        elif gpus is not None:
+            chosen += gpus.named(word)
+    _require_distinct(chosen, origin)
+    return mig.sharing(share_near_cores(chosen, cores))
+
+
+def require_words(gpu_ids: str, origin: str) -> list[str]:
+    """The words of `gpu_ids`, each of which may name a device. Raises DeviceError for one that cannot."""
+    words = [word.strip() for word in gpu_ids.split(",")]
+    if not all(words):
+        raise DeviceError(f"{origin}: {gpu_ids!r}: a device is missing between commas. Give all, or a list like 0,1")
+    for word in words:
+        if not _WORD.fullmatch(word):
+            raise DeviceError(
+                f"{origin}: {word!r} is no device. Give all, or a list of indices, UUIDs (GPU-…, MIG-…) and cpu:0"
+            )
+    return words
+
+
+class _Gpus:
+    """The GPUs and slices that may be named: by place in `_list` (None: there, but it cannot be opened), or by UUID."""
+
+    def __init__(self, machine: Inventory, visible: str | None, order: str | None, origin: str) -> None:
+        if machine.nvml is NvmlStatus.BROKEN:
+            raise DeviceError(f"{machine.reason}. Nothing was started. {_TRY_CPU}")
+        if machine.nvml is NvmlStatus.ABSENT:
+            raise DeviceError(f"No NVIDIA GPU was found: {machine.reason}. {_TRY_CPU}")
+        by_index = {gpu.gpu_id: gpu for gpu in machine.gpus}
+        everything = [by_index.get(index) for index in range(len(machine.gpus) + len(machine.unreadable))]
+        self._machine = machine
+        self._visible = visible
+        self._origin = origin
+        named = visible_gpus(everything, visible, order, machine.slices)
+        # A slice that CUDA_VISIBLE_DEVICES names has its place there for a number.
+        self._list = [one and replace(one, gpu_id=place, slice_index=None) for place, one in enumerate(named)]
+        self._slices = {
+            gpu.uuid: tuple(replace(one, gpu_id=gpu.gpu_id) for one in machine.slices if one.slice_of == gpu.uuid)
+            for gpu in self._list
+            if gpu is not None
+        }
+
+    def named(self, word: str) -> tuple[Device, ...]:
+        """The devices that one word names."""
+        if word == "all":
+            return self._all()
+        return (self._at(int(word)) if word.isdecimal() else self._by_uuid(word),)
+
+    def _all(self) -> tuple[Device, ...]:
+        if not self._list:
+            where = "" if self._visible is None else f" (CUDA_VISIBLE_DEVICES is {self._visible!r})"
+            raise DeviceError(f"No NVIDIA GPU was found{where}. {_TRY_CPU}")
+        return tuple(device for place, gpu in enumerate(self._list) for device in self._parts(place, gpu))
+
+    def _parts(self, place: int, gpu: Device | None) -> tuple[Device, ...]:
+        """What is usable of an entry: the GPU itself, or its slices."""
+        return (gpu and self._slices[gpu.uuid]) or (self._at(place),)
+
+    def _at(self, place: int) -> Device:
+        if place >= len(self._list):
+            raise DeviceError(f"{self._origin}: there is no GPU {place}; there are {self._places}")
+        gpu = self._list[place]
+        if gpu is None:
+            raise DeviceError(f"{self._machine.reason}. Nothing was started. {self._advice()}")
+        return self._usable(gpu)
+
+    def _usable(self, device: Device) -> Device:
+        """The device, which must not be a GPU whose place its slices have taken."""
+        if not device.mig_enabled or device.slice_of is not None:
+            return device
+        slices = self._slices[device.uuid]
+        whole = f"{self._origin}: {device.label} ({device.uuid}) is in MIG mode, in which CUDA sees slices of it alone"
+        if slices:
+            raise DeviceError(f"{whole}. Name slices of it: {mig.listed(slices)}; all names every one of them")
+        raise DeviceError(
+            f"{whole}, and it has none that can be used here. Make some (nvidia-smi mig -cgi … -C, as root), or switch "
+            f"MIG off (nvidia-smi -i {device.uuid} -mig 0). {self._advice()}"
+        )
+
+    def _by_uuid(self, word: str) -> Device:
+        own = [gpu for gpu in self._list if gpu is not None]
+        known = {one.uuid: one for one in (*(part for parts in self._slices.values() for part in parts), *own)}
+        found = [device for uuid, device in known.items() if uuid.startswith(word)]
+        if len(found) > 1:
+            matches = ", ".join(device.uuid for device in found)
+            raise DeviceError(f"{self._origin}: {word} is the beginning of several UUIDs: {matches}. Give more of it")
+        if found:
+            return self._usable(found[0])
+        if any(one.uuid.startswith(word) for one in (*self._machine.gpus, *self._machine.slices)):
+            raise DeviceError(f"{self._origin}: {word} is hidden by CUDA_VISIBLE_DEVICES={self._visible}")
+        what = "no slice" if is_slice(word) else "no GPU"
+        raise DeviceError(
+            f"{self._origin}: {what} has the UUID {word}{self._slices_there}. `torch-gpu-benchmark info` shows them all"
+        )
+
+    def _advice(self) -> str:
+        """What to say instead of a word that cannot be meant."""
+        usable = [
+            one.uuid if one.slice_of else str(one.gpu_id)
+            for gpu in self._list
+            if gpu is not None
+            for one in (self._slices[gpu.uuid] or ([] if gpu.mig_enabled and gpu.slice_of is None else [gpu]))
+        ]
+        return f"Leave it out with --gpu-ids {','.join(usable)}" if usable else _TRY_CPU
+
+    @property
+    def _places(self) -> str:
+        """The indices there are, in words, and the slices."""
+        within = "" if self._visible is None else f" within CUDA_VISIBLE_DEVICES={self._visible}"
+        last = len(self._list) - 1
+        return ("none" if last < 0 else "only 0" if last == 0 else f"0 to {last}") + within + self._slices_there
+
+    @property
+    def _slices_there(self) -> str:
+        """The slices that may be named, behind a list; empty where there are none."""
+        there = [one for slices in self._slices.values() for one in slices]
+        return f"; slices are {mig.listed(there)}" if there else ""
+
+
+def _require_distinct(devices: Sequence[Device], origin: str) -> None:
+    seen: set[str] = set()
+    for device in devices:
+        if device.uuid in seen:
+            name = device.label if device.label == device.uuid else f"{device.label} ({device.uuid})"
+            raise DeviceError(f"{origin}: {name} is named twice. Name each device once")
+        seen.add(device.uuid)

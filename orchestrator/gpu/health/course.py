@@ -1,0 +1,165 @@
+"""From the records of a run to what they say of each GPU: first and last values, rises, extremes. Pure.
+
+Counters may begin anew (a reset, a reboot, a driver that was unloaded): a value below the one before is all new.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from orchestrator.gpu.health.records import Deafened, HealthRecord, NodeVitals, Vitals, Watch
+from protocol.messages import XidSeen
+
+EVENTS, KERNEL_LOG = SOURCES = ("NVML's events", "the kernel's log")
+"""Where the driver's errors (Xid) are heard; either will do."""
+BUSY_PERCENT: Final = 50
+"""Utilisation from which a look counts as one under load."""
+
+
+@dataclass
+class Course:
+    """How the values of one GPU, or of the machine, went.
+
+    first, last: the earliest and the newest value. rise: what counters rose by, resets allowed for. lowest, highest:
+    over all looks; busy_lowest: over those under load. spent_s: the longest time in which every look at a margin found
+    nothing left of it. refusals: what the newest look could not read, and why. broken, damaged: NVML's first word that
+    the GPU is gone, or that its InfoROM is damaged. unheard: source of the driver's errors → why it could not be heard,
+    at any time; deaf: why neither could, at any time. watched_s: from the first look to the last, without pauses
+    between telemetry processes.
+    """
+
+    looks: int = 0
+    first: dict[str, int] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)
+    rise: dict[str, int] = field(default_factory=dict)
+    lowest: dict[str, int] = field(default_factory=dict)
+    highest: dict[str, int] = field(default_factory=dict)
+    spent_s: dict[str, float] = field(default_factory=dict)
+    busy_lowest: dict[str, int] = field(default_factory=dict)
+    refusals: dict[str, str] = field(default_factory=dict)
+    broken: str = ""
+    damaged: str = ""
+    unheard: dict[str, str] = field(default_factory=dict)
+    deaf: str = ""
+    watched_s: float = 0.0
+    _spent_now_s: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def uncorrected(self) -> int:
+        """Uncorrected memory errors that came since the first look."""
+        return max(self.rise.get("ecc_uncorrected", 0), self.rise.get("ecc_uncorrected_lifetime", 0))
+
+    def take(self, values: Mapping[str, int], refusals: Mapping[str, str], seconds: float) -> None:
+        """Add a look, `seconds` after the one before."""
+        busy = values.get("gpu_percent", 0) >= BUSY_PERCENT
+        for name, value in values.items():
+            self._take(name, value, seconds, busy=busy)
+        self.looks += 1
+        self.watched_s += seconds
+        self.refusals = dict(refusals)
+
+    def _take(self, name: str, value: int, seconds: float, *, busy: bool) -> None:
+        before = self.last.get(name)
+        if before is None:
+            self.first[name] = self.lowest[name] = self.highest[name] = value
+            self.rise[name] = 0
+        else:
+            self.rise[name] += value - before if value >= before else value
+            self.lowest[name] = min(self.lowest[name], value)
+            self.highest[name] = max(self.highest[name], value)
+            spent_s = self._spent_now_s.get(name, 0.0) + seconds if max(before, value) <= 0 else 0.0
+            self._spent_now_s[name] = spent_s
+            self.spent_s[name] = max(self.spent_s.get(name, 0.0), spent_s)
+        if busy:
+            self.busy_lowest[name] = min(self.busy_lowest.get(name, value), value)
+        self.last[name] = value
+
+
+class Heard(NamedTuple):
+    """An Xid of a GPU, and the boot that its monotonic time belongs to."""
+
+    xid: int
+    boot_id: str
+    at_ns: int
+
+
+class Look(NamedTuple):
+    """When somebody looked at a GPU, and the boot that the monotonic time belongs to."""
+
+    boot_id: str
+    at_ns: int
+
+
+@dataclass(frozen=True)
+class Courses:
+    """All that was seen. xids, looks: by UUID, in the order in which they were heard and made; "" is the machine."""
+
+    gpus: Mapping[str, Course] = field(default_factory=dict)
+    node: Course = field(default_factory=Course)
+    xids: Mapping[str, tuple[Heard, ...]] = field(default_factory=dict)
+    looks: Mapping[str, tuple[Look, ...]] = field(default_factory=dict)
+
+
+def follow(records: Iterable[HealthRecord]) -> Courses:
+    """The courses of all GPUs and of the machine."""
+    gpus: dict[str, Course] = {}
+    node = Course()
+    xids: dict[str, tuple[Heard, ...]] = {}
+    looks: dict[str, list[Look]] = {}
+    before: dict[str, int] = {}
+    boot, hearing = "", _Hearing()
+    for record in records:
+        match record:
+            case Watch():
+                boot, before = record.boot_id, {}
+                hearing = _Hearing(record.deaf, record.unlogged, record.kernel_log)
+                hearing.tell(gpus)
+            case Deafened():
+                hearing = hearing.less(record)
+                hearing.tell(gpus)
+            case XidSeen():
+                xids[record.uuid] = (*xids.get(record.uuid, ()), Heard(record.xid, boot, record.at_ns))
+            case Vitals():
+                course = gpus.setdefault(record.uuid, Course())
+                course.broken = course.broken or record.broken
+                course.damaged = course.damaged or record.damaged
+                if not hearing.kernel_log:
+                    course.unheard[KERNEL_LOG] = "it may not be read"
+                course.take(record.values, record.refusals, _seconds(before, record.uuid, record.at_ns))
+                looks.setdefault(record.uuid, []).append(Look(boot, record.at_ns))
+            case NodeVitals():
+                node.take(record.values, record.refusals, _seconds(before, "", record.at_ns))
+                looks.setdefault("", []).append(Look(boot, record.at_ns))
+    return Courses(gpus=gpus, node=node, xids=xids, looks={uuid: tuple(its) for uuid, its in looks.items()})
+
+
+class _Hearing(NamedTuple):
+    """What one telemetry process does not hear, as Watch and Deafened tell it. It only ever gets less."""
+
+    deaf: Mapping[str, str] = {}
+    unlogged: Mapping[str, str] = {}
+    kernel_log: bool = False
+
+    def less(self, record: Deafened) -> "_Hearing":
+        """What it hears from then on."""
+        return _Hearing(
+            {**self.deaf, **record.deaf},
+            {**self.unlogged, **record.unlogged},
+            self.kernel_log and record.kernel_log,
+        )
+
+    def tell(self, gpus: dict[str, Course]) -> None:
+        """What was not heard once stays unheard, whatever a later telemetry process can hear."""
+        for uuid, why in self.unlogged.items():
+            gpus.setdefault(uuid, Course()).unheard[KERNEL_LOG] = why
+        for uuid, why in self.deaf.items():
+            course = gpus.setdefault(uuid, Course())
+            course.unheard[EVENTS] = why
+            if not self.kernel_log or uuid in self.unlogged:
+                course.deaf = why
+
+
+def _seconds(before: dict[str, int], who: str, at_ns: int) -> float:
+    passed = (at_ns - before.get(who, at_ns)) / 1e9
+    before[who] = at_ns
+    return passed

@@ -1,0 +1,290 @@
+"""What each signal's values mean: one small function a signal, each from a case to a judgement. Pure.
+
+The limits are those of configs/health.yaml; the fields of NVML that they hold against are named in reader.py.
+"""
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from orchestrator.config.health_signals import Board
+from orchestrator.gpu.health import xids
+from orchestrator.gpu.health.clocks import ClockUse
+from orchestrator.gpu.health.course import SOURCES, Course
+from orchestrator.gpu.health.limits import Limits
+from orchestrator.gpu.health.xids import XidKind
+from orchestrator.gpu.telemetry.overheating import HELD_S
+from protocol.failure import Category, Failure
+
+
+class State(enum.StrEnum):
+    """What became of one signal."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, no password
+    WARN = "warn"
+    FAIL = "fail"
+    UNREADABLE = "unreadable"
+    NOT_APPLICABLE = "not applicable"
+
+
+class Action(enum.StrEnum):
+    """What to do, mildest first."""
+
+    NOTHING = ""
+    RESUME = "go on with `resume`"
+    AGAIN = "burn it in again"
+    PAIRS = "test it with one other at a time"
+    MONITOR = "keep an eye on it"
+    RESET = "reset the GPU"
+    REBOOT = "reboot the machine"
+    REPLACE = "take it out of service"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a signal says, in words where it is not well, or where it is well by a part of what there is.
+
+    partly: something went unread all the same, so that it is no PASS where the signal is required.
+    """
+
+    state: State
+    message: str = ""
+    action: Action = Action.NOTHING
+    partly: bool = False
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is known of one GPU. siblings: courses of the others of its kind. xids: numbers, as heard.
+
+    failures: of launches on it, for a fault of the hardware (policy.HARDWARE). accused: of others that were told to be
+    the device's and not the model's.
+    """
+
+    board: Board
+    course: Course
+    limits: Limits
+    use: ClockUse = field(default_factory=ClockUse)
+    siblings: tuple[Course, ...] = ()
+    xids: tuple[int, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    accused: tuple[Failure, ...] = ()
+
+
+WELL: Final = Judgement(State.PASS)
+_ABSENT: Final = Judgement(State.NOT_APPLICABLE)
+
+
+def _warn(message: str, action: Action = Action.MONITOR) -> Judgement:
+    return Judgement(State.WARN, message, action)
+
+
+def _fail(message: str, action: Action) -> Judgement:
+    return Judgement(State.FAIL, message, action)
+
+
+def _unreadable(message: str) -> Judgement:
+    return Judgement(State.UNREADABLE, message)
+
+
+def _gpu(case: Case) -> Judgement:
+    if case.course.broken:
+        return _fail(case.course.broken, Action.RESET if "reset" in case.course.broken else Action.REBOOT)
+    if case.course.damaged:
+        return _fail(case.course.damaged, Action.REPLACE)
+    return WELL if case.course.last else _unreadable("it answered nothing, or nobody looked at it")
+
+
+def _xid(case: Case) -> Judgement:
+    course = case.course
+    sources = _sources(course)
+    if not case.xids:
+        if course.deaf or not course.looks:
+            return _unreadable(sources or course.deaf or "nobody listened")
+        return Judgement(State.PASS, sources)
+    roots = xids.roots(case.xids)
+    said = [f"Xid {number}: {xids.kind(number)}" for number in roots]
+    words = "; ".join([*said, sources] if sources else said)
+    kinds = {xids.kind(number) for number in roots}
+    if kinds & xids.HARDWARE:
+        return _fail(words, Action.REBOOT if XidKind.MACHINE in kinds else Action.RESET)
+    action = Action.RESET if XidKind.MEMORY in kinds else Action.MONITOR
+    return Judgement(State.WARN, words, action, partly=bool(course.deaf))
+
+
+def _sources(course: Course) -> str:
+    """Which source of the driver's errors was heard all the time and which was not; empty where both were."""
+    if not course.unheard:
+        return ""
+    states = {one: f"not heard ({course.unheard[one]})" if one in course.unheard else "heard" for one in SOURCES}
+    return ", ".join(f"{source} {words}" for source, words in states.items())
+
+
+def _launches(case: Case) -> Judgement:
+    """Told by the launches alone: it speaks where one failed so, and asks for no reading."""
+    if not case.failures and not case.accused:
+        return _ABSENT
+    if not case.failures:
+        kinds = ", ".join(dict.fromkeys(failure.category for failure in case.accused))
+        return _warn(f"{len(case.accused)} failed by what may be its fault, as other work tells ({kinds})")
+    first, others = case.failures[0], len(case.failures) - 1
+    code = "" if first.code is None else f" (code {first.code})"
+    more = f", and {others} more" if others else ""
+    lost = any(failure.category is Category.DEVICE_LOST for failure in case.failures)
+    return _fail(f"{first.category}: {first.message}{code}{more}", Action.REBOOT if lost else Action.RESET)
+
+
+_RECOVERY: Final = {
+    1: _fail("the driver wants it reset", Action.RESET),
+    2: _fail("the driver wants the machine rebooted", Action.REBOOT),
+    3: _warn("the driver wants no peer-to-peer work on it", Action.MONITOR),
+    4: _fail("the driver wants it drained and reset", Action.RESET),
+    5: _fail("the driver wants its memory-sharing domain (IMEX) recovered", Action.REBOOT),
+    6: _fail("the driver wants its bus reset", Action.RESET),
+    7: _fail("the driver wants the machine rebooted", Action.REBOOT),
+}
+
+
+def _recovery(case: Case) -> Judgement:
+    worst = case.course.highest["recovery_action"]
+    return WELL if worst == 0 else _RECOVERY.get(worst, _fail(f"the driver wants action {worst}", Action.REBOOT))
+
+
+def _ecc_uncorrected(case: Case) -> Judgement:
+    if risen := case.course.uncorrected:
+        return _fail(f"{risen} in this run", Action.RESET)
+    before = case.course.last["ecc_uncorrected"]
+    return _fail(f"{before} since the driver was loaded, before this run", Action.RESET) if before else WELL
+
+
+def _ecc_corrected(case: Case) -> Judgement:
+    risen = case.course.rise["ecc_corrected"]
+    return _warn(f"{risen} in this run") if risen > case.limits.ecc_corrected else WELL
+
+
+def _sram(case: Case) -> Judgement:
+    return _fail("beyond the threshold", Action.REPLACE) if case.course.highest["sram_threshold"] else WELL
+
+
+def _rows_failed(case: Case) -> Judgement:
+    return _fail("remapping has failed", Action.REPLACE) if case.course.highest["rows_failed"] else WELL
+
+
+def _rows_pending(case: Case) -> Judgement:
+    return _fail("rows wait to be remapped: reset first", Action.RESET) if case.course.last["rows_pending"] else WELL
+
+
+def _retired_pages(case: Case) -> Judgement:
+    pages = case.course.last["retired_pages"]
+    return _fail(f"{pages} pages", Action.REPLACE) if pages >= case.limits.retired_pages else WELL
+
+
+def _slowdown(case: Case) -> Judgement:
+    use, limits = case.use, case.limits
+    if not use.readings:
+        return _unreadable("no reading of the clocks")
+    if use.slowed_worst is not None and use.slowed_worst >= limits.slowdown_fail_share:
+        return _fail(f"{use.slowed_worst:.0%} of ten minutes; look at cooling and power supply", Action.REPLACE)
+    if use.slowed > limits.slowdown_warn_share:
+        return _warn(f"{use.slowed:.0%} of the time; look at cooling and power supply")
+    return WELL
+
+
+def _power_limit(case: Case) -> Judgement:
+    limit, default = case.course.lowest["power_limit_mw"], case.course.last["power_default_mw"]
+    if limit < default and case.use.capped:
+        return _warn(f"lowered to {limit / 1000:.0f} W of {default / 1000:.0f} W, and it was reached")
+    return WELL
+
+
+def _thermal_violation(case: Case) -> Judgement:
+    seconds = case.course.rise["thermal_violation_ns"] / 1e9
+    share = seconds / case.course.watched_s if case.course.watched_s else 0.0
+    return _warn(f"{share:.0%} of the time") if share > case.limits.thermal_violation_share else WELL
+
+
+def _temperature(value: str) -> Callable[[Case], Judgement]:
+    def judge(case: Case) -> Judgement:
+        if case.course.spent_s.get(value, 0.0) >= HELD_S:
+            return _fail("at its limit for ten seconds and more; look at the cooling", Action.REPLACE)
+        left = case.course.lowest[value]
+        return _warn(f"{left} degrees below its limit") if left <= case.limits.temperature_near_c else WELL
+
+    return judge
+
+
+def _pcie_replays(case: Case) -> Judgement:
+    course, rates = case.course, case.limits.pcie_replays_per_lane_minute
+    minutes = course.watched_s / 60
+    generation = max(1, min(course.highest["pcie_generation"], len(rates)))
+    allowed = course.last["pcie_width"] * rates[generation - 1] * max(minutes, 1.0)
+    risen = course.rise["pcie_replays"]
+    return _warn(f"{risen} in {minutes:.1f} minutes; reseat the board or its riser") if risen > allowed else WELL
+
+
+def _pcie_generation(case: Case) -> Judgement:
+    lowest, most = case.course.busy_lowest.get("pcie_generation"), case.course.last["pcie_generation_max"]
+    if lowest is None:
+        return _unreadable("no look fell into a time of load")
+    return _warn(f"{lowest} of {most} under load") if lowest < most else WELL
+
+
+def _pcie_width(case: Case) -> Judgement:
+    lowest, most = case.course.lowest["pcie_width"], case.course.last["pcie_width_max"]
+    return _warn(f"{lowest} of {most} lanes; reseat the board or its riser") if lowest < most else WELL
+
+
+def _nvlinks(case: Case) -> Judgement:
+    """Held against the table, what identical boards had at best, and its own best: a board without any says nothing."""
+    lowest, highest = case.course.lowest["nvlinks_up"], case.course.highest["nvlinks_up"]
+    others = Counter(up for sibling in case.siblings if (up := sibling.highest.get("nvlinks_up", 0)))
+    usual = max(others, key=lambda up: (others[up], up), default=0)
+    expected = max(case.board.nvlinks, usual, highest)
+    if highest == 0 and usual == 0:
+        return _warn("none is up on any of these boards: so in a virtual machine with one GPU of several")
+    return _fail(f"{lowest} of {expected}", Action.RESET) if lowest < expected else WELL
+
+
+def _nvlink_errors(case: Case) -> Judgement:
+    risen = case.course.rise["nvlink_errors"]
+    return _warn(f"{risen} in this run") if risen else WELL
+
+
+_FABRIC: Final = {1: "not started", 2: "in progress", 3: "completed"}
+
+
+def _fabric(case: Case) -> Judgement:
+    state, status = case.course.last["fabric_state"], case.course.last["fabric_status"]
+    if state == 0:
+        return _ABSENT
+    if state == 3 and status == 0:
+        return WELL
+    return _fail(f"{_FABRIC.get(state, state)}, status {status}; look at the fabric manager", Action.REBOOT)
+
+
+JUDGES: Final[Mapping[str, Callable[[Case], Judgement]]] = {
+    "gpu": _gpu,
+    "xid": _xid,
+    "launches": _launches,
+    "recovery_action": _recovery,
+    "ecc_uncorrected": _ecc_uncorrected,
+    "ecc_corrected": _ecc_corrected,
+    "sram": _sram,
+    "rows_failed": _rows_failed,
+    "rows_pending": _rows_pending,
+    "retired_pages": _retired_pages,
+    "slowdown": _slowdown,
+    "power_limit": _power_limit,
+    "thermal_violation": _thermal_violation,
+    "gpu_temperature": _temperature("gpu_margin_c"),
+    "memory_temperature": _temperature("memory_margin_c"),
+    "pcie_replays": _pcie_replays,
+    "pcie_generation": _pcie_generation,
+    "pcie_width": _pcie_width,
+    "nvlinks": _nvlinks,
+    "nvlink_errors": _nvlink_errors,
+    "fabric": _fabric,
+}
+"""Signal → what its values mean. Called where the signal applies and all its values could be read."""

@@ -1,0 +1,95 @@
+"""Xids in the kernel's log, where this user may read it: those that NVML does not pass on, and of GPUs that are gone.
+
+    NVRM: Xid (PCI:0000:1b:00): 79, pid=4711, name=python3, GPU has fallen off the bus.
+    NVRM: Xid (PCI:0000:1b:00 GPU-I:05 GPU-CI:00): 13, pid=4711, …        of one GPU instance, in MIG mode
+
+Only what is written from now on counts. Readable for root, and for all where kernel.dmesg_restrict is 0.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from orchestrator.gpu.health.node import kernel_name
+from orchestrator.gpu.mig import Occupants
+
+KMSG: Final = Path("/dev/kmsg")
+_KMSG_DEVICE: Final = os.makedev(1, 11)
+MOST_RECORDS: Final = 1000
+"""Records that are read at one tick."""
+_RECORD_BYTES: Final = 8192
+"""The kernel gives one record a read, and refuses a smaller buffer."""
+_XID: Final = re.compile(rb"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)(?: GPU-I:(\d+))?(?: GPU-CI:\d+)?\): (\d+)")
+
+
+class KernelLog:
+    """The log, read as it grows. slots: PCI address as NVML writes it → who of the run is on that GPU.
+
+    gap: why some of it was not heard although it can be read; empty while all was.
+    """
+
+    def __init__(self, slots: Mapping[str, Occupants], path: Path = KMSG) -> None:
+        self._slots = {_slot(kernel_name(address)): there for address, there in slots.items()}
+        self._fd = _opened(path)
+        self.gap = ""
+
+    @property
+    def readable(self) -> bool:
+        """Whether it can be read at all, and could until now."""
+        return self._fd is not None
+
+    def heard(self) -> Iterator[tuple[str, int]]:
+        """UUID and number of each Xid since the last call, without waiting."""
+        for record in self._records():
+            for found in _XID.finditer(record):
+                there = self._slots.get(_slot(found.group(1).decode().lower()))
+                if there is not None:
+                    instance = None if found.group(2) is None else int(found.group(2))
+                    yield from ((uuid, int(found.group(3))) for uuid in there.concerned(instance))
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _records(self) -> Iterator[bytes]:
+        for _ in range(MOST_RECORDS):
+            if self._fd is None:
+                return
+            try:
+                record = os.read(self._fd, _RECORD_BYTES)
+            except BrokenPipeError:
+                self.gap = "records were overwritten before they were read"  # go on with what is left
+                continue
+            except BlockingIOError:
+                return  # nothing has come
+            except OSError:
+                self.close()  # who can no longer read it must not claim to have
+                return
+            if not record:
+                return
+            yield record
+
+
+def _opened(path: Path) -> int | None:
+    """A descriptor at the log's end; None where it cannot be read, or something else stands in its place."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None  # restricted, or hidden from this container
+    status = os.fstat(fd)
+    # Containers put /dev/null or their console there.
+    if not stat.S_ISREG(status.st_mode) and status.st_rdev != _KMSG_DEVICE:
+        os.close(fd)
+        return None
+    os.lseek(fd, 0, os.SEEK_END)
+    return fd
+
+
+def _slot(address: str) -> str:
+    """The address without its function, which the driver leaves out."""
+    return address.partition(".")[0]

@@ -1,0 +1,61 @@
+"""The limits of configs/health.yaml, typed: when a value becomes a warning or a failure, and what PASS requires."""
+
+import functools
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from orchestrator.config import yaml_file
+from orchestrator.config.catalogue import configs_folder
+from orchestrator.config.health_signals import SIGNALS
+from orchestrator.config.yaml_schema import did_you_mean
+from orchestrator.errors import ConfigError
+
+BENCHMARK: Final = "benchmark"
+BURN_IN: Final = "burn-in"
+"""Levels of the file: a burn-in has to vouch for more than a run that measures."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Numbers. Shares are 0 to 1; pcie_replays_per_lane_minute: for PCIe generations 1, 2, 3, ..."""
+
+    ecc_corrected: int
+    retired_pages: int
+    slowdown_fail_share: float
+    slowdown_warn_share: float
+    thermal_violation_share: float
+    temperature_near_c: int
+    pcie_replays_per_lane_minute: tuple[float, ...]
+
+
+class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What PASS requires."""
+
+    required: tuple[str, ...]
+
+
+class HealthRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file. nvlinks: links by NVML's name of the board."""
+
+    limits: Limits
+    nvlinks: dict[str, int]
+    levels: dict[str, Level]
+
+
+def load(folder: Path | None = None) -> HealthRules:
+    """The rules of `folder`, which is the one that ships unless given. Raises ConfigError for a broken file."""
+    return _load(folder or configs_folder())
+
+
+@functools.cache
+def _load(folder: Path) -> HealthRules:
+    document = yaml_file.read(folder / "health.yaml")
+    rules = document.convert(HealthRules)
+    known = [signal.name for signal in SIGNALS]
+    for name, level in rules.levels.items():
+        for place, required in enumerate(level.required):
+            if required not in known:
+                where = document.where(("levels", name, "required", place))
+                raise ConfigError(f"{where}: no signal named {required!r}.{did_you_mean(required, known)}")
+    return rules

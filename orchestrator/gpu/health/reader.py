@@ -1,0 +1,193 @@
+"""Reads what NVML knows about the health of one GPU. Thin: a table of questions, and the words for a refused answer.
+
+All values are whole numbers, counted as NVML counts them: events since the driver was loaded, nanoseconds, degrees
+Celsius, milliwatts. What a value means is decided in signals.py and judges.py.
+"""
+
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Final
+
+from orchestrator.gpu.health.records import Vitals
+from orchestrator.gpu.nvml import Nvml
+from orchestrator.gpu.nvml_errors import (
+    CORRUPTED_INFOROM,
+    GPU_IS_LOST,
+    NOT_FOUND,
+    RESET_REQUIRED,
+    GpuLostError,
+    NvmlError,
+)
+
+Question = Callable[[ModuleType, object], int]
+"""From the module pynvml, which has no types, and a GPU's handle to a value."""
+
+_NOT_SUPPORTED: Final = 3
+_INVALID_ARGUMENT: Final = 2
+_BROKEN: Final = {
+    CORRUPTED_INFOROM: "its InfoROM is damaged",
+    GPU_IS_LOST: "it has fallen off the bus",
+    RESET_REQUIRED: "it must be reset",
+    NOT_FOUND: "NVML does not show it any more",
+}
+"""Answers that are a fault of the GPU, whatever was asked. Behind a damaged InfoROM, the rest can still be read."""
+_REFUSED: Final = {
+    _NOT_SUPPORTED: "not supported by this board or driver",
+    4: "no permission",
+    13: "this driver does not have the function",
+}
+# Fields of nvmlDeviceGetFieldValues.
+_NVLINK_ERRORS: Final = (38, 52, 59)
+"""Totals over all links: flow control CRC, replay, recovery."""
+_MEMORY_TEMPERATURE: Final = 82
+_SLOWDOWN_T_LIMIT: Final = 194
+_RECOVERY_ACTION: Final = 230
+
+
+def vitals(nvml: Nvml, uuid: str) -> Vitals:
+    """One look at a GPU. Never raises: what cannot be read is named, and a GPU that is gone says so."""
+    at_ns = time.monotonic_ns()
+    values: dict[str, int] = {}
+    refusals: dict[str, str] = {}
+    damaged = broken = ""
+    for name, question in QUESTIONS.items():
+        try:
+            values[name] = nvml.ask(uuid, question)
+        except NvmlError as error:
+            if isinstance(error, GpuLostError):
+                broken = refused(error)
+                break
+            refusals[name] = refused(error)
+            if error.code == CORRUPTED_INFOROM:
+                damaged = refused(error)
+    return Vitals(at_ns=at_ns, uuid=uuid, values=values, refusals=refusals, damaged=damaged, broken=broken)
+
+
+def refused(error: NvmlError) -> str:
+    """Why something cannot be read, in a few words."""
+    if isinstance(error, GpuLostError) or error.code == CORRUPTED_INFOROM:
+        return f"{_BROKEN[error.code]} (NVML error {error.code})"
+    return _REFUSED.get(error.code, f"NVML error {error.code}")
+
+
+def _ecc(kind: str, lifetime: str) -> Question:
+    def ask(lib: ModuleType, gpu: object) -> int:
+        return int(lib.nvmlDeviceGetTotalEccErrors(gpu, getattr(lib, kind), getattr(lib, lifetime)))
+
+    return ask
+
+
+def _simple(function: str) -> Question:
+    def ask(lib: ModuleType, gpu: object) -> int:
+        return int(getattr(lib, function)(gpu))
+
+    return ask
+
+
+def _sram_threshold(lib: ModuleType, gpu: object) -> int:
+    status = lib.c_nvmlEccSramErrorStatus_v1_t()
+    lib.nvmlDeviceGetSramEccErrorStatus(gpu, lib.byref(status))
+    return int(status.bThresholdExceeded)
+
+
+def _rows(place: int) -> Question:
+    def ask(lib: ModuleType, gpu: object) -> int:
+        return int(lib.nvmlDeviceGetRemappedRows(gpu)[place])
+
+    return ask
+
+
+def _retired_pages(lib: ModuleType, gpu: object) -> int:
+    causes = range(lib.NVML_PAGE_RETIREMENT_CAUSE_COUNT)
+    return sum(len(lib.nvmlDeviceGetRetiredPages(gpu, cause)) for cause in causes)
+
+
+def _fields(lib: ModuleType, gpu: object, *numbers: int) -> list[Any]:
+    """The values of the fields that can be read, at least one. Raises pynvml's error for none."""
+    answers = list(lib.nvmlDeviceGetFieldValues(gpu, list(numbers)))
+    good = [answer.value for answer in answers if answer.nvmlReturn == lib.NVML_SUCCESS]
+    if not good:
+        raise lib.NVMLError(answers[0].nvmlReturn)
+    return good
+
+
+def _recovery_action(lib: ModuleType, gpu: object) -> int:
+    return int(_fields(lib, gpu, _RECOVERY_ACTION)[0].uiVal)
+
+
+def _thermal_violation(lib: ModuleType, gpu: object) -> int:
+    return int(lib.nvmlDeviceGetViolationStatus(gpu, lib.NVML_PERF_POLICY_THERMAL).violationTime)
+
+
+def _gpu_margin(lib: ModuleType, gpu: object) -> int:
+    """Degrees left until the GPU slows itself down: from Ada on by its T.Limit, before by a threshold."""
+    try:
+        margin = int(lib.nvmlDeviceGetMarginTemperature(gpu))
+        return margin - int(_fields(lib, gpu, _SLOWDOWN_T_LIMIT)[0].siVal)
+    except lib.NVMLError as error:
+        if error.value in _BROKEN:
+            raise
+    limit = lib.nvmlDeviceGetTemperatureThreshold(gpu, lib.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)
+    return int(limit) - int(lib.nvmlDeviceGetTemperature(gpu, lib.NVML_TEMPERATURE_GPU))
+
+
+def _memory_margin(lib: ModuleType, gpu: object) -> int:
+    """Degrees left until the memory is hotter than it may be."""
+    limit = lib.nvmlDeviceGetTemperatureThreshold(gpu, lib.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)
+    return int(limit) - int(_fields(lib, gpu, _MEMORY_TEMPERATURE)[0].uiVal)
+
+
+def _nvlinks_up(lib: ModuleType, gpu: object) -> int:
+    up = 0
+    for link in range(lib.NVML_NVLINK_MAX_LINKS):
+        try:
+            up += int(lib.nvmlDeviceGetNvLinkState(gpu, link))
+        except lib.NVMLError as error:
+            if link and error.value in {_INVALID_ARGUMENT, _NOT_SUPPORTED}:
+                break  # the board has no more links than these
+            raise
+    return up
+
+
+def _nvlink_errors(lib: ModuleType, gpu: object) -> int:
+    return sum(int(value.ullVal) for value in _fields(lib, gpu, *_NVLINK_ERRORS))
+
+
+def _fabric(part: str) -> Question:
+    def ask(lib: ModuleType, gpu: object) -> int:
+        info = lib.c_nvmlGpuFabricInfo_t()
+        lib.nvmlDeviceGetGpuFabricInfo(gpu, lib.byref(info))
+        return int(getattr(info, part))
+
+    return ask
+
+
+_UNCORRECTED: Final = "NVML_MEMORY_ERROR_TYPE_UNCORRECTED"
+
+QUESTIONS: Final[dict[str, Question]] = {
+    "ecc_uncorrected": _ecc(_UNCORRECTED, "NVML_VOLATILE_ECC"),
+    "ecc_corrected": _ecc("NVML_MEMORY_ERROR_TYPE_CORRECTED", "NVML_VOLATILE_ECC"),
+    "ecc_uncorrected_lifetime": _ecc(_UNCORRECTED, "NVML_AGGREGATE_ECC"),
+    "sram_threshold": _sram_threshold,
+    "rows_pending": _rows(2),
+    "rows_failed": _rows(3),
+    "retired_pages": _retired_pages,
+    "recovery_action": _recovery_action,
+    "thermal_violation_ns": _thermal_violation,
+    "gpu_margin_c": _gpu_margin,
+    "memory_margin_c": _memory_margin,
+    "gpu_percent": lambda lib, gpu: int(lib.nvmlDeviceGetUtilizationRates(gpu).gpu),
+    "power_limit_mw": _simple("nvmlDeviceGetEnforcedPowerLimit"),
+    "power_default_mw": _simple("nvmlDeviceGetPowerManagementDefaultLimit"),
+    "pcie_replays": _simple("nvmlDeviceGetPcieReplayCounter"),
+    "pcie_generation": _simple("nvmlDeviceGetCurrPcieLinkGeneration"),
+    "pcie_generation_max": _simple("nvmlDeviceGetMaxPcieLinkGeneration"),
+    "pcie_width": _simple("nvmlDeviceGetCurrPcieLinkWidth"),
+    "pcie_width_max": _simple("nvmlDeviceGetMaxPcieLinkWidth"),
+    "nvlinks_up": _nvlinks_up,
+    "nvlink_errors": _nvlink_errors,
+    "fabric_state": _fabric("state"),
+    "fabric_status": _fabric("status"),
+}
+"""Name of a value → how to ask for it."""

@@ -1,0 +1,93 @@
+"""What the telemetry process writes about health: one frame a record in telemetry/health.records, in order of time.
+
+    Watch        it begins to look: on which boot, and of which GPUs it can hear Xid events
+    Deafened     it can no longer hear them, or may have missed some
+    Vitals       one GPU at the beginning, every ten seconds, and at the end
+    XidSeen      an error of the driver, as soon as it is heard
+    NodeVitals   the error counters of the machine itself, as often as those of the GPUs
+
+Counters are stored as read. A kill loses what was counted in the last ten seconds, never an Xid that was heard.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from orchestrator.gpu.telemetry.frames import contents, frames
+from protocol import codec
+from protocol.errors import ProtocolError
+from protocol.messages import XidSeen
+
+LOOK_NS: Final = 10_000_000_000
+"""Between two looks at a GPU."""
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
+    """A record: a map whose "type" is the class's name. at_ns is monotonic."""
+
+
+class Watch(_Record, frozen=True, kw_only=True):
+    """A telemetry process begins. deaf: GPUs whose Xids cannot be heard through NVML, by UUID, and why.
+
+    kernel_log: the kernel's log is read too, which tells the Xids of all GPUs but those in unlogged: UUID → why not.
+    """
+
+    at_ns: int
+    boot_id: str
+    deaf: dict[str, str] = {}
+    kernel_log: bool = False
+    unlogged: dict[str, str] = {}
+
+
+class Deafened(_Record, frozen=True, kw_only=True):
+    """From now on the Xids of some GPUs may not be heard through NVML: UUID → why.
+
+    kernel_log: whether those in the kernel's log still are, if they were before. unlogged: GPUs of which they are not
+    all the same, or were not at some time: UUID → why.
+    """
+
+    at_ns: int
+    deaf: dict[str, str]
+    kernel_log: bool = True
+    unlogged: dict[str, str] = {}
+
+
+class Vitals(_Record, frozen=True, kw_only=True):
+    """One look at one GPU. values: by the names of reader.py; refusals: why others could not be read.
+
+    broken: what NVML says of a GPU that is gone or must be reset; empty for one that answers. damaged: the same of one
+    that answers, and whose InfoROM is damaged.
+    """
+
+    at_ns: int
+    uuid: str
+    values: dict[str, int]
+    refusals: dict[str, str] = {}
+    broken: str = ""
+    damaged: str = ""
+
+
+class NodeVitals(_Record, frozen=True, kw_only=True):
+    """Error counters of the machine, by the names of node.py."""
+
+    at_ns: int
+    values: dict[str, int]
+    refusals: dict[str, str] = {}
+
+
+HealthRecord = Watch | Deafened | Vitals | XidSeen | NodeVitals
+_RECORD: Final = codec.Decoder[HealthRecord](HealthRecord)
+
+
+def read(path: Path) -> Iterator[HealthRecord]:
+    """The records in a file, none where there is no file. Damaged ones and a torn tail are left out.
+
+    Raises RunFolderError for a file that is not ours.
+    """
+    for _, body in frames(contents(path)):
+        try:
+            yield _RECORD.decode(body)
+        except ProtocolError:
+            continue  # damaged: a gap in the readings, like any other

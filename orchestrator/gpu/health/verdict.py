@@ -1,0 +1,248 @@
+"""Whether a GPU, and the machine, may be relied upon: a verdict with the signals that led to it. Pure.
+
+    FAIL            a signal says that the hardware is at fault
+    UNKNOWN         what PASS requires could not be read, the readings broke off, or nothing could be read at all
+    WARN            something to look at
+    PASS            all that is required was read, and all that was read is well
+    NOT APPLICABLE  a device that has no such signals
+
+Earlier ones win. reaction() says what a fault in the middle of a run means for the GPU.
+"""
+
+import enum
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+from orchestrator.config.health_signals import SIGNALS, BoardClass, Signal
+from orchestrator.gpu.health import xids
+from orchestrator.gpu.health.course import Course, Look
+from orchestrator.gpu.health.judges import JUDGES, Action, Case, Judgement, State
+from orchestrator.gpu.health.records import LOOK_NS
+
+GAP_NS: Final = 3 * LOOK_NS
+"""For which nobody may have looked at a GPU at work before its readings count as broken off."""
+
+
+class HealthVerdict(enum.StrEnum):
+    """Of a GPU, of the machine, and of all of them."""
+
+    PASS = "PASS"  # noqa: S105 - a verdict, no password
+    WARN = "WARN"
+    FAIL = "FAIL"
+    UNKNOWN = "UNKNOWN"
+    NOT_APPLICABLE = "NOT APPLICABLE"
+
+
+GRAVEST_FIRST: Final = (
+    HealthVerdict.FAIL,
+    HealthVerdict.UNKNOWN,
+    HealthVerdict.WARN,
+    HealthVerdict.PASS,
+    HealthVerdict.NOT_APPLICABLE,
+)
+_MILDEST_FIRST: Final = tuple(Action)
+_OF_A_SLICE: Final = "launches"
+"""The one signal of a MIG slice that is not the whole GPU's."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One signal of one GPU or of the machine. start, end, rise: of the value that tells most, None where unread."""
+
+    name: str
+    title: str
+    required: bool
+    judgement: Judgement
+    start: int | None = None
+    end: int | None = None
+    rise: int | None = None
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """A verdict, its findings, and what to do. lacking: required signals that PASS waits for in vain."""
+
+    verdict: HealthVerdict
+    findings: tuple[Finding, ...]
+    action: Action
+    lacking: tuple[str, ...] = ()
+    note: str = ""
+
+    @property
+    def applicable(self) -> tuple[Finding, ...]:
+        """Findings about what the device can have."""
+        return tuple(one for one in self.findings if one.judgement.state is not State.NOT_APPLICABLE)
+
+    @property
+    def readable(self) -> tuple[Finding, ...]:
+        """Of these, what could be read."""
+        return tuple(one for one in self.applicable if one.judgement.state is not State.UNREADABLE)
+
+
+@dataclass(frozen=True)
+class Reaction:
+    """What a run does about a fault of a GPU."""
+
+    quarantine: bool
+    reason: str = ""
+
+
+def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
+    """What Xids that a GPU reported, or NVML's word that it is broken, mean for the rest of the run on it."""
+    if broken:
+        return Reaction(quarantine=True, reason=broken)
+    grave = [number for number in xids.roots(numbers) if xids.kind(number) in xids.ENDS_USE]
+    if grave:
+        return Reaction(quarantine=True, reason=f"Xid {grave[0]}: {xids.kind(grave[0])}")
+    return Reaction(quarantine=False)
+
+
+def of_gpu(case: Case, required: Collection[str], *, gap: str = "") -> Opinion:
+    """The verdict on one GPU. gap: why the readings are incomplete, empty where they are not."""
+    if case.board.kind is BoardClass.SLICE and not case.failures:
+        return not_applicable("a slice cannot be judged: its signals are those of the whole GPU")
+    sliced = case.board.kind is BoardClass.SLICE
+    signals = [signal for signal in SIGNALS if not sliced or signal.name == _OF_A_SLICE]
+    return _opinion(tuple(_finding(signal, case, required) for signal in signals), gap)
+
+
+def not_applicable(note: str) -> Opinion:
+    """The verdict on a device that has no such signals."""
+    return Opinion(HealthVerdict.NOT_APPLICABLE, (), Action.NOTHING, note=note)
+
+
+def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: bool, gap: str = "") -> Opinion:
+    """The verdict on the machine. differences: in the configuration of identical GPUs. gpus: whether it has any.
+
+    That it was not restarted and that its GPUs are alike says nothing of its PCIe and its memory: without any of its
+    error counters, read for as long as GPUs were at work, there is no PASS. gap: why they were not, empty where they
+    were. Without a GPU nobody reads them, and nothing is claimed.
+    """
+    reboot = Judgement(State.WARN, "the machine was started anew in the middle of the run", Action.MONITOR)
+    findings = [_plain("reboot", "reboots", reboot if reboots else Judgement(State.PASS))]
+    if gpus:
+        differs = Judgement(State.WARN, "; ".join(differences), Action.MONITOR)
+        well = Judgement(State.PASS)
+        findings.append(_plain("siblings", "identical GPUs are configured alike", differs if differences else well))
+        counters = [_counter(name, title, course, risen, gap) for name, (title, risen) in _COUNTERS.items()]
+        findings += counters
+        unread = all(counter.judgement.state is State.UNREADABLE for counter in counters)
+        return _opinion(tuple(findings), "none of the machine's error counters was read" if unread else "")
+    opinion = _opinion(tuple(findings), "")
+    return opinion if reboots else replace(opinion, verdict=HealthVerdict.NOT_APPLICABLE)
+
+
+def worst(verdicts: Iterable[HealthVerdict], default: HealthVerdict = HealthVerdict.NOT_APPLICABLE) -> HealthVerdict:
+    """The gravest of several; `default` of none."""
+    return min(verdicts, key=GRAVEST_FIRST.index, default=default)
+
+
+@dataclass(frozen=True)
+class Work:
+    """The time in which a GPU was at work, monotonic on one boot, and when telemetry is known to have ended by then."""
+
+    boot_id: str
+    begin_ns: int
+    end_ns: int
+    unwatched_ns: int | None = None
+
+
+def broke_off(looks: Iterable[Look], parts: Iterable[Work]) -> str:
+    """Why the looks at a GPU do not cover its work, empty where they do."""
+    made = tuple(looks)
+    return next(filter(None, (_uncovered(made, part) for part in parts)), "")
+
+
+def _uncovered(looks: Sequence[Look], work: Work) -> str:
+    """A look soon after the end will do: short work may be over before the first one."""
+    seen = sorted(
+        min(look.at_ns, work.end_ns)
+        for look in looks
+        if look.boot_id == work.boot_id and look.at_ns <= work.end_ns + GAP_NS
+    )
+    if not seen:
+        return "nothing was read: NVML could not be used, or telemetry was off"
+    inside = [at_ns for at_ns in seen if at_ns > work.begin_ns]
+    moments = [work.begin_ns if inside else seen[-1], *inside, work.end_ns]
+    widest_ns = max(after - before for before, after in pairwise(moments))
+    if widest_ns > GAP_NS:
+        return f"the readings broke off for {widest_ns / 1e9:.0f} s"
+    if work.unwatched_ns is not None and work.unwatched_ns < work.end_ns:
+        return f"the readings broke off for {(work.end_ns - work.unwatched_ns) / 1e9:.0f} s: telemetry ended too early"
+    return ""
+
+
+_COUNTERS: Final = {
+    "aer_fatal": ("PCIe errors, fatal", Judgement(State.FAIL, "", Action.REPLACE)),
+    "aer_nonfatal": ("PCIe errors, not fatal", Judgement(State.WARN, "", Action.MONITOR)),
+    "aer_correctable": ("PCIe errors, corrected", Judgement(State.WARN, "", Action.MONITOR)),
+    "memory_uncorrected": ("errors of the machine's memory, uncorrected", Judgement(State.FAIL, "", Action.REPLACE)),
+    "memory_corrected": ("errors of the machine's memory, corrected", Judgement(State.WARN, "", Action.MONITOR)),
+}
+"""Counter of the machine → what it is, and what to say when it rises during the run."""
+
+
+def _finding(signal: Signal, case: Case, required: Collection[str]) -> Finding:
+    course = case.course
+    telling = signal.reads[0] if signal.reads else ""
+    return Finding(
+        name=signal.name,
+        title=signal.title,
+        required=signal.name in required,
+        judgement=_judged(signal, case),
+        start=course.first.get(telling),
+        end=course.last.get(telling),
+        rise=course.rise.get(telling),
+    )
+
+
+def _judged(signal: Signal, case: Case) -> Judgement:
+    if not signal.applies(case.board):
+        return Judgement(State.NOT_APPLICABLE)
+    missing = [name for name in signal.reads if name not in case.course.last]
+    if missing:
+        return Judgement(State.UNREADABLE, case.course.refusals.get(missing[0], "nobody looked at it"))
+    judgement = JUDGES[signal.name](case)
+    refused = [case.course.refusals[name] for name in signal.reads if name in case.course.refusals]
+    if refused and judgement.state is not State.FAIL:
+        return Judgement(State.UNREADABLE, f"no longer read: {refused[0]}")
+    return judgement
+
+
+def _plain(name: str, title: str, judgement: Judgement) -> Finding:
+    return Finding(name, title, required=False, judgement=judgement)
+
+
+def _counter(name: str, title: str, course: Course, risen: Judgement, gap: str) -> Finding:
+    if name not in course.last:
+        why = course.refusals.get(name, gap or "nobody looked at it")
+        return _plain(name, title, Judgement(State.UNREADABLE, why))
+    rise, refused = course.rise[name], course.refusals.get(name, "")
+    if rise:
+        judgement = Judgement(risen.state, f"{rise} in this run", risen.action)
+    elif gap or refused:
+        judgement = Judgement(State.UNREADABLE, gap or f"no longer read: {refused}")
+    else:
+        judgement = Judgement(State.PASS)
+    return Finding(name, title, False, judgement, course.first[name], course.last[name], rise)
+
+
+def _opinion(findings: tuple[Finding, ...], gap: str) -> Opinion:
+    states = [finding.judgement.state for finding in findings]
+    unread = {State.UNREADABLE} if not gap else set(State) - {State.NOT_APPLICABLE}
+    lacking = tuple(
+        finding.name
+        for finding in findings
+        if finding.required and (finding.judgement.state in unread or finding.judgement.partly)
+    )
+    read = {State.PASS, State.WARN, State.FAIL} & set(states)
+    if State.FAIL in states:
+        verdict = HealthVerdict.FAIL
+    elif lacking or gap or not read:
+        verdict = HealthVerdict.UNKNOWN
+    else:
+        verdict = HealthVerdict.WARN if State.WARN in states else HealthVerdict.PASS
+    action = max((finding.judgement.action for finding in findings), key=_MILDEST_FIRST.index)
+    return Opinion(verdict, findings, action, lacking, gap)

@@ -1,0 +1,236 @@
+"""Looks after the GPUs of a run from within the telemetry process: a look every ten seconds, events as they come.
+
+It is called at each tick of the sampler, never waits, and writes what it sees at once, so that a kill loses at most ten
+seconds. A GPU that is lost costs its own readings and nobody else's.
+"""
+
+import ctypes
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from orchestrator.gpu import mig
+from orchestrator.gpu.health import node, xids
+from orchestrator.gpu.health.course import Course
+from orchestrator.gpu.health.kernel_log import KMSG, KernelLog
+from orchestrator.gpu.health.reader import refused, vitals
+from orchestrator.gpu.health.records import LOOK_NS, Deafened, HealthRecord, Watch
+from orchestrator.gpu.nvml import Nvml
+from orchestrator.gpu.nvml_errors import TIMEOUT, NvmlError
+from orchestrator.gpu.telemetry.frames import FrameFile
+from orchestrator.system import host
+from protocol import codec
+from protocol.messages import GpuBroken, XidSeen
+
+MOST_EVENTS: Final = 100
+"""Events that are taken at one tick: a GPU that dies may report thousands."""
+MOST_KEPT: Final = 1000
+"""Errors of one GPU and kind that one telemetry process keeps: by then that matter is clear, and the disk stays free.
+
+A grave number that was not told yet is kept whatever came before it.
+"""
+_OFTEN_NS: Final = 1_000_000_000
+_NO_INSTANCE: Final = 0xFFFFFFFF
+"""What NVML says of an error that is not of one GPU instance."""
+_SAME_NS: Final = 5_000_000_000
+"""Within which NVML and the kernel's log are taken to tell of the same error."""
+
+
+class HealthWatch:
+    """Writes the health of some GPUs to a file. Raises OSError when the file cannot be opened."""
+
+    def __init__(self, nvml: Nvml, uuids: Iterable[str], path: Path, kernel_log: Path = KMSG) -> None:
+        self._nvml = nvml
+        self._uuids = tuple(uuids)
+        self._file = FrameFile(path)
+        self._unlogged: dict[str, str] = {}
+        self._slots = self._occupied()
+        self._events = _Events(nvml, self._uuids)
+        self._kernel_log = KernelLog(self._slots, kernel_log)
+        self._by_nvml: dict[tuple[str, int], int] = {}
+        self._by_kernel: dict[tuple[str, int], int] = {}
+        self._kept: Counter[tuple[str, xids.XidKind]] = Counter()
+        self._told: set[tuple[str, int]] = set()
+        self._hears = _Hears({}, {}, kernel_log=False)
+        self._courses: dict[str, Course] = {}
+        self._broken: set[str] = set()
+        self._looked: dict[str, int] = {}
+        self._next_ns = 0
+        self._begun = False
+
+    def tick(self, now_ns: int) -> tuple[XidSeen | GpuBroken, ...]:
+        """Look if it is time for it. Returns errors that are new. Raises OSError when the disk refuses."""
+        if not self._begun:
+            self._begun = True
+            self._hears = self._hearing()
+            self._write(Watch(at_ns=now_ns, boot_id=host.boot_id(), **self._hears._asdict()))
+        heard = self._listen()
+        if now_ns < self._next_ns:
+            return heard
+        self._next_ns = now_ns + LOOK_NS
+        return (*heard, *self._look())
+
+    def look_at(self, uuid: str) -> tuple[GpuBroken, ...]:
+        """Look at one GPU between the regular looks: a launch on it is over. Not more often than once a second."""
+        if time.monotonic_ns() - self._looked.get(uuid, 0) < _OFTEN_NS:
+            return ()
+        return self._seen(uuid)
+
+    def close(self) -> None:
+        """A last look, then let go of everything. Raises OSError when the disk refuses the last look."""
+        try:
+            self._listen()
+            self._look()
+        finally:
+            self._events.close()
+            self._kernel_log.close()
+            self._file.close()
+
+    def _listen(self) -> tuple[XidSeen, ...]:
+        """Write the errors that have come. One that NVML and the kernel's log both tell of is one error."""
+        now_ns = time.monotonic_ns()
+        fresh: list[tuple[str, int]] = []
+        for heard, own, others in (
+            (self._events.heard(), self._by_nvml, self._by_kernel),
+            (list(self._kernel_log.heard()), self._by_kernel, self._by_nvml),
+        ):
+            fresh += [one for one in heard if now_ns - others.get(one, -_SAME_NS) >= _SAME_NS]
+            own.update(dict.fromkeys(heard, now_ns))
+        told = tuple(XidSeen(uuid=uuid, xid=xid, at_ns=now_ns) for uuid, xid in fresh if self._keeps(uuid, xid))
+        for event in told:
+            self._write(event)
+        if self._hearing() != self._hears:
+            self._hears = self._hearing()
+            self._write(Deafened(at_ns=now_ns, **self._hears._asdict()))
+        return told
+
+    def _hearing(self) -> "_Hears":
+        """What can be heard now. A gap in the kernel's log may have held an error of any GPU."""
+        gap = self._kernel_log.gap
+        unlogged = {**dict.fromkeys(self._uuids if gap else (), gap), **self._unlogged}
+        return _Hears(dict(self._events.deaf), unlogged, self._kernel_log.readable)
+
+    def _keeps(self, uuid: str, xid: int) -> bool:
+        """Whether an error is written and told, which counts it."""
+        kind = xids.kind(xid)
+        if self._kept[uuid, kind] >= MOST_KEPT and (kind not in xids.HARDWARE or (uuid, xid) in self._told):
+            return False
+        self._kept[uuid, kind] += 1
+        self._told.add((uuid, xid))
+        return True
+
+    def _look(self) -> tuple[GpuBroken, ...]:
+        """Write a look at everything. Returns GPUs that are found broken for the first time."""
+        broken = [one for uuid in self._uuids for one in self._seen(uuid)]
+        self._write(node.look(self._slots, elsewhere=len(self._unlogged)))
+        return tuple(broken)
+
+    def _seen(self, uuid: str) -> tuple[GpuBroken, ...]:
+        """Write a look at one GPU. Returns that it is not to be used any more, the first time."""
+        seen = vitals(self._nvml, uuid)
+        self._looked[uuid] = seen.at_ns
+        self._write(seen)
+        course = self._courses.setdefault(uuid, Course())
+        course.take(seen.values, seen.refusals, 0.0)
+        reason = seen.broken or seen.damaged
+        if not reason and course.uncorrected:
+            reason = f"memory errors, uncorrected: {course.uncorrected} in this run"
+        if not reason or uuid in self._broken:
+            return ()
+        self._broken.add(uuid)
+        return (GpuBroken(uuid=uuid, reason=reason, at_ns=seen.at_ns, lost=bool(seen.broken)),)
+
+    def _occupied(self) -> dict[str, mig.Occupants]:
+        """PCI address of each GPU that tells it → who of the run is on it. The kernel's log tells of no other."""
+        found: dict[str, list[str]] = {}
+        for uuid in self._uuids:
+            found.setdefault(self._slot(uuid), []).append(uuid)
+        return {slot: mig.occupants(self._nvml, uuids) for slot, uuids in found.items() if slot}
+
+    def _slot(self, uuid: str) -> str:
+        """The PCI address of a GPU; empty where NVML does not tell, with the reason noted."""
+        try:
+            address = self._nvml.ask(uuid, lambda lib, gpu: str(lib.nvmlDeviceGetPciInfo(gpu).busId))
+        except NvmlError as error:
+            address, why = "", refused(error)
+        else:
+            why = "NVML tells an empty one"
+        if not address:
+            self._unlogged[uuid] = f"its PCI address is unknown: {why}"
+        return address
+
+    def _write(self, record: HealthRecord) -> None:
+        self._file.append(codec.encode(record))
+
+
+class _Hears(NamedTuple):
+    """What Watch and Deafened tell of the two sources of Xids, by their names for it."""
+
+    deaf: dict[str, str]
+    unlogged: dict[str, str]
+    kernel_log: bool
+
+
+class _Events:
+    """NVML's event set, for Xids. deaf: GPUs that cannot be heard, or could not be at some time, and why."""
+
+    def __init__(self, nvml: Nvml, uuids: Iterable[str]) -> None:
+        self._nvml = nvml
+        self._by_handle: dict[int, mig.Occupants] = {}
+        self.deaf: dict[str, str] = {}
+        self._set: Any = None
+        try:
+            self._set = nvml.call(lambda lib: lib.nvmlEventSetCreate())
+        except NvmlError as error:
+            self.deaf = dict.fromkeys(uuids, refused(error))
+            return
+        found: dict[int, list[str]] = {}
+        for uuid in uuids:
+            try:
+                address = nvml.ask(uuid, lambda _lib, gpu: _address(gpu))
+                if address not in found:
+                    nvml.ask(uuid, self._register)
+                found.setdefault(address, []).append(uuid)
+            except NvmlError as error:
+                self.deaf[uuid] = refused(error)
+        self._by_handle = {address: mig.occupants(nvml, there) for address, there in found.items()}
+
+    def heard(self) -> list[tuple[str, int]]:
+        """UUID and number of each Xid since the last call, without waiting."""
+        seen: list[tuple[str, int]] = []
+        while self._by_handle and len(seen) < MOST_EVENTS:
+            try:
+                event = self._nvml.call(lambda lib: lib.nvmlEventSetWait_v2(self._set, 0))
+            except NvmlError as error:
+                if error.code != TIMEOUT:
+                    self._deafen(refused(error))
+                break
+            there = self._by_handle.get(_address(event.device))
+            if there is not None:
+                instance = None if event.gpuInstanceId == _NO_INSTANCE else int(event.gpuInstanceId)
+                seen += [(uuid, int(event.eventData)) for uuid in there.concerned(instance)]
+        return seen
+
+    def close(self) -> None:
+        """Let go of the set."""
+        if self._set is None:
+            return
+        try:
+            self._nvml.call(lambda lib: lib.nvmlEventSetFree(self._set))
+        except NvmlError:
+            return  # the process ends with it
+
+    def _deafen(self, why: str) -> None:
+        """The set did not answer, and nobody knows of which GPU something went unheard."""
+        for there in self._by_handle.values():
+            self.deaf |= dict.fromkeys((uuid for uuid in there.instances if uuid not in self.deaf), why)
+
+    def _register(self, lib: Any, gpu: Any) -> None:  # noqa: ANN401 - pynvml has no types
+        lib.nvmlDeviceRegisterEvents(gpu, lib.nvmlEventTypeXidCriticalError, self._set)
+
+
+def _address(handle: Any) -> int:  # noqa: ANN401 - a ctypes pointer
+    """What tells one GPU's handle from another's: the pointer itself."""
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0

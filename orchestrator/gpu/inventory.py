@@ -1,0 +1,184 @@
+"""What NVML shows of this machine, read once for everybody who asks before a run, in a process of its own.
+
+    look ── python -P -m orchestrator.gpu.inventory ──▶ Seen: the GPUs, who uses each, how each is set up
+
+A driver in trouble can hang whoever asks it, at the first question already (nvmlInit), and then nobody could even say
+so. Where there is no NVML library there is nobody to ask, and no process is started.
+"""
+
+import enum
+import functools
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from orchestrator.gpu import mig, nvml
+from orchestrator.gpu.nvml import GpuProcess, Nvml, UnreadableGpu
+from orchestrator.gpu.nvml_errors import NvmlAbsentError, NvmlError
+from orchestrator.system import subprocess_query
+from orchestrator.system.subprocess_query import Silence
+from protocol.cell import Device
+
+TIMEOUT_S: Final = 60.0
+"""Without persistence mode, opening NVML wakes every GPU of the node: ten seconds and more for eight."""
+REMARK_S: Final = 5.0
+"""After which a person is told what is waited for."""
+
+
+class NvmlStatus(enum.StrEnum):
+    """Whether GPUs can be seen at all. BROKEN is never answered with a silent fall-back to CPU devices."""
+
+    OK = "ok"
+    ABSENT = "absent"
+    BROKEN = "broken"
+
+
+class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All GPUs of the machine in NVML's order, slices of those in MIG mode, and whether that can be relied on.
+
+    unreadable: index → why, for a GPU that is counted but cannot be opened. reason: in words, empty where there is
+    nothing to say. hangs: broken, because NVML did not answer. Versions are None without NVML.
+    """
+
+    gpus: tuple[Device, ...]
+    nvml: NvmlStatus
+    reason: str = ""
+    slices: tuple[Device, ...] = ()
+    unreadable: dict[int, str] = {}
+    hangs: bool = False
+    driver_version: str | None = None
+    cuda_driver_version: str | None = None
+
+
+class Use(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who uses a GPU or a slice.
+
+    processes: None where NVML does not tell who computes on it. wrong: why it could not be asked, empty where it was.
+    """
+
+    processes: tuple[GpuProcess, ...] | None = None
+    wrong: str = ""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that is read in one look. uses: of each GPU and slice, by UUID.
+
+    modes: compute mode by UUID, as NVML numbers it, of the GPUs that tell.
+    """
+
+    inventory: Inventory
+    uses: dict[str, Use] = {}
+    modes: dict[str, int] = {}
+
+
+Look = Callable[[], Seen]
+"""Makes a look where none was made yet."""
+
+
+def once(waiting: Callable[[str], None] | None = None) -> Look:
+    """One look for several who ask, made when the first of them does. waiting: as for `look`."""
+    return functools.cache(lambda: look(waiting))
+
+
+def look(waiting: Callable[[str], None] | None = None, timeout_s: float | None = None) -> Seen:
+    """What NVML shows, whatever CUDA_VISIBLE_DEVICES says. Never raises for what NVML cannot do.
+
+    waiting: told in words, after REMARK_S, that there is no answer yet. timeout_s: TIMEOUT_S, where it is None.
+    """
+    missing = nvml.missing()
+    if missing is not None:
+        return _without(missing)
+    limit_s = TIMEOUT_S if timeout_s is None else timeout_s
+
+    def remark() -> None:
+        if waiting is not None:
+            waiting(f"still waiting for the NVIDIA driver (NVML); it is given up after {limit_s:g} s")
+
+    match subprocess_query.ask("orchestrator.gpu.inventory", Seen, limit_s, waiting=remark, remark_s=REMARK_S):
+        case Silence(seconds=float(seconds)):
+            return _broken(
+                f"The NVIDIA driver hangs: NVML did not answer within {seconds:g} s; the kernel log (dmesg: Xid, NVRM) "
+                "may say why, and if `nvidia-smi` hangs too, reboot",
+                hangs=True,
+            )
+        case Silence(end=end, said=said):
+            printed = f" (it printed: {said})" if said else ""
+            return _broken(
+                f"The process that asks NVML ended: {end}{printed}; `nvidia-smi` and the kernel log may say more"
+            )
+        case Seen() as seen:
+            return seen
+
+
+def _broken(reason: str, *, hangs: bool = False) -> Seen:
+    return Seen(inventory=Inventory(gpus=(), nvml=NvmlStatus.BROKEN, reason=reason, hangs=hangs))
+
+
+def _without(error: NvmlError) -> Seen:
+    """What there is to say without NVML."""
+    if isinstance(error, NvmlAbsentError):
+        return Seen(inventory=Inventory(gpus=(), nvml=NvmlStatus.ABSENT, reason=str(error)))
+    return _broken(str(error))
+
+
+# ── the process itself ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read() -> Seen:
+    try:
+        with Nvml() as opened:
+            found = _inventory(opened)
+            devices = (*found.gpus, *found.slices)
+            return Seen(
+                inventory=found,
+                uses={device.uuid: _use(opened, device.uuid) for device in devices},
+                modes={gpu.uuid: mode for gpu in found.gpus if (mode := _mode(opened, gpu.uuid)) is not None},
+            )
+    except NvmlError as error:
+        return _without(error)
+
+
+def _inventory(opened: Nvml) -> Inventory:
+    found = [_with_slices(opened, gpu) for gpu in opened.gpus()]
+    unreadable = {gpu.index: gpu.reason for gpu in found if isinstance(gpu, UnreadableGpu)}
+    readable = [gpu for gpu in found if not isinstance(gpu, UnreadableGpu)]
+    return Inventory(
+        gpus=tuple(gpu for gpu, *_ in readable),
+        slices=tuple(one for _, *slices in readable for one in slices),
+        nvml=NvmlStatus.OK,
+        reason="; ".join(f"GPU {index} cannot be used: {reason}" for index, reason in unreadable.items()),
+        unreadable=unreadable,
+        driver_version=opened.driver_version,
+        cuda_driver_version=opened.cuda_driver_version,
+    )
+
+
+def _with_slices(opened: Nvml, gpu: Device | UnreadableGpu) -> tuple[Device, ...] | UnreadableGpu:
+    """A GPU, and behind it its slices; a GPU that does not tell them cannot be used."""
+    if isinstance(gpu, UnreadableGpu):
+        return gpu
+    try:
+        return (gpu, *mig.slices(opened, gpu))
+    except NvmlError as error:
+        return UnreadableGpu(index=gpu.gpu_id, reason=str(error))
+
+
+def _use(opened: Nvml, uuid: str) -> Use:
+    try:
+        return Use(processes=opened.processes(uuid))
+    except NvmlError as error:
+        return Use(wrong=str(error))
+
+
+def _mode(opened: Nvml, uuid: str) -> int | None:
+    """The compute mode; one that does not tell is as good as one in the default mode."""
+    try:
+        return opened.ask(uuid, lambda lib, handle: int(lib.nvmlDeviceGetComputeMode(handle)))
+    except NvmlError:
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(subprocess_query.answer(_read))

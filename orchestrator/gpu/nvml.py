@@ -1,0 +1,278 @@
+"""NVML, typed: what each GPU is, how it is now, and who uses it.
+
+A thin shell over nvidia-ml-py (module `pynvml`). It answers for everybody which refusals mean "this GPU does not tell"
+(the field is None) and which mean that the GPU is gone (nvml_errors.py).
+
+NVML's order is that of the PCI bus; it ignores CUDA_VISIBLE_DEVICES. Everything here is keyed by UUID. A MIG slice has
+memory and processes of its own; all else that is asked of it is answered by its GPU, which its neighbours share.
+"""
+
+import contextlib
+import ctypes
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import msgspec
+
+from orchestrator.gpu.nvml_errors import FATAL, LOST, NOT_FOUND, GpuLostError, NvmlError, typed, unusable
+from protocol.cell import Device, DeviceKind
+from protocol.messages import Sample
+
+T = TypeVar("T")
+
+_LIBRARY: Final = "libnvidia-ml.so.1"
+_DRIVER_IS_THERE: Final = Path("/dev/nvidiactl")
+_SLICE: Final = "MIG-"
+
+
+def missing() -> NvmlError | None:
+    """The error that opening NVML would raise for want of its library; None where it can be loaded.
+
+    Loading it asks the driver nothing, so this does not hang where `Nvml` does.
+    """
+    try:
+        ctypes.CDLL(_LIBRARY)
+    except OSError:
+        import pynvml
+
+        error = pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+        return unusable(error, driver_is_there=_DRIVER_IS_THERE.exists())
+    return None
+
+
+def is_slice(uuid: str) -> bool:
+    """Whether a UUID is that of a MIG slice."""
+    return uuid.startswith(_SLICE)
+
+
+class UnreadableGpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU that NVML counts but cannot open. `index` is NVML's."""
+
+    index: int
+    reason: str
+
+
+class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that has a context on a GPU. used_bytes is None where the driver does not tell.
+
+    compute: it can run kernels; False for one that only draws (a display server).
+    """
+
+    pid: int
+    used_bytes: int | None
+    compute: bool
+
+
+class Nvml:
+    """NVML, open from construction until `close`; a context manager. GPUs and slices of them are named by UUID.
+
+    Raises NvmlAbsentError or NvmlBrokenError when it cannot be opened.
+    """
+
+    def __init__(self) -> None:
+        import pynvml
+
+        self._lib: Any = pynvml
+        self._handles: dict[str, Any] = {}
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            raise unusable(error, driver_is_there=_DRIVER_IS_THERE.exists()) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the library. An error at this point changes nothing and is not reported."""
+        with contextlib.suppress(self._lib.NVMLError):
+            self._lib.nvmlShutdown()
+
+    @property
+    def driver_version(self) -> str | None:
+        """Version of the driver, "580.95.05"."""
+        return self._known(self._lib.nvmlSystemGetDriverVersion)
+
+    @property
+    def cuda_driver_version(self) -> str | None:
+        """Newest CUDA that the driver serves, "13.0"."""
+        version: int | None = self._known(self._lib.nvmlSystemGetCudaDriverVersion_v2)
+        return None if version is None else f"{version // 1000}.{version % 1000 // 10}"
+
+    def gpus(self) -> tuple[Device | UnreadableGpu, ...]:
+        """Every GPU that NVML counts, in its order; `gpu_id` is the index in that order."""
+        return tuple(self._gpu(index) for index in range(self._required(self._lib.nvmlDeviceGetCount)))
+
+    def read(self, uuid: str) -> Sample:
+        """One reading of one GPU, now. Raises GpuLostError when it does not answer any more."""
+        lib, handle = self._lib, self._whole(uuid)
+        at_ns = time.monotonic_ns()
+        utilization = self._known(lib.nvmlDeviceGetUtilizationRates, handle)
+        thermal = self._known(lib.nvmlDeviceGetViolationStatus, handle, lib.NVML_PERF_POLICY_THERMAL)
+        power = self._known(lib.nvmlDeviceGetViolationStatus, handle, lib.NVML_PERF_POLICY_POWER)
+        return Sample(
+            at_ns=at_ns,
+            gpu_percent=utilization and utilization.gpu,
+            memory_percent=utilization and utilization.memory,
+            memory_used_bytes=self.memory_used(uuid),
+            power_mw=self._known(lib.nvmlDeviceGetPowerUsage, handle),
+            energy_mj=self._known(lib.nvmlDeviceGetTotalEnergyConsumption, handle),
+            # Deprecated in favour of nvmlDeviceGetTemperatureV, which drivers before 570 do not have.
+            temperature_c=self._known(lib.nvmlDeviceGetTemperature, handle, lib.NVML_TEMPERATURE_GPU),
+            sm_clock_mhz=self._known(lib.nvmlDeviceGetClockInfo, handle, lib.NVML_CLOCK_SM),
+            memory_clock_mhz=self._known(lib.nvmlDeviceGetClockInfo, handle, lib.NVML_CLOCK_MEM),
+            reasons=self._known(lib.nvmlDeviceGetCurrentClocksEventReasons, handle),
+            thermal_violation_ns=thermal and thermal.violationTime,
+            power_violation_ns=power and power.violationTime,
+        )
+
+    def ask(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
+        """What NVML answers about one GPU to a question that gets pynvml and the GPU's handle. Raises NvmlError.
+
+        Of a slice its GPU is asked, never the slice itself; see ask_slice.
+        """
+        return self._required(question, self._lib, self._whole(uuid))
+
+    def ask_slice(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
+        """What NVML answers about a slice itself. Raises NvmlError."""
+        return self._required(question, self._lib, self._handle(uuid))
+
+    def call(self, question: Callable[[Any], T]) -> T:
+        """What NVML answers to a question that gets pynvml. Raises NvmlError."""
+        return self._required(question, self._lib)
+
+    def memory_used(self, uuid: str) -> int | None:
+        """Bytes in use, without what the driver keeps for itself; None where NVML does not tell."""
+        memory = self._memory(self._handle(uuid))
+        return None if memory is None else int(memory.used)
+
+    def memory_total(self, uuid: str) -> int | None:
+        """Bytes in all; None where NVML does not tell."""
+        memory = self._memory(self._handle(uuid))
+        return None if memory is None else int(memory.total)
+
+    def processes(self, uuid: str) -> tuple[GpuProcess, ...] | None:
+        """Who has a context on the GPU, by PID; None where NVML does not tell who computes on it."""
+        lib, handle = self._lib, self._handle(uuid)
+        found: dict[int, GpuProcess] = {}
+        for compute, ask in (
+            (False, lib.nvmlDeviceGetGraphicsRunningProcesses),
+            (True, lib.nvmlDeviceGetComputeRunningProcesses),
+        ):
+            entries = self._known(ask, handle)
+            if entries is None and compute:
+                return None
+            for entry in entries or ():
+                found[entry.pid] = GpuProcess(pid=entry.pid, used_bytes=entry.usedGpuMemory, compute=compute)
+        return tuple(found[pid] for pid in sorted(found))
+
+    def _gpu(self, index: int) -> Device | UnreadableGpu:
+        lib = self._lib
+        try:
+            handle = self._required(lib.nvmlDeviceGetHandleByIndex, index)
+            uuid = self._required(lib.nvmlDeviceGetUUID, handle)
+            self._handles[uuid] = handle
+            return self._facts(index, uuid, handle)
+        except NvmlError as error:
+            return UnreadableGpu(index=index, reason=str(error))
+
+    def _facts(self, index: int, uuid: str, handle: Any) -> Device:  # noqa: ANN401 - a ctypes pointer of pynvml
+        lib, known = self._lib, self._known
+        memory = self._memory(handle)
+        pci = known(lib.nvmlDeviceGetPciInfo, handle)
+        limit_mw = known(lib.nvmlDeviceGetEnforcedPowerLimit, handle)
+        capability = known(lib.nvmlDeviceGetCudaComputeCapability, handle)
+        return Device(
+            uuid=uuid,
+            gpu_id=index,
+            kind=DeviceKind.CUDA,
+            name=self._required(lib.nvmlDeviceGetName, handle),
+            cpus=self._cpus(handle),
+            memory_total_bytes=memory and memory.total,
+            memory_used_bytes=memory and memory.used,
+            driver_version=self.driver_version,
+            cuda_driver_version=self.cuda_driver_version,
+            compute_capability=capability and "{}.{}".format(*capability),
+            architecture=_architecture(lib, known(lib.nvmlDeviceGetArchitecture, handle)),
+            serial=known(lib.nvmlDeviceGetSerial, handle) or None,
+            pci_address=pci and pci.busId,
+            part_number=known(lib.nvmlDeviceGetBoardPartNumber, handle) or None,
+            vbios_version=known(lib.nvmlDeviceGetVbiosVersion, handle) or None,
+            power_limit_w=None if limit_mw is None else limit_mw / 1000,
+            ecc_enabled=_first_flag(known(lib.nvmlDeviceGetEccMode, handle)),
+            mig_enabled=_first_flag(known(lib.nvmlDeviceGetMigMode, handle)),
+            persistence_mode=_flag(known(lib.nvmlDeviceGetPersistenceMode, handle)),
+            # An idle link runs at a lower generation to save power, but never at a lower width: so the highest
+            # generation that card and slot agree on, and the width that was really trained.
+            pcie_generation=known(lib.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+            pcie_width=known(lib.nvmlDeviceGetCurrPcieLinkWidth, handle),
+        )
+
+    def _cpus(self, handle: Any) -> tuple[int, ...]:  # noqa: ANN401 - a ctypes pointer of pynvml
+        words = -(-os.sysconf("SC_NPROCESSORS_CONF") // 64)
+        mask = self._known(self._lib.nvmlDeviceGetCpuAffinity, handle, words) or ()
+        return tuple(64 * word + bit for word, bits in enumerate(mask) for bit in range(64) if bits >> bit & 1)
+
+    def _memory(self, handle: Any) -> Any:  # noqa: ANN401 - a ctypes pointer and a ctypes struct of pynvml
+        # Version 1 counts the memory that the driver reserves as used.
+        return self._known(self._lib.nvmlDeviceGetMemoryInfo, handle, self._lib.nvmlMemory_v2)
+
+    def _handle(self, uuid: str) -> Any:  # noqa: ANN401 - a ctypes pointer of pynvml
+        if uuid not in self._handles:
+            try:
+                self._handles[uuid] = self._required(self._lib.nvmlDeviceGetHandleByUUID, uuid)
+            except NvmlError as error:
+                if error.code == NOT_FOUND:
+                    raise GpuLostError(f"NVML shows no {uuid}", NOT_FOUND) from error
+                raise
+        return self._handles[uuid]
+
+    def _whole(self, uuid: str) -> Any:  # noqa: ANN401 - a ctypes pointer of pynvml
+        """The GPU itself, also where `uuid` names a slice of it."""
+        own = self._handle(uuid)
+        if not is_slice(uuid):
+            return own
+        return self._required(self._lib.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, own)
+
+    def _required(self, call: Callable[..., T], *arguments: object) -> T:
+        """What NVML answers, or NvmlError."""
+        try:
+            return call(*arguments)
+        except self._lib.NVMLError as error:
+            raise typed(error) from error
+        except UnicodeDecodeError as error:
+            raise NvmlError(f"{call.__name__} gave text that cannot be read: {error}") from error
+
+    def _known(self, call: Callable[..., T], *arguments: object) -> T | None:
+        """What NVML answers, None where this GPU or driver does not tell. Raises when the GPU or NVML is gone."""
+        try:
+            return call(*arguments)
+        except self._lib.NVMLError as error:
+            if error.value in LOST | FATAL:
+                raise typed(error) from error
+            return None
+        except UnicodeDecodeError:
+            return None  # a damaged InfoROM gives bytes that are no text
+
+
+def _architecture(lib: Any, number: int | None) -> str | None:  # noqa: ANN401 - the module pynvml, which has no types
+    """Name of an architecture as pynvml knows it, so that new ones come with its updates."""
+    prefix = "NVML_DEVICE_ARCH_"
+    names = {getattr(lib, name): name.removeprefix(prefix).capitalize() for name in dir(lib) if name.startswith(prefix)}
+    return names.get(number) if number != lib.NVML_DEVICE_ARCH_UNKNOWN else None
+
+
+def _flag(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _first_flag(current_and_pending: list[int] | None) -> bool | None:
+    return _flag(current_and_pending[0]) if current_and_pending else None

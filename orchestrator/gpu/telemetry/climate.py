@@ -1,0 +1,43 @@
+"""What a GPU was like in each window of ten seconds: clock, temperature, share at the power limit. Pure.
+
+The windows are those of stats/windows.py, so that a rate and what it was measured at go by the same number.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from orchestrator.gpu.telemetry.clock_events import POWER_CAP
+from orchestrator.stats.windows import WINDOW_NS
+from protocol.messages import Sample
+
+
+@dataclass(frozen=True)
+class Climate:
+    """Medians of one window. capped: share of its samples at the power limit, 0 to 1. None: not read."""
+
+    number: int
+    temperature_c: float | None = None
+    clock_mhz: float | None = None
+    capped: float | None = None
+
+
+def climates(samples: Iterable[Sample]) -> tuple[Climate, ...]:
+    """The windows in which there is a sample, in order. samples: of one GPU, in one boot of the host."""
+    taken: dict[int, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        taken[sample.at_ns // WINDOW_NS].append(sample)
+    return tuple(_climate(number, inside) for number, inside in sorted(taken.items()))
+
+
+def _climate(number: int, samples: list[Sample]) -> Climate:
+    temperatures = [sample.temperature_c for sample in samples if sample.temperature_c is not None]
+    clocks = [sample.sm_clock_mhz for sample in samples if sample.sm_clock_mhz is not None]
+    capped = [bool(sample.reasons & POWER_CAP) for sample in samples if sample.reasons is not None]
+    return Climate(
+        number=number,
+        temperature_c=median(temperatures) if temperatures else None,
+        clock_mhz=median(clocks) if clocks else None,
+        capped=fmean(capped) if capped else None,
+    )

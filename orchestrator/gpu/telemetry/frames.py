@@ -1,0 +1,81 @@
+"""Files that are only ever added to, readable after any crash: what the telemetry process writes.
+
+    length (4 bytes) · CRC-32 (4 bytes) · body        … and again
+
+Little-endian. A torn tail is cut off when the file is opened again; a damaged frame is a gap, like any other.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import RunFolderError
+from orchestrator.system import safe_read
+
+_FRAME: Final = struct.Struct("<II")
+
+
+class FrameFile:
+    """A file of frames, open for appending. What an earlier process left torn is cut off first.
+
+    Raises OSError when the file cannot be opened, is none of ours (safe_read.py), or the disk refuses.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            self._size = max((end for end, _ in frames(safe_read.read(path))), default=0)
+            os.ftruncate(self._fd, self._size)
+        except OSError:
+            os.close(self._fd)
+            raise
+
+    @property
+    def size(self) -> int:
+        """Bytes of whole frames."""
+        return self._size
+
+    def append(self, body: bytes) -> None:
+        """Write one frame, whole or not at all. Raises OSError when the disk refuses; later ones may fit again."""
+        frame = _FRAME.pack(len(body), zlib.crc32(body)) + body
+        written = 0
+        try:
+            while written < len(frame):
+                written += os.write(self._fd, frame[written:])  # a full disk first shortens a write, then refuses
+        except OSError:
+            os.ftruncate(self._fd, self._size)
+            raise
+        self._size += len(frame)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._fd)
+
+
+def contents(path: Path) -> bytes:
+    """All that is in a file of frames; nothing where there is none. Raises RunFolderError for one that is not ours."""
+    try:
+        return safe_read.read(path)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise RunFolderError(
+            f"{path}: cannot be read: {error.strerror}. Put the run's own file back, or remove this one: "
+            "then the report does without what it said."
+        ) from error
+
+
+def frames(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Each whole frame as (offset of its end, body); the body is empty where it does not match its checksum."""
+    offset = 0
+    while offset + _FRAME.size <= len(data):
+        length, checksum = _FRAME.unpack_from(data, offset)
+        end = offset + _FRAME.size + length
+        if length == 0 or end > len(data):
+            return
+        body = data[offset + _FRAME.size : end]
+        yield end, body if zlib.crc32(body) == checksum else b""
+        offset = end

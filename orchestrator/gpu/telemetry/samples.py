@@ -1,0 +1,142 @@
+"""How samples of a GPU lie on disk: one file for each GPU, a batch appended each second by the sampler.
+
+    a frame (frames.py) for each batch: MessagePack {boot_id, fields, rows}
+
+Rows carry no field names, which keeps eight hours at 10 Hz near 22 MiB. A batch names the boot it belongs
+to, because monotonic times of different boots of the host overlap. Readable after any crash: a torn tail is no sample.
+
+    below FULL_BYTES   every sample                                    the first day at 10 Hz
+    then               the last of each batch, others 0.5 s apart      another eight days
+    at CAP_BYTES       nothing more, which is said                     256 MiB a GPU
+
+Counters are interpolated between samples at most a second apart (readings.py): thinned ones still are that near.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from orchestrator.gpu.telemetry.frames import FrameFile, contents, frames
+from orchestrator.system import safe_read
+from protocol import codec
+from protocol.errors import ProtocolError
+from protocol.messages import Sample
+
+FULL_BYTES: Final = 64 * 1024 * 1024
+CAP_BYTES: Final = 256 * 1024 * 1024
+THINNED_NS: Final = 500_000_000
+_FIELDS: Final = Sample.__struct_fields__
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Samples in the order they were taken: `rows` holds the values of `fields`."""
+
+    boot_id: str
+    fields: tuple[str, ...]
+    rows: tuple[tuple[int | None, ...], ...]
+
+
+_BATCH: Final = codec.Decoder[Batch](Batch)
+
+
+class SampleFile:
+    """A file of samples, open for appending. Raises OSError when the file cannot be opened."""
+
+    def __init__(self, path: Path, boot_id: str) -> None:
+        self._boot_id = boot_id
+        self._file = FrameFile(path)
+
+    def append(self, samples: Sequence[Sample]) -> None:
+        """Write one batch, whole or not at all; thinned out where the file is large.
+
+        Raises OSError when the disk refuses (later batches may fit again), and when the file has reached its cap.
+        """
+        if self._file.size >= CAP_BYTES:
+            raise OSError(f"the file has reached its cap of {CAP_BYTES >> 20} MiB")
+        kept = samples if self._file.size < FULL_BYTES else thinned(samples)
+        rows = tuple(msgspec.structs.astuple(sample) for sample in kept)
+        self._file.append(codec.encode(Batch(boot_id=self._boot_id, fields=_FIELDS, rows=rows)))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
+def thinned(samples: Sequence[Sample]) -> list[Sample]:
+    """The last one, which may be the one behind the last block of a launch, and others at least THINNED_NS apart."""
+    kept: list[Sample] = []
+    for sample in reversed(samples):
+        if not kept or kept[-1].at_ns - sample.at_ns >= THINNED_NS:
+            kept.append(sample)
+    return kept[::-1]
+
+
+def read_samples(path: Path, boot_id: str | None = None) -> tuple[Sample, ...]:
+    """The samples in a file, by time; none where there is no file.
+
+    boot_id: only those of that boot of the host (see records.Segment). Needed where a run outlived a reboot, since
+    monotonic times begin anew then. Damaged batches and a torn tail are left out. Raises RunFolderError for a file that
+    is not ours.
+    """
+    batches = _batches(contents(path))
+    samples = [sample for batch in batches if boot_id in (None, batch.boot_id) for sample in _samples(batch)]
+    return tuple(sorted(samples, key=lambda sample: sample.at_ns))
+
+
+class SampleReader:
+    """Reads a file of samples as it grows, each sample once."""
+
+    def __init__(self, path: Path, boot_id: str) -> None:
+        self._path = path
+        self._boot_id = boot_id
+        self._offset = 0
+
+    def read(self) -> tuple[Sample, ...]:
+        """The samples of this boot that were added since the last call; none where there is no file to be read yet."""
+        try:
+            data = safe_read.read(self._path, self._offset)
+        except OSError:
+            return ()
+        self._offset += max((end for end, _ in frames(data)), default=0)
+        batches = (batch for batch in _batches(data) if batch.boot_id == self._boot_id)
+        return tuple(sample for batch in batches for sample in _samples(batch))
+
+
+def _batches(data: bytes) -> Iterator[Batch]:
+    for _, body in frames(data):
+        try:
+            yield _BATCH.decode(body)
+        except ProtocolError:
+            continue  # damaged: a gap in the readings, like any other
+
+
+def _samples(batch: Batch) -> Iterator[Sample]:
+    ours = batch.fields == _FIELDS
+    for row in batch.rows:
+        try:
+            yield _sample(row) if ours else msgspec.convert(dict(zip(batch.fields, row, strict=True)), Sample)
+        except ValueError:
+            continue  # sound, but not of this version, or not a row at all: a gap as well
+
+
+def _sample(row: tuple[int | None, ...]) -> Sample:
+    """From a row of _FIELDS, in a fifth of the time that names from the file take. Raises ValueError for another."""
+    at_ns, gpu, memory, used, power, energy, temperature, sm_clock, memory_clock, reasons, thermal, capped = row
+    if at_ns is None:
+        raise ValueError("a sample without a time")
+    return Sample(
+        at_ns=at_ns,
+        gpu_percent=gpu,
+        memory_percent=memory,
+        memory_used_bytes=used,
+        power_mw=power,
+        energy_mj=energy,
+        temperature_c=temperature,
+        sm_clock_mhz=sm_clock,
+        memory_clock_mhz=memory_clock,
+        reasons=reasons,
+        thermal_violation_ns=thermal,
+        power_violation_ns=capped,
+    )

@@ -1,0 +1,71 @@
+"""Whether the result of a launch may be believed: told from who else was on its GPU, and from its readings. Pure.
+
+    somebody else ──contaminated──▶ Failure(CONTAMINATED): wait until it has left, measure again
+    readings ──judge──▶ Failure(THROTTLED): cool down, measure again        None: the result counts
+
+A GPU that was held down for heat, or by a brake of its hardware, was not measured but its cooling was. A software power
+cap is normal for heavy work: it is written down and kept (docs/method.md, "Throttling").
+"""
+
+from typing import Final
+
+import msgspec
+
+from orchestrator.gpu.telemetry import clock_events
+from orchestrator.gpu.telemetry.readings import Readings
+from protocol.failure import Category, Failure, Phase
+
+LIMIT: Final = 0.01
+"""Fraction of the measured time under slowdown from which a result is not to be believed."""
+
+_OF_SHARING: Final = {Category.OUT_OF_MEMORY: "ran out of memory", Category.DEADLINE: "ran out of time"}
+"""Failures that another process on the GPU may be the cause of, in words."""
+
+
+def throttled(readings: Readings) -> bool | None:
+    """Whether the GPU was slowed down for longer than a result bears; None where nothing is known."""
+    return None if readings.slowdown is None else readings.slowdown > LIMIT
+
+
+def judge(readings: Readings) -> Failure | None:
+    """Why the result must not count, None where nothing speaks against it."""
+    if readings.slowdown is None or not throttled(readings):
+        return None
+    return Failure(
+        category=Category.THROTTLED,
+        message=f"the GPU was slowed down for {readings.slowdown * 100:.0f}% of the measured time "
+        f"({_why(readings)}); up to {LIMIT * 100:g}% is borne",
+        phase=Phase.MEASURE,
+        evidence={name: f"{value:g}" for name, value in _evidence(readings).items() if value is not None},
+    )
+
+
+def contaminated(who: str) -> Failure:
+    """Why a result must not count beside which `who` computed."""
+    return Failure(category=Category.CONTAMINATED, message=f"{who} computed on the GPU too", phase=Phase.MEASURE)
+
+
+def beside(failure: Failure, who: str) -> Failure:
+    """The failure as it is to be read where `who` computed on the GPU too.
+
+    Want of memory is not the cell's then, and of what took too long neither it nor the GPU is to blame.
+    """
+    if not who or failure.category not in _OF_SHARING:
+        return failure
+    message = f"{who} computed on the GPU too, and it {_OF_SHARING[failure.category]}: {failure.message}"
+    return msgspec.structs.replace(failure, category=Category.CONTAMINATED, message=message)
+
+
+def _why(readings: Readings) -> str:
+    reasons = clock_events.words([(readings.reasons or 0) & clock_events.SLOWDOWN]) or ("for temperature",)
+    hottest = "" if readings.temperature_max_c is None else f", {readings.temperature_max_c} degrees C"
+    return ", ".join(reasons) + hottest
+
+
+def _evidence(readings: Readings) -> dict[str, float | None]:
+    return {
+        "thermal_violation": readings.thermal_violation,
+        "slowdown_samples": readings.slowdown_samples,
+        "temperature_max_c": readings.temperature_max_c,
+        "sm_clock_mhz": readings.sm_clock_mhz,
+    }

@@ -1,0 +1,96 @@
+"""Which run a person means: the same words for every command that takes a run.
+
+nothing             the newest of the runs folder
+a path              the folder of a run; what is there under a name comes before any id
+@last, @last~1      the newest of the runs folder, the one before it
+an id               as `history` prints it, or a unique beginning: of the runs folder, else of the history
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from orchestrator.config.naming import plural
+from orchestrator.errors import ConfigError, HistoryError, RunFolderError
+from orchestrator.store import folders
+from orchestrator.system import safe_read
+from protocol.paths import RunPaths
+
+_LAST: Final = re.compile(r"@last(?:~(\d{1,6}))?")
+_RUN_ID: Final = re.compile(r"\d{8}[\da-f-]*")
+"""20260401-213000-1f2e3d, or its beginning from the day on: shorter ones may be files with a slip in their name."""
+_SHOWN: Final = 5
+"""So many runs are named that a beginning may mean."""
+
+
+def find(name: str | None, runs: str, history_db: str | None = None) -> RunPaths:
+    """The run that is meant. runs: the folder of runs; history_db: None for the user's own history.
+
+    Raises UserError where there is none, or several may be meant.
+    """
+    meant = None if name is None else find_run(name, runs, history_db)
+    return meant or folders.existing_run(name, runs)
+
+
+def find_run(name: str, runs: str, history_db: str | None = None) -> RunPaths | None:
+    """The same of a name that need not be one of a run; None where it is not. Raises UserError as `find` does."""
+    if (last := _LAST.fullmatch(name)) is not None:
+        return _back(name, int(last[1] or 0), runs)
+    if name.startswith("@"):
+        raise ConfigError(f"{name}: expected @last, or @last~1 for the run before it")
+    if safe_read.is_folder(Path(name)):
+        return folders.existing_run(name, runs)
+    if is_id(name) and not safe_read.is_there(Path(name)):
+        return _in_folder(name, runs) or _recorded(name, history_db)
+    return None
+
+
+def is_id(name: str) -> bool:
+    """Whether it could be the id of a run, or the beginning of one."""
+    return _RUN_ID.fullmatch(name) is not None
+
+
+def _back(name: str, back: int, runs: str) -> RunPaths:
+    found = folders.in_order(Path(runs))
+    if back >= len(found):
+        raise RunFolderError(
+            f"{name}: there {'is' if len(found) == 1 else 'are'} {plural(len(found), 'run')} in {runs}. "
+            "Name the run's folder, or --runs-folder."
+        )
+    return RunPaths(found[-1 - back])
+
+
+def _in_folder(name: str, runs: str) -> RunPaths | None:
+    """The run in that folder whose name it is, or begins so. Raises RunFolderError where several do."""
+    found = [folder for folder in folders.in_order(Path(runs)) if folder.name.startswith(name)]
+    meant = [folder for folder in found if folder.name == name] or found
+    if len(meant) > 1:
+        several = ", ".join(folder.name for folder in meant[:_SHOWN])
+        raise RunFolderError(f"{name}: several runs in {runs} begin so: {several}. Name one of them.")
+    return RunPaths(meant[0]) if meant else None
+
+
+def _recorded(name: str, history_db: str | None) -> RunPaths:
+    """The folder of the run that has this id in the history. Raises HistoryError; RunFolderError where it is gone."""
+    from orchestrator.history import location, store  # SQLite may be missing, and nothing else here needs it
+    from orchestrator.history import queries as recorded
+
+    where = location.find(history_db, os.environ)
+    with store.reading(where) as connection:
+        if connection is None:
+            raise HistoryError(
+                f"{name}: there is no such file or folder, and no history that could know a run of that id: "
+                f"{where.path} does not exist"
+            )
+        try:
+            run = recorded.line(connection, name)
+        except HistoryError as error:
+            why = f"There is no file or folder of that name either; the history that was asked is {where.path}"
+            raise HistoryError(f"{error}. {why}") from error
+    if not safe_read.is_there(RunPaths(Path(run.folder)).config):
+        raise RunFolderError(
+            f"{name}: the history knows this run, but {run.folder} (on {run.hostname}) is no longer the folder of a "
+            "run. The history does not keep what was measured: name the folder where it is now, or its report."
+        )
+    return folders.existing_run(run.folder, "")

@@ -1,0 +1,175 @@
+"""When each device was at work in a burn-in: from the launches of its segments to the time that was served. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from orchestrator.analysis.evidence import Evidence, LaunchEvidence
+from orchestrator.analysis.pauses import pauses_of_sessions
+from orchestrator.kinds.burn_in import lost_launches, served_time
+from orchestrator.kinds.burn_in.findings import Idle
+from orchestrator.kinds.burn_in.gpu_waits import over_ns
+from orchestrator.kinds.burn_in.lost_launches import Lost
+from orchestrator.kinds.burn_in.served_time import Load, Span
+from orchestrator.plan import estimate
+from orchestrator.state import recovery
+from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.time_budget import closing_s
+from orchestrator.store.records import Segment
+from orchestrator.system.calendar_times import iso
+from protocol.cell import Device
+
+Work = Mapping[Segment, Load]
+
+
+def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mapping[str, Work]:
+    """Every device of a burn-in, by its UUID. Its verdict goes by this, and so does what `resume` is to make up for.
+
+    lost: launches of the run that are a finding.
+    """
+    asked = archive.stored.configuration.burn_in
+    assert asked is not None
+    cells = {cell.id: cell for cell in archive.stored.plan.cells}
+    good = [
+        (attempt, evidence.launches[attempt.start.launch])
+        for attempt in archive.attempts
+        if attempt.start.launch in evidence.launches
+    ]
+    halted = pauses_of_sessions(archive)
+    return {
+        device.uuid: work(
+            (one for one in good if device.uuid in cells[one[0].start.cell].devices),
+            lost_launches.cut_off(archive, lost, device),
+            halted,
+            asked.cell_s[device.kind],
+        )
+        for device in archive.stored.devices
+    }
+
+
+class Served(NamedTuple):
+    """What a burn-in has served so far: seconds, of the device that has served least.
+
+    left_s: of the time that was asked for, what a `resume` would have for launches. short: it is too little, and
+    `resume` makes up for it, because a launch fits into that. What was taken out is not waited for, or the others would
+    do their night twice; unless all of them were.
+    """
+
+    seconds: float
+    left_s: float
+    short: bool
+
+
+def served_by_all(archive: Archive, evidence: Evidence) -> Served:
+    """What a burn-in has served so far, which `resume` is to make up for."""
+    asked = archive.stored.configuration.burn_in
+    assert asked is not None
+    return served_of(archive, at_work(archive, evidence, lost_launches.lost(archive, asked)))
+
+
+def served_of(archive: Archive, at_work: Mapping[str, Work]) -> Served:
+    """The same from when each device was at work."""
+    asked = archive.stored.configuration.burn_in
+    assert asked is not None
+    out = recovery.staying_out(at_work, archive.taken_out)
+    waited_for = [device for device in archive.stored.devices if device.uuid not in out]
+    seconds = {device: served_s(at_work[device.uuid]) for device in waited_for}
+    left_s = asked.duration_s - min(seconds.values()) - closing_s(asked.duration_s)
+    return Served(
+        min(seconds.values()),
+        left_s,
+        any(
+            served_time.is_short(s, asked.duration_s, longest_s(archive, device))
+            and launch_s(archive, device) <= left_s
+            for device, s in seconds.items()
+        ),
+    )
+
+
+def longest_s(archive: Archive, device: Device) -> float:
+    """Seconds of work of the longest launch that is planned for a device.
+
+    So much may be missing at the end, where there was no time for it. On a CPU a replay lasts longer than a short cell.
+    """
+    stored = archive.stored
+    asked, models = stored.configuration.burn_in, stored.configuration.by_name
+    assert asked is not None
+    cell_s, scale = asked.cell_s[device.kind], estimate.scale(stored.configuration, device, stored.devices)
+    mine = (cell for cell in stored.plan.cells if device.uuid in cell.devices)
+    works_s = (estimate.burn_in_work_s(cell, models[cell.model], device, cell_s, scale) for cell in mine)
+    return max(works_s, default=cell_s)
+
+
+def launch_s(archive: Archive, device: Device) -> float:
+    """What a launch of a device took in this run, its start included, as most did, or one that was cut off, so far.
+
+    Never less than the estimate of the shortest one: by that `resume` decides what it begins (state/time_budget.py).
+    """
+    stored = archive.stored
+    cells = {cell.id: cell for cell in stored.plan.cells}
+    mine = [cell for cell in cells.values() if device.uuid in cell.devices]
+    least_s = min((estimate.launch_s(cell, stored.configuration, device) for cell in mine), default=0.0)
+    seen_s = median(
+        [
+            attempt.lasted_ms / 1000
+            for attempt in archive.attempts
+            if attempt.promised and attempt.lasted_ms and device.uuid in cells[attempt.start.cell].devices
+        ]
+        or [0.0]
+    )
+    return max(seen_s, least_s, _unfinished_s(archive, device))
+
+
+def _unfinished_s(archive: Archive, device: Device) -> float:
+    """The longest launch that was cut off at work, of cells that have no result yet: they take at least so long."""
+    asked = archive.stored.configuration.burn_in
+    assert asked is not None
+    done = {attempt.start.cell for attempt in archive.attempts if attempt.promised}
+    stopped = lost_launches.cut_off(archive, lost_launches.lost(archive, asked), device)
+    return max((one.lasted_ms / 1000 for one in stopped if one.lasted_ms and one.start.cell not in done), default=0.0)
+
+
+def work(
+    good: Iterable[tuple[Attempt, LaunchEvidence]],
+    cut_off: Iterable[Attempt],
+    halted: Mapping[Segment, tuple[Span, ...]],
+    cell_s: float,
+) -> Work:
+    """That of a device. good: its launches with a result, from the first measured block to the last.
+
+    cut_off: those that ended with the run, and did not hang. They prove nothing, but until then it was at work: since
+    when is not known of them, so they count for no longer than a cell takes. Before that they began, or were slow.
+    halted: when the orchestrator stood still, of all segments in their order. cell_s: seconds that a cell takes.
+    """
+    first = next(iter(halted), None)
+    loads = {
+        segment: Load(halts=halted[segment], since_ns=segment.monotonic_ns if segment == first else None)
+        for segment in halted
+    }
+    for attempt, evidence in good:
+        if evidence.worked_ns is not None:  # believed within what the journal says of the launch
+            begin_ns, end_ns = (min(max(at_ns, attempt.start.at_ns), over_ns(attempt)) for at_ns in evidence.worked_ns)
+            loads[attempt.segment].launches.append((begin_ns, end_ns))
+            loads[attempt.segment].stalls.extend(evidence.stalls)
+    for attempt in cut_off:
+        begin_ns, end_ns = attempt.start.at_ns, over_ns(attempt)
+        loads[attempt.segment].launches.append((max(begin_ns, end_ns - round(cell_s * 1e9)), end_ns))
+        loads[attempt.segment].cut_off.append((begin_ns, end_ns))
+    return {segment: load for segment, load in loads.items() if load.launches}
+
+
+def served_s(work: Work) -> float:
+    """Seconds that a device was at work, interruptions left out."""
+    return served_time.seconds(work.values())
+
+
+def idle(work: Work, waits: Mapping[Segment, Sequence[Span]]) -> Iterator[Idle]:
+    """When a device was idle for long. waits: when it may have waited for a device, itself or another
+    (gpu_waits.py).
+    """
+    for segment, load in work.items():
+        first_ns, last_ns = min(begin for begin, _ in load.launches), max(end for _, end in load.launches)
+        edges = ((first_ns, first_ns), (last_ns, last_ns))  # a stall may be the last thing there was
+        worked = (*served_time.without(load.launches, load.stalls), *edges)
+        for begin_ns, seconds in served_time.idle(worked, (*waits.get(segment, ()), *load.cut_off)):
+            yield Idle(iso(segment.at(begin_ns)), seconds)

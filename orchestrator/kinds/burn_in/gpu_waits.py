@@ -1,0 +1,96 @@
+"""When GPUs of a burn-in were not ready, and the journal tells why. Pure.
+
+    a launch that failed ── and all others of its cell in its round: what made up for it takes its time too
+    somebody else computes on a GPU ──┐
+    memory that was not given back ───┴── until it was gone, or the GPU given up (state/blocked_gpus.py)
+    a launch on several GPUs ── until the last of them had come to it, or there was no time for it any more
+
+The others may have waited for it, to test their links together: that is no gap of theirs. That they did for a reason
+that the journal does not tell is told of what they lack (`for_links`), and excuses nothing.
+"""
+
+import bisect
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+from orchestrator.engine.memory_gate import TIMEOUT_S
+from orchestrator.kinds.burn_in.lost_launches import Lost
+from orchestrator.kinds.burn_in.served_time import Span
+from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.blocked_gpus import PATIENCE_S
+from orchestrator.store.records import Foreign, Segment
+
+_STEP_NS: Final = 1_000_000_000
+"""From one launch to the next it takes less where nobody is waited for."""
+_LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
+"""Then the GPU was given up, and nobody waits for it any more."""
+
+
+def told(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
+    """On any device, by segment. lost: launches of the whole run that failed."""
+    found: dict[Segment, list[Span]] = defaultdict(list)
+    again = {(attempt.start.cell, attempt.start.round) for attempt, _, _ in lost}
+    for attempt in archive.attempts:
+        if (attempt.start.cell, attempt.start.round) in again:
+            found[attempt.segment].append((attempt.start.at_ns, over_ns(attempt)))
+    for segment, span in _memory(archive):
+        found[segment].append(span)
+    if not archive.stored.configuration.allow_busy:  # else nobody is waited for
+        for segment, records in archive.foreign.items():
+            found[segment].extend(_foreign(records))
+    return found
+
+
+def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
+    """When a device had nothing to do but to wait for others that were at work, to begin a launch on all of them."""
+    several = {cell.id: len(cell.devices) > 1 for cell in archive.stored.plan.cells if uuid in cell.devices}
+    for segment in archive.segments:
+        attempts = [one for one in archive.attempts if one.segment == segment]
+        mine = [one for one in attempts if one.start.cell in several]
+        others = [(one.start.at_ns, over_ns(one)) for one in attempts if one.start.cell not in several]
+        begun = (one.start.at_ns for one in mine if several[one.start.cell])
+        dropped = (at_ns for (cell, _), at_ns in archive.dropped_ns.get(segment, {}).items() if several.get(cell))
+        ends = sorted([*begun, *dropped, math.inf])
+        begins = [*(one.start.at_ns for one in mine), math.inf]
+        for one, next_ns in zip(mine, begins[1:], strict=True):
+            idle_ns = over_ns(one)
+            until_ns = ends[bisect.bisect_right(ends, idle_ns)]
+            if idle_ns + _STEP_NS <= until_ns <= next_ns and until_ns < math.inf:
+                last_ns = max((end_ns for begin_ns, end_ns in others if begin_ns < until_ns), default=idle_ns)
+                if last_ns >= idle_ns + _STEP_NS:
+                    yield segment, (idle_ns, min(int(until_ns), last_ns))
+
+
+def over_ns(attempt: Attempt) -> int:
+    """When it was over; at once, had that been in a later segment, the clock of which may be another one."""
+    return attempt.start.at_ns + round((attempt.lasted_ms or 0.0) * 1e6)
+
+
+def _foreign(records: Iterable[Foreign]) -> Iterator[Span]:
+    """From when to when somebody else was on a GPU, of one segment."""
+    since: dict[str, int] = {}
+    for one in records:
+        if one.by:
+            since.setdefault(one.device, one.at_ns)
+        elif one.device in since:
+            came_ns = since.pop(one.device)
+            yield came_ns, min(one.at_ns, came_ns + _LONGEST_NS)
+    for came_ns in since.values():
+        yield came_ns, came_ns + _LONGEST_NS
+
+
+def _memory(archive: Archive) -> Iterator[tuple[Segment, Span]]:
+    """From the end of a launch whose memory was not given back in time to the next one there."""
+    cells = {cell.id: cell for cell in archive.stored.plan.cells}
+    launched: dict[tuple[Segment, str], list[Attempt]] = defaultdict(list)
+    for attempt in archive.attempts:
+        for device in cells[attempt.start.cell].devices:
+            launched[attempt.segment, device].append(attempt)
+    for (segment, _), mine in launched.items():
+        for before, after in pairwise([*mine, None]):
+            if before is not None and before.left is not None and before.left.teardown_ms >= TIMEOUT_S * 1000:
+                given_up_ns = over_ns(before) + _LONGEST_NS
+                yield segment, (over_ns(before), given_up_ns if after is None else min(after.start.at_ns, given_up_ns))

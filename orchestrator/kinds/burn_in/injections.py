@@ -1,0 +1,126 @@
+"""Faults that a burn-in brings about itself, so that each detector is seen to work (`--inject`). Pure.
+
+    flip:<gpu>:<round>[:bits]    every check of that round on that GPU gets so many flipped bits (1), once
+    slow:<gpu>:<percent>         everything that this GPU does by itself takes so much longer
+    hot:<gpu>:<celsius>          the GPU is read as so hot, all the time (gpu/telemetry/sampler.py)
+
+Rounds count from 1, as people and reports do. A run with one of them is tainted: it proves the detectors, never a GPU.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from orchestrator.config.naming import plural
+from orchestrator.config.yaml_schema import did_you_mean, listed
+from orchestrator.errors import ConfigError
+from protocol.cell import Device, Workload
+from protocol.verification import Injection
+
+FAULTS = ("flip", "slow", "hot")
+FORMS = "flip:<gpu>:<round>[:bits], slow:<gpu>:<percent> or hot:<gpu>:<celsius>"
+MOST_BITS = 64
+SLOWEST_PERCENT = 1000
+HOTTEST_READ_C = 200
+"""Beyond the limit of any board, so that each of them can be made to fail."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One injection. device: UUID. round: from 0; None for all of them."""
+
+    device: str
+    round: int | None = None
+    flip_bits: int = 0
+    slow_percent: float = 0.0
+    hot_c: int | None = None
+
+
+def parse(text: str, devices: Sequence[Device], origin: str = "--inject") -> Asked:
+    """Return the fault that `text` asks for. <gpu>: number or UUID of a device of the run. Raises ConfigError."""
+    kind, *words = text.split(":")
+    if kind not in FAULTS:
+        raise ConfigError(
+            f"{origin} {text}: there is no fault '{kind}'.{did_you_mean(kind, FAULTS)} There is "
+            f"{listed(FAULTS, 'and')}; the forms are {FORMS}"
+        )
+    which, rest = _device(words, devices) if words else (None, [])
+    if which is None:
+        names = ", ".join(device.label for device in devices)
+        raise ConfigError(f"{origin} {text}: it names no device of this run ({names}); the forms are {FORMS}")
+    match kind, [_number(word) for word in rest]:
+        case ["flip", [int() as number]] if number >= 1:
+            return Asked(device=which, round=number - 1, flip_bits=1)
+        case ["flip", [int() as number, int() as bits]] if number >= 1 and 1 <= bits <= MOST_BITS:
+            return Asked(device=which, round=number - 1, flip_bits=bits)
+        case ["slow", [int() | float() as percent]] if 0 < percent <= SLOWEST_PERCENT:
+            return Asked(device=which, slow_percent=float(percent))
+        case ["hot", [int() as celsius]] if 0 < celsius <= HOTTEST_READ_C:
+            return Asked(device=which, hot_c=celsius)
+    raise ConfigError(
+        f"{origin} {text}: expected {FORMS}; rounds are whole numbers and count from 1, bits are 1 to {MOST_BITS}, "
+        f"percent up to {SLOWEST_PERCENT}, degrees Celsius 1 to {HOTTEST_READ_C}"
+    )
+
+
+def require_one_of_each(asked: Sequence[Asked], device: Device, origin: str = "--inject") -> None:
+    """Raises ConfigError for several faults of a kind on a device, flips in the same round: one alone would happen."""
+    mine = [one for one in asked if one.device == device.uuid]
+    for kind, count in (("slow", sum(one.slow_percent > 0 for one in mine)), ("hot", sum(map(_is_hot, mine)))):
+        if count > 1:
+            raise ConfigError(f"{origin} {kind}: there are {count} of them for {device.label}. Ask for one alone")
+    rounds = Counter(one.round for one in mine if one.round is not None)
+    for number, count in rounds.items():
+        if count > 1:
+            raise ConfigError(
+                f"{origin} flip: there are {count} of them for round {number + 1} on {device.label}, and a launch has "
+                "one. Ask for one with all bits together, or for other rounds"
+            )
+
+
+def told(one: Asked, device: Device) -> str:
+    """What an injection does to its device, in words."""
+    if one.hot_c is not None:
+        return f"{device.label} is read as {one.hot_c} degrees C hot, all the time"
+    if one.slow_percent:
+        return f"{device.label} takes {one.slow_percent:g} % longer for all that it does by itself"
+    flipped = f"{plural(one.flip_bits, 'bit')} of one output"
+    return f"{device.label} flips {flipped} in every check of round {(one.round or 0) + 1}"
+
+
+def for_launch(asked: Sequence[Asked], device: str, round_: int, workload: Workload) -> Injection | None:
+    """What a launch has to bring about; None for a launch like any other.
+
+    Links are not slowed: those of one GPU cannot be, without those of all others.
+    """
+    mine = [one for one in asked if one.device == device and one.round in (None, round_)]
+    bits = max((one.flip_bits for one in mine), default=0)
+    slow = max((one.slow_percent for one in mine if workload is not Workload.LINKS), default=0.0)
+    return Injection(flip_bits=bits, slow_percent=slow) if bits or slow else None
+
+
+def hot(asked: Sequence[Asked]) -> dict[str, int]:
+    """GPUs that are to be read as so hot, by UUID."""
+    return {one.device: one.hot_c for one in asked if one.hot_c is not None}
+
+
+def _device(words: Sequence[str], devices: Sequence[Device]) -> tuple[str | None, list[str]]:
+    """The device at the beginning of `words`, and what follows it. Names of CPU devices ("cpu:0") have a colon."""
+    for taken in (2, 1):
+        name = ":".join(words[:taken])
+        for device in devices:
+            if name in {device.uuid, str(device.gpu_id)}:
+                return device.uuid, list(words[taken:])
+    return None, []
+
+
+def _is_hot(one: Asked) -> bool:
+    return one.hot_c is not None
+
+
+def _number(word: str) -> int | float | None:
+    """A whole number where it is written as one."""
+    try:
+        return int(word) if word.isdecimal() else float(word)
+    except ValueError:
+        return None

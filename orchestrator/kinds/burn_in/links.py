@@ -1,0 +1,173 @@
+"""Launches on several devices in the report of a burn-in: each device's share in them, and how fast they are. Pure."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import Final, NamedTuple
+
+import msgspec
+
+from orchestrator.analysis.evidence import LaunchEvidence
+from orchestrator.config.naming import plural
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.figures.burn_in import LinksReport
+from orchestrator.kinds.burn_in import blame, verdict
+from orchestrator.kinds.burn_in.bit_comparison import Deviation
+from orchestrator.kinds.burn_in.blame import Blamed
+from orchestrator.kinds.burn_in.planning import linked
+from protocol.cell import Cell, Device, Workload
+from protocol.verification import Mismatch, Verification
+
+LATER: Final = ": in later rounds"
+"""Ends what is said of links that were tested, and not to the end of the night."""
+_NONE = "it has none in this run"
+_SLICE = "a slice of a GPU has no links of its own"
+
+
+class Accused(NamedTuple):
+    """Who explains the wrong copies of the night, as blame.culprits has it. labels: device → how people call it."""
+
+    culprits: Mapping[str, int]
+    labels: Mapping[str, str]
+
+
+class Attributed(NamedTuple):
+    """What one of a launch's devices verified, and the mismatches that count against it. None: it says nothing.
+
+    doubts: of each mismatch that is kept, why it may be no fault of this device; empty where it is one for sure.
+    unclear: what it has found of which no details were kept, where those that were kept count against others alone, or
+    there are none.
+    """
+
+    verification: Verification | None
+    doubts: tuple[str, ...] = ()
+    unclear: int = 0
+
+
+def seen_by(cell: Cell, evidence: LaunchEvidence) -> dict[str, Verification]:
+    """Device → what it has found in a launch with a result."""
+    own = {} if evidence.verification is None else {cell.devices[0]: evidence.verification}
+    return own | dict(evidence.others)
+
+
+def accused(
+    launches: Sequence[tuple[Cell, Mapping[str, Verification]]],
+    deviations: Iterable[Deviation],
+    devices: Iterable[Device],
+) -> Accused:
+    """Who explains the wrong copies of a night. launches: each with what its devices have found, of all checks.
+
+    What a device has wrong for sure where it works alone proves it faulty: the other end of its copies need not be.
+    """
+    transfers = [seen for cell, seen in launches if cell.workload is Workload.LINKS]
+    proven = {one.sample.device for one in deviations}
+    for cell, seen in launches:
+        if len(cell.devices) == 1:
+            proven.update(device for device, one in seen.items() if _is_proof(one))
+    return Accused(blame.culprits(transfers, proven), {device.uuid: device.label for device in devices})
+
+
+def _is_proof(found: Verification) -> bool:
+    """Whether a device alone has made these mismatches: those without details count as any, as in its verdict."""
+    return found.mismatches > 0 and not (found.kept and all(map(verdict.another_algorithm, found.kept)))
+
+
+def attributed(
+    seen: Mapping[str, Verification], cell: Cell, device: str, accused: Accused, *, cut_off: bool = False
+) -> Attributed:
+    """What a launch says of one of its devices. seen: device → what it has found.
+
+    cut_off: the launch ended before all had their result.
+    """
+    own = seen.get(device)
+    if own is None or len(cell.devices) == 1:
+        return Attributed(own, () if own is None else ("",) * len(own.kept))
+    mine = [one for one in blame.blamed(seen, accused.culprits, cut_off=cut_off) if one.device == device]
+    more = sum(one.mismatches - len(one.kept) for one in (seen.values() if mine else (own,)))
+    kept = tuple(_in_words(one, accused) for one in mine)
+    doubts = tuple(_doubt(one, accused, cut_off=cut_off) for one in mine)
+    verified = msgspec.structs.replace(own, mismatches=len(kept) + more, kept=kept)
+    return Attributed(verified, doubts, 0 if mine else more)
+
+
+def found_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> int:
+    """How many copies, sums and own numbers were wrong, each once, where it was found: it may count against two."""
+    return sum(
+        found.mismatches for cell, seen in launches if cell.workload is Workload.LINKS for found in seen.values()
+    )
+
+
+def not_tested(device: Device, run: StoredRun, taken_out: Collection[str]) -> dict[str, str]:
+    """Why links of a device are not tested, or not any more. taken_out: devices that are out of the run."""
+    if not linked(device, run.devices):
+        return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
+    labels = {other.uuid: other.label for other in run.devices}
+    found = {}
+    for cell in run.plan.cells:
+        out = [labels[uuid] for uuid in cell.devices if uuid in taken_out and uuid != device.uuid]
+        if cell.workload is Workload.LINKS and device.uuid in cell.devices and out:
+            what = f"{cell.workload} {cell.model} {cell.precision}{LATER}"
+            found[what] = f"{' and '.join(out)} was taken out, and all of them are needed"
+    return found
+
+
+def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
+    """The rates of each cell of links: medians over its launches."""
+    cells = {cell.id: cell for cell, _ in good if cell.workload is Workload.LINKS}
+    for cell_id, cell in cells.items():
+        launches = [evidence for one, evidence in good if one.id == cell_id]
+        size = len(cell.devices)
+        added_up = _rate(launches, "all_reduce")
+        yield LinksReport(
+            gpu_uuids=cell.devices,
+            precision=cell.precision,
+            connection=next((one.verification.method for one in launches if one.verification is not None), ""),
+            launches=len(launches),
+            copies_gb_per_second=_rate(launches, "copies"),
+            all_reduce_gb_per_second=added_up,
+            all_reduce_bus_gb_per_second=None if added_up is None else added_up * 2 * (size - 1) / size,
+            to_host_gb_per_second=_rate(launches, "to_host"),
+            to_device_gb_per_second=_rate(launches, "to_device"),
+        )
+
+
+def _in_words(one: Blamed, accused: Accused) -> Mismatch:
+    """The mismatch, with devices by the names that people know."""
+    if one.ends is None:
+        way = " (the device is at fault, or the way to it)" if one.mismatch.of_all and not one.doubtful else ""
+        return msgspec.structs.replace(one.mismatch, what=f"{one.mismatch.what}{way}")
+    sender, receiver = (accused.labels[end] for end in one.ends)
+    whose = " (one of the two is at fault, or what lies between them)" if one.link else ""
+    if one.culprit == one.device:
+        whose = f" ({_fault_of(one.device, accused)})"
+    return msgspec.structs.replace(one.mismatch, what=f"copy from {sender} to {receiver}{whose}")
+
+
+def _doubt(one: Blamed, accused: Accused, *, cut_off: bool) -> str:
+    """Why a mismatch may be no fault of the device against which it counts; empty where it is one for sure."""
+    if not one.doubtful:
+        return ""
+    if one.culprit is not None:
+        told = _fault_of(one.culprit, accused)
+        if one.ends is None:
+            return f"{told}; but a wrong sum does not tell from whom it has that, so this one is not cleared"
+        return f"{told}; but a wrong copy does not tell at which end, so this one is not cleared"
+    when = "were wrong too, or not looked at yet" if cut_off else "were wrong too"
+    return f"sums, copies or numbers of others {when}, so it may be one of them, or what lies between"
+
+
+def _fault_of(culprit: str, accused: Accused) -> str:
+    """Whose fault a copy or a sum probably is, and why."""
+    why = "which had numbers wrong without any other device"
+    if others := accused.culprits[culprit]:
+        why = f"whose copies with {plural(others, 'device')} were wrong, or of a way that these copies share"
+    return f"probably the fault of {accused.labels[culprit]}, {why}"
+
+
+def _rate(launches: Sequence[LaunchEvidence], series: str) -> float | None:
+    """GB/s, of 1e9 bytes; None where there was nothing of the kind."""
+    found = [
+        one.bytes_per_iteration[series] / one.figures.means_ms[series] / 1e6
+        for one in launches
+        if series in one.bytes_per_iteration and one.figures.means_ms.get(series)
+    ]
+    return median(found) if found else None

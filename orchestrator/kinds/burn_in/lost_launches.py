@@ -1,0 +1,165 @@
+"""Launches of a burn-in that came to no result, and what they say of a device. Pure.
+
+    it hung, at work on the device ─────────────────────────────────────────────▶ UNKNOWN
+    failed by itself otherwise ──────────────────────┬─ nobody made up for it ──▶ UNKNOWN
+                                                     └─ another launch did ─────▶ WARN
+    ended with the run or its time
+     ├─ it should have been over for long ───────────────────────────────────────▶ it hung
+     └─ before that ─────────────────────────────────────────────────────────────▶ no finding
+    its result file was damaged or deleted since ────┬─ nobody made up for it ──▶ UNKNOWN
+    the host, or somebody on it, ended it ───────────┴─ another launch did ─────▶ no finding
+
+Of the last, whether the time was served says the rest. What hangs once may hang again, and nothing makes up for that: a
+retry that went well does not, as for wrong bits.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from orchestrator.analysis.pauses import pauses_of_sessions
+from orchestrator.config.run_configuration import BurnIn
+from orchestrator.kinds.burn_in import served_time
+from orchestrator.kinds.burn_in.findings import named
+from orchestrator.kinds.burn_in.served_time import AT_WORK, Span
+from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.failure_policy import BEFORE_DEVICE
+from orchestrator.system.calendar_times import iso
+from protocol.cell import Cell, Device
+from protocol.failure import Category, Failure, Phase
+
+_WITH_THE_RUN: Final = frozenset({Category.STOPPED, Category.INTERRUPTED})
+_FROM_OUTSIDE: Final = frozenset(
+    {
+        Category.KILLED,
+        Category.ZYGOTE_DIED,
+        Category.CONTAMINATED,
+        Category.HOST_OUT_OF_MEMORY,
+        Category.RESULT_LOST,
+    }
+)
+"""What a sound device may meet with, and no finding where another launch made up for it."""
+HUNG_CELLS: Final = 3
+HUNG_S: Final = 20.0
+"""A launch that is still at work after so many times its planned length, and so much for its start, hangs."""
+_NONE: Final[Mapping[int, str]] = MappingProxyType({})
+_AS_OTHERS: Final = 2
+"""Unless others of its kind took that long: not longer than so many times the longest of them."""
+
+
+class Lost(NamedTuple):
+    """A launch without a result, and why there is none."""
+
+    attempt: Attempt
+    cell: Cell
+    failure: Failure
+
+
+def lost(archive: Archive, asked: BurnIn, damaged: Mapping[int, str] = _NONE) -> tuple[Lost, ...]:
+    """All that are a finding on a device, of the whole run. damaged: launch → what is wrong with its result file.
+
+    The journal says that those came to their end, so that for what was cut off (`cut_off`) they need not be known.
+    """
+    cells = {cell.id: cell for cell in archive.stored.plan.cells}
+    kinds = {device.uuid: device.kind for device in archive.stored.devices}
+    longest_s, halted = _longest_s(archive.attempts, cells), pauses_of_sessions(archive)
+    found = []
+    for attempt in archive.attempts:
+        cell, failure = cells[attempt.start.cell], attempt.failure
+        if failure is not None and failure.category in _WITH_THE_RUN:
+            planned_s = HUNG_CELLS * asked.cell_s[kinds[cell.devices[0]]] + HUNG_S
+            most_s = max(planned_s, _AS_OTHERS * longest_s[named(cell)])
+            failure = _hung(attempt, halted[attempt.segment], most_s)
+        if attempt.start.launch in damaged:
+            words = damaged[attempt.start.launch]
+            failure = Failure(category=Category.RESULT_LOST, message=words, phase=Phase.FINISH)
+        if failure is not None:
+            found.append(Lost(attempt, cell, failure))
+    return tuple(found)
+
+
+def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Iterator[Attempt]:
+    """Those of a device that were at work when the run or its time ended, and are no finding."""
+    cells = {cell.id: cell for cell in archive.stored.plan.cells}
+    findings = {one.attempt.start.launch for one in launches}
+    for attempt in archive.attempts:
+        working = attempt.failure is not None and attempt.failure.phase in AT_WORK
+        if working and attempt.start.launch not in findings and device.uuid in cells[attempt.start.cell].devices:
+            yield attempt
+
+
+def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
+    """Those of a device that nobody made up for in their round. done: cells and rounds of which there is a result.
+
+    But for those that `resume` measures again where there is time: `without_file`.
+    """
+    for one in _not_made_up(launches, done, device):
+        if one.failure.category is not Category.RESULT_LOST:
+            yield _told(*one)
+
+
+def without_file(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
+    """Those of a device that had a result, the file of which is lost, and that nobody made up for. done: likewise."""
+    for one in _not_made_up(launches, done, device):
+        if one.failure.category is Category.RESULT_LOST:
+            yield _told(*one)
+
+
+def made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
+    """Those of a device that another launch of their round has made up for.
+
+    Of several devices it is the one that is blamed, else all of them. What comes from outside says nothing of it, and
+    stands among the report's failures alone.
+    """
+    for one in launches:
+        attempt, cell, failure = one
+        blamed = failure.device or device.uuid
+        ours = device.uuid in cell.devices and blamed == device.uuid
+        if ours and _is_made_up(one, done) and failure.category not in _FROM_OUTSIDE:
+            yield _told(attempt, cell, failure)
+
+
+def _not_made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[Lost]:
+    for one in launches:
+        if device.uuid in one.cell.devices and not _is_made_up(one, done):
+            yield one
+
+
+def _is_made_up(one: Lost, done: Collection[tuple[str, int]]) -> bool:
+    start, failure = one.attempt.start, one.failure
+    excused = failure.stopped is True or failure.phase in BEFORE_DEVICE
+    hung = failure.category is Category.DEADLINE and not excused
+    return not hung and (start.cell, start.round) in done
+
+
+def _told(attempt: Attempt, cell: Cell, failure: Failure) -> str:
+    """Which launch it was, when it ended, and why; when it began, had its end been in a later segment."""
+    at_ns = attempt.end.at_ns if attempt.end is not None and attempt.lasted_ms is not None else attempt.start.at_ns
+    when = iso(attempt.segment.at(at_ns))  # the clock of a later segment may be another one
+    return f"{named(cell)}, round {attempt.start.round + 1}, {when}: {failure.category}: {failure.message}"
+
+
+def _longest_s(attempts: Sequence[Attempt], cells: Mapping[str, Cell]) -> Mapping[str, float]:
+    """How long the longest launch with a result took, on any device, by what a cell is called there."""
+    found: dict[str, float] = defaultdict(float)
+    for one in attempts:
+        if one.promised is not None and one.lasted_ms is not None:
+            name = named(cells[one.start.cell])
+            found[name] = max(found[name], one.lasted_ms / 1000)
+    return found
+
+
+def _hung(attempt: Attempt, halted: Sequence[Span], most_s: float) -> Failure | None:
+    """What a launch that was ended with the run is, had it been at work for longer than that; None had it not.
+
+    halted: when the orchestrator stood still in its segment.
+    """
+    if attempt.failure is None or attempt.lasted_ms is None:
+        return None
+    begin_ns, lasted_ns = attempt.start.at_ns, round(attempt.lasted_ms * 1e6)
+    at_work_s = (lasted_ns - served_time.overlap_ns((begin_ns, begin_ns + lasted_ns), halted)) / 1e9
+    if at_work_s <= most_s:
+        return None
+    words = f"still at work after {at_work_s:.0f} s, when the run ended it; {most_s:.0f} s are enough"
+    return Failure(category=Category.DEADLINE, message=words, phase=attempt.failure.phase)

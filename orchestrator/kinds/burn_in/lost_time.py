@@ -1,0 +1,114 @@
+"""Where the time went that a device of a burn-in was not at work: since when, for how long, and why. Pure.
+
+    segment begins ├─ a long start ─┤▓▓ launch ▓▓├─ a long gap ─┤▓▓ a worker stood still ▓▓├─ nothing more ─┤ it ends
+
+What counts as served (kinds/burn_in/served_time.py) is not told: of what follows the last launch that is nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.kinds.burn_in import served_time
+from orchestrator.kinds.burn_in.busy_time import Work
+from orchestrator.kinds.burn_in.findings import named
+from orchestrator.kinds.burn_in.gpu_waits import over_ns
+from orchestrator.kinds.burn_in.lost_launches import Lost
+from orchestrator.kinds.burn_in.served_time import Load, Span
+from orchestrator.state.archive import Archive, Attempt
+from orchestrator.store.records import Segment
+from orchestrator.system.calendar_times import iso
+from protocol.cell import Cell
+
+_TOLD_S: Final = 1.0
+"""What is shorter is not worth a word."""
+_CUT_OFF: Final = "a launch was cut off, which counts for the length of a cell"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Time without work: since when, in seconds since the epoch, how many seconds that do not count, and why."""
+
+    at: float
+    seconds: float
+    why: str
+
+
+def words(
+    archive: Archive,
+    work: Work,
+    stood_still: Iterable[tuple[Attempt, Cell, Sequence[Span]]],
+    lost: Sequence[Lost],
+    waits: Mapping[Segment, Sequence[Span]],
+) -> str:
+    """The longest of a device, and how many there are; empty where all its gaps were ordinary ones.
+
+    stood_still: its launches in which a worker did. lost: its launches that failed. waits: when it may have waited for
+    another device, by segment.
+    """
+    found = [
+        Missing(attempt.segment.at(begin_ns), (end_ns - begin_ns) / 1e9, f"a worker stood still in {named(cell)}")
+        for attempt, cell, stalls in stood_still
+        for begin_ns, end_ns in stalls
+    ]
+    for segment, lasted_s in zip(archive.segments, archive.durations_s, strict=True):
+        failed = [one for one in lost if one.attempt.segment == segment]
+        found += _gaps(segment, lasted_s, work.get(segment, Load()), failed, waits.get(segment, ()))
+    found += _mostly_gaps(work)
+    if not found:
+        return ""
+    longest, first = max(found, key=lambda one: one.seconds), min(found, key=lambda one: one.at)
+    others = f", the longest of {len(found)} times, the first of them {iso(first.at)}" if len(found) > 1 else ""
+    return f"{longest.why}, {longest.seconds:.0f} s from {iso(longest.at)} on{others}"
+
+
+def _gaps(
+    segment: Segment, lasted_s: float, load: Load, failed: Sequence[Lost], waits: Sequence[Span]
+) -> Iterator[Missing]:
+    """Those of a segment, with what of them is not ordinary."""
+    begin_ns, end_ns = segment.monotonic_ns, segment.monotonic_ns + round(lasted_s * 1e9)
+    spans = served_time.joined(load.launches)
+    if not spans:
+        if lasted_s:
+            yield Missing(segment.at(begin_ns), lasted_s, "it was ended before any launch was at work")
+        return
+    edges = [(begin_ns, begin_ns), *spans, (end_ns, end_ns)]
+    for place, gap in enumerate(served_time.between(edges)):
+        counted = {0: served_time.started_s(load), len(spans): 0.0}
+        counted_s = counted[place] if place in counted else served_time.ordinary_s(gap, load.halts)
+        if (seconds := (gap[1] - gap[0]) / 1e9 - counted_s) >= _TOLD_S:
+            ordinary = {0: "the first launch began late", len(spans): "nothing more was launched"}
+            why = _why(gap, failed, waits, load) or ordinary.get(place, "nothing was launched")
+            yield Missing(segment.at(gap[0]), seconds, why)
+
+
+def _mostly_gaps(work: Work) -> Iterator[Missing]:
+    """What lies between the launches of a segment and does not count, because they were at work for less than that."""
+    for segment, load in work.items():
+        found = served_time.parts(load)
+        if (seconds := found.between_s - found.worked_s) >= _TOLD_S:
+            begin_ns, _ = min(load.launches)
+            others_s = (
+                found.between_s - sum(end_ns - start_ns for start_ns, end_ns in served_time.joined(load.cut_off)) / 1e9
+            )
+            cut_off = others_s - found.worked_s < _TOLD_S
+            why = _CUT_OFF if cut_off else "launches were at work for less than the gaps between them"
+            yield Missing(segment.at(begin_ns), seconds, why)
+
+
+def _why(gap: Span, failed: Sequence[Lost], waits: Sequence[Span], load: Load) -> str:
+    """What the journal says of a gap; empty for nothing."""
+    for attempt, cell, failure in failed:
+        if attempt.start.at_ns < gap[1] and over_ns(attempt) > gap[0]:
+            return f"a launch of {named(cell)} failed: {failure.category}"
+    if _any_in(gap, load.halts):
+        return "the orchestrator stood still"
+    if _any_in(gap, load.cut_off):
+        return _CUT_OFF
+    if _any_in(gap, waits):
+        return "it waited for another device, or for who else used it"
+    return ""
+
+
+def _any_in(gap: Span, spans: Iterable[Span]) -> bool:
+    return any(begin_ns < gap[1] and end_ns > gap[0] for begin_ns, end_ns in spans)

@@ -1,0 +1,115 @@
+"""What a round of a burn-in takes, and how many there is time for, in figures that people can add up. Pure.
+
+    launch + launch + … + launch = a round          rounds x a round <= duration - start - what is kept for reports
+
+Each is made of the ones before it as they are shown, so that no rounding makes another plan of them.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from orchestrator.config.run_configuration import Configuration, Plan
+from orchestrator.errors import ConfigError
+from orchestrator.state.time_budget import Budget
+from protocol.cell import Device
+
+_WHOLE_S: Final = 100.0
+"""From so many seconds on, tenths of them are not shown."""
+_WHOLE_ROUNDS: Final = 10
+"""More rounds than so many are told without a part of one."""
+
+
+class Rounds(NamedTuple):
+    """Of one device.
+
+    launches_s: those of the first round, in their order. round_s: all of them, in seconds. possible: rounds that there
+    is time for, as estimated.
+    """
+
+    launches_s: tuple[float, ...]
+    round_s: float
+    possible: float
+
+
+def of(plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device) -> Rounds:
+    """Those of one of the run's devices. `configuration.burn_in` is set."""
+    asked = configuration.burn_in
+    assert asked is not None
+    cells = {cell.id: cell for cell in plan.cells}
+    budget = Budget(configuration, devices, asked.duration_s, began=0.0)
+    first = (cells[cell_id] for cell_id, number in plan.order[device.uuid] if number == 0)
+    launches_s = tuple(_shown_s(budget.expected_s(cell)) for cell in first)
+    round_s = _shown_s(math.fsum(launches_s))
+    return Rounds(launches_s, round_s, _rounded_down(budget.for_launches_s(device) / round_s))
+
+
+def in_words(seconds: float) -> str:
+    """What a launch takes: "1.4 s", "121 s"."""
+    return f"{seconds:.{int(seconds < _WHOLE_S)}f} s"
+
+
+def round_in_words(seconds: float) -> str:
+    """What a round takes: "13.2 s", "4 min 43 s"."""
+    if seconds < _WHOLE_S:
+        return in_words(seconds)
+    minutes, rest_s = divmod(round(seconds), 60)
+    return f"{minutes} min" + (f" {rest_s} s" if rest_s else "")
+
+
+def how_many(rounds: float) -> str:
+    """How many rounds: "4.7", "101"."""
+    return f"{rounds:.{int(rounds < _WHOLE_ROUNDS)}f}"
+
+
+def require_planned(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> None:
+    """Raises ConfigError for a fault of a round that its device will never come to: it would prove nothing."""
+    for number, device in _flipped(configuration, devices):
+        planned = 1 + max(last for _, last in plan.order[device.uuid])
+        if number >= planned:
+            possible, are = of(plan, configuration, devices, device).possible, "is" if planned == 1 else "are"
+            raise ConfigError(
+                f"--inject flip: there is no round {number + 1} on {device.label}: {planned} {are} planned, with "
+                f"time for about {how_many(possible)}. {_to_choose(possible)}"
+            )
+
+
+def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterator[str]:
+    """Faults of rounds that are planned, because a night may be quicker than estimated, and have probably no time."""
+    for number, device in _flipped(configuration, devices):
+        possible = of(plan, configuration, devices, device).possible
+        if number + 1 > possible:
+            what = "reached" if number >= possible else "gone through to its end"
+            yield (
+                f"--inject flip: there is time for about {how_many(possible)} rounds on {device.label}, so that round "
+                f"{number + 1} is probably not {what}, and may prove nothing. {_to_choose(possible)}"
+            )
+
+
+def _flipped(configuration: Configuration, devices: Sequence[Device]) -> Iterator[tuple[int, Device]]:
+    """Each round, from 0, in which outputs of a device are to be flipped."""
+    by_uuid = {device.uuid: device for device in devices}
+    for one in () if configuration.burn_in is None else configuration.burn_in.injections:
+        if one.round is not None:
+            yield one.round, by_uuid[one.device]
+
+
+def _to_choose(possible: float) -> str:
+    """What to do about a fault, where there is time for so many rounds."""
+    match int(possible):
+        case 0:
+            return "Choose a longer --burn-in"
+        case 1:
+            return "Choose round 1, or a longer --burn-in"
+        case whole:
+            return f"Choose one of the rounds 1 to {whole}, or a longer --burn-in"
+
+
+def _shown_s(seconds: float) -> float:
+    """As it is shown, and never nothing."""
+    return max(round(seconds, 1), 0.1) if seconds < _WHOLE_S else float(round(seconds))
+
+
+def _rounded_down(rounds: float) -> float:
+    """Rounds that there is time for are never more than there is time for."""
+    return math.floor(rounds * 10) / 10 if rounds < _WHOLE_ROUNDS else float(math.floor(rounds))

@@ -1,0 +1,209 @@
+"""From the settings of a burn-in (kinds/burn_in/options.py) to its configuration."""
+
+import re
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
+
+import msgspec
+
+from orchestrator.config.catalogue import Catalogue
+from orchestrator.config.run_configuration import BurnIn, Configuration
+from orchestrator.config.settings import LayeredSettings
+from orchestrator.config.yaml_schema import require_known
+from orchestrator.errors import ConfigError
+from orchestrator.kinds.burn_in import injections
+from orchestrator.kinds.burn_in.levels import CHECKS, BurnInTable
+from orchestrator.kinds.burn_in.planning import LINKS
+from orchestrator.stats.siblings import LEAST_GPUS
+from protocol.cell import Device, DeviceKind, Mode, ModelSpec
+from protocol.messages import LoadSteps, Measurement
+
+_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_DURATION: Final = re.compile(r"(?:(\d+(?:\.\d+)?)([smhd]))+")
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_LINKS: Final = ModelSpec(
+    name=LINKS,
+    title="Links between devices",
+    type="probe",
+    family="probe",
+    inputs=(),
+    parameters=0,
+    inference_gflops=0,
+    memory_mb=0,
+)
+"""No probe of any other run, and so in no file: by itself it measures nothing that one device has."""
+_MEASUREMENT: Final = Measurement(
+    relative_half_width=0.0, block_s=0.25, warm_up_cap_s=0.0, min_s=0.0, max_s=0.0, warm_up_iterations=1
+)
+"""No interval is to be reached, and no profile asked: a cell measures for as long as it lasts (BurnIn.cell_s).
+
+block_s: between two blocks a device waits for the host, which looks at the verdicts of the products. 0.05 s made that
+twenty times a second; at 0.25 s a window of ten seconds, by which rates are judged, still holds forty blocks, and the
+shortest cell three.
+"""
+SHORTEST_S: Final = 30.0
+LONGEST_S: Final = 14 * 86_400.0
+DURATION: Final = "burn_in.duration"
+LEVEL: Final = "burn_in.level"
+INJECT: Final = "burn_in.inject"
+MAX_TEMPERATURE: Final = "burn_in.max_temperature"
+STEPS: Final = "burn_in.steps"
+IN_PHASE: Final = "burn_in.in_phase"
+
+
+def seconds(text: str, origin: str = "--burn-in") -> float:
+    """Return the duration that `text` says: "8h", "30m", "90s", "1h30m". Raises ConfigError."""
+    span = f"from {SHORTEST_S:g}s to {LONGEST_S / 86_400:g}d"
+    if _DURATION.fullmatch(text) is None:
+        meant = "".join(text.lower().split())
+        if _DURATION.fullmatch(meant) is not None:
+            raise ConfigError(
+                f"{origin} {text}: a duration is written in lower case and without blanks. Did you mean {meant}?"
+            )
+        raise ConfigError(
+            f"{origin} {text}: expected a duration with units (s, m, h or d), {span}, such as 10m, 8h or 1h30m"
+        )
+    found = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    if not SHORTEST_S <= found <= LONGEST_S:
+        raise ConfigError(f"{origin} {text}: expected a duration {span}")
+    return found
+
+
+def written(duration_s: float) -> str:
+    """The duration as `seconds` reads it: "8h", "1h30m", "2m30s"."""
+    minutes, rest_s = divmod(round(duration_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    return "".join(f"{number}{unit}" for number, unit in ((hours, "h"), (minutes, "m"), (rest_s, "s")) if number)
+
+
+def of_settings(
+    settings: LayeredSettings, configuration: Configuration, catalogue: Catalogue, table: BurnInTable
+) -> Configuration:
+    """Return the configuration of a burn-in where the settings ask for one, else the same. Raises ConfigError."""
+    require_duration(settings)
+    duration = settings.find(DURATION, str)
+    if duration is None:
+        return configuration
+    refuse_mistakes(settings, table)
+    origin = settings.origin(DURATION)
+    made = configured(configuration, duration, settings.find(LEVEL, str), catalogue, table, origin=origin)
+    celsius = settings.find(MAX_TEMPERATURE, int)
+    return made if celsius is None else with_temperature_stop(made, celsius)
+
+
+def on_devices(
+    settings: LayeredSettings, configuration: Configuration, devices: Sequence[Device], table: BurnInTable
+) -> Configuration:
+    """Return the same with what depends on the devices: injected faults and steps of load. Raises ConfigError."""
+    if settings.values.get(INJECT):
+        faults = [word for word, _ in settings.words(INJECT)]
+        configuration = with_injections(configuration, faults, devices, settings.origin(INJECT))
+    if settings.find(STEPS, bool):
+        in_phase = bool(settings.find(IN_PHASE, bool))
+        configuration = with_steps(configuration, devices, table, in_phase=in_phase)
+    return configuration
+
+
+def require_duration(settings: LayeredSettings) -> None:
+    """Refuse options of a burn-in where there is none. Raises ConfigError."""
+    if DURATION in settings.values:
+        return
+    for key in (LEVEL, INJECT, MAX_TEMPERATURE, STEPS, IN_PHASE):
+        if settings.values.get(key):
+            raise ConfigError(
+                f"{settings.origin(key)}: it is a part of a burn-in. Add --burn-in with a duration ({DURATION} in a "
+                "file), or leave it out."
+            )
+
+
+def refuse_mistakes(settings: LayeredSettings, table: BurnInTable) -> None:
+    """Make sure that duration and level, where they are given, could hold. Raises ConfigError."""
+    if (duration := settings.find(DURATION, str)) is not None:
+        seconds(duration, settings.origin(DURATION))
+    if (level := settings.find(LEVEL, str)) is not None:
+        require_known(level, settings.origin(LEVEL), table.levels, "level")
+
+
+def configured(
+    configuration: Configuration,
+    duration: str,
+    level: str | None,
+    catalogue: Catalogue,
+    table: BurnInTable,
+    *,
+    origin: str = "--burn-in",
+) -> Configuration:
+    """Return the configuration of a burn-in that lasts `duration`. Raises ConfigError."""
+    duration_s = seconds(duration, origin)
+    name = level or table.level_for(duration_s)
+    if Mode.SOLO in configuration.modes:
+        raise ConfigError(
+            f"{origin}: it loads all devices at once; with --solo (benchmark.mode) each would be idle while the others "
+            "work. Leave that out, or name one device with --gpu-ids."
+        )
+    return msgspec.structs.replace(
+        configuration,
+        models=(*map(catalogue.model, dict.fromkeys(chain(*table.levels[name].replay.values()))), _LINKS),
+        workloads=CHECKS,
+        precisions=tuple(dict.fromkeys((*table.levels[name].soak, *table.levels[name].truth))),
+        launches=1,
+        measurement=_MEASUREMENT,
+        time_limit_s=duration_s,
+        burn_in=BurnIn(
+            duration_s=duration_s,
+            level=name,
+            cell_s={kind: table.cell_s(duration_s, kind, name) for kind in table.devices},
+        ),
+    )
+
+
+def with_steps(
+    configuration: Configuration, devices: Sequence[Device], table: BurnInTable, *, in_phase: bool
+) -> Configuration:
+    """Return the same with steps of load: one device after the other over a period, or all together.
+
+    They are one cell more in each round, so all cells may have to be shorter.
+    """
+    burn_in = configuration.burn_in
+    assert burn_in is not None
+    rule = table.steps
+    apart_s = 0.0 if in_phase else (rule.on_s + rule.off_s) / len(devices)
+    steps = {
+        device.uuid: LoadSteps(on_s=rule.on_s, off_s=rule.off_s, offset_s=place * apart_s)
+        for place, device in enumerate(devices)
+    }
+    cell_s = {kind: table.cell_s(burn_in.duration_s, kind, burn_in.level, steps=True) for kind in table.devices}
+    return msgspec.structs.replace(configuration, burn_in=msgspec.structs.replace(burn_in, cell_s=cell_s, steps=steps))
+
+
+def with_temperature_stop(configuration: Configuration, celsius: int) -> Configuration:
+    """Return the same, a GPU being stopped at that many degrees Celsius too."""
+    assert configuration.burn_in is not None
+    burn_in = msgspec.structs.replace(configuration.burn_in, max_temperature_c=celsius)
+    return msgspec.structs.replace(configuration, burn_in=burn_in)
+
+
+def with_injections(
+    configuration: Configuration, texts: Sequence[str], devices: Sequence[Device], origin: str = "--inject"
+) -> Configuration:
+    """Return the same with these faults, which taint it. Raises ConfigError."""
+    assert configuration.burn_in is not None
+    parsed = tuple(injections.parse(text, devices, origin) for text in texts)
+    names = {device.uuid: device.name for device in devices}
+    cpus = {device.uuid: device.label for device in devices if device.kind is DeviceKind.CPU}
+    for one in parsed:
+        if one.device in cpus and one.hot_c is not None:
+            raise ConfigError(f"{origin} hot: {cpus[one.device]} has no temperature that is read; choose a GPU")
+        if one.device in cpus and one.slow_percent:
+            raise ConfigError(f"{origin} slow: nobody judges the rates of {cpus[one.device]}; choose a GPU")
+        alike = sum(device.name == names[one.device] for device in devices)
+        if one.slow_percent and alike < LEAST_GPUS:
+            raise ConfigError(
+                f"{origin} slow: a GPU that is slow from the beginning on is found beside {LEAST_GPUS - 1} others of "
+                f"its kind at the least, and this run has {alike - 1}. Add GPUs, or choose another fault"
+            )
+    for device in devices:
+        injections.require_one_of_each(parsed, device, origin)
+    burn_in = msgspec.structs.replace(configuration.burn_in, injections=parsed)
+    return msgspec.structs.replace(configuration, burn_in=burn_in, tainted=True)

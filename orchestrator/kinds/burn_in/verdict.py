@@ -1,0 +1,264 @@
+"""What a burn-in says of one GPU, and why. Pure.
+
+    FAIL      it computed, kept or moved wrong bits, or its health says that the hardware is at fault
+    UNKNOWN   the time was not served, or not alone, a planned cell did no work, or nobody can say which of several GPUs
+              is wrong
+    WARN      it slows down, or is slower than its siblings, or its health warns, or a launch crashed that had to be
+              made up for
+    PASS      every planned cell did its work, for the time that was asked for, and nothing was found
+
+Earlier ones win; every reason that was found is told, whichever wins. PASS stands on evidence alone: what was counted.
+Where faults were injected on purpose nothing is to be done about any of it: a GPU that did as told is not faulty.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from orchestrator.gpu.health.judges import Action
+from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
+from orchestrator.kinds.burn_in import memory_share, served_time
+from orchestrator.kinds.burn_in.findings import TITLES, Pace, Tally, Work
+from protocol.cell import Workload
+from protocol.verification import Mismatch
+
+ALGORITHM_ELEMENTS: Final = 1000
+"""Another algorithm rounds otherwise in a good part of all elements, and every time; fewer are flipped bits."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One thing that speaks for a verdict, and what to do about it."""
+
+    verdict: HealthVerdict
+    text: str
+    action: Action = Action.NOTHING
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdict on a GPU, every reason for it, gravest first, and what the first of them asks to do."""
+
+    verdict: HealthVerdict
+    reasons: tuple[Reason, ...]
+    action: Action
+
+
+def judge(work: Work) -> Judged:
+    """The verdict on one GPU."""
+    found = [*_wrong_bits(work), *_of_health(work), *_gaps(work), *_made_up(work), *_slow(work)]
+    if work.tainted:
+        found = [replace(reason, action=Action.NOTHING) for reason in found]
+    # Of those that are as grave, one that asks for something comes first: the verdict stands beside what is to be done.
+    found.sort(key=lambda reason: (GRAVEST_FIRST.index(reason.verdict), reason.action is Action.NOTHING))
+    if not found:
+        return Judged(HealthVerdict.PASS, (), Action.NOTHING)
+    return Judged(found[0].verdict, tuple(found), found[0].action)
+
+
+def bound(exposure: float) -> float | None:
+    """The error rate that is excluded with 95 % confidence when none was found in so many checks, or so many hours.
+
+    The rule of three (Hanley and Lippman-Hand 1983): 3/n. None without any.
+    """
+    return 3 / exposure if exposure else None
+
+
+def _wrong_bits(work: Work) -> Iterator[Reason]:
+    """Wrong results. One that a correct library may give is no fault of the GPU, and nothing is claimed."""
+    for one in work.wrong:
+        mismatch = one.mismatch
+        where = f"{TITLES[one.workload]} in {one.precision}, round {one.round + 1}, {one.at}"
+        what, again = _seen(one.workload, mismatch)
+        if one.doubt:
+            told = f"{where}: {what}; {one.doubt}; {again}"
+            yield Reason(HealthVerdict.UNKNOWN, told, Action.PAIRS)
+        elif another_algorithm(mismatch):
+            yield Reason(
+                HealthVerdict.UNKNOWN,
+                f"{where}: {what}, all of it within rounding: the library may have chosen another algorithm; {again}",
+                Action.MONITOR,
+            )
+        else:
+            read = "" if mismatch.same_when_read_again else "; it was right when read again, an error of reading"
+            yield Reason(HealthVerdict.FAIL, f"{where}: {what}; {again}{read}", Action.REPLACE)
+    if work.unclear:
+        counted = _counted(work.unclear, "mismatch", "mismatches")
+        yield Reason(
+            HealthVerdict.UNKNOWN,
+            f"{TITLES[Workload.LINKS]}: {counted} without details, which may be its own, or follow from what others "
+            "had wrong",
+            Action.PAIRS,
+        )
+    for workload, tally in work.tallies.items():
+        yield from _more(work, workload, tally.mismatches)
+    for deviation in work.deviations:
+        who = "GPUs" if deviation.between_gpus else "launches on this GPU"
+        sample = deviation.sample
+        yield Reason(
+            HealthVerdict.FAIL,
+            f"{sample.cell}, round {sample.round + 1}, {sample.begun}: other bits than {deviation.against} of "
+            f"{deviation.of} {who} gave, from output {deviation.at + 1} on",
+            Action.REPLACE,
+        )
+
+
+def _more(work: Work, workload: Workload, mismatches: int) -> Iterator[Reason]:
+    """Those of one kind of check without details. Only what others of that kind look like speaks for them."""
+    kept = [one for one in work.wrong if one.workload is workload]
+    unclear = work.unclear if workload is Workload.LINKS else 0
+    if (more := mismatches - len(kept) - unclear) > 0:
+        other = "more " if kept or unclear else ""
+        told = f"{TITLES[workload]}: {_counted(more, f'{other}mismatch', f'{other}mismatches')}, without details"
+        if kept and all(one.doubt or another_algorithm(one.mismatch) for one in kept):
+            yield Reason(HealthVerdict.UNKNOWN, f"{told}; those with details look alike", Action.MONITOR)
+        else:
+            yield Reason(HealthVerdict.FAIL, told, Action.REPLACE)
+
+
+def _seen(workload: Workload, mismatch: Mismatch) -> tuple[str, str]:
+    """What was wrong, and whether it was again; less where its launch ended before it was looked at closer."""
+    counted = f"{_counted(mismatch.elements, 'element')}, {_counted(mismatch.bits, 'bit')} wrong"
+    if not mismatch.repeated:
+        known = counted if mismatch.elements else "wrong bits"
+        return f"{mismatch.what}: {known}", "its launch ended before it was looked at closer"
+    again = f"wrong again in {mismatch.wrong_again} of {mismatch.repeated} repetitions"
+    if workload is Workload.REPLAY:
+        return mismatch.what, again  # which gradients differ, and the loss; nobody knows by how many bits
+    return f"{mismatch.what}: {counted if mismatch.elements else 'found wrong, though no element differs'}", again
+
+
+def another_algorithm(mismatch: Mismatch) -> bool:
+    """Whether a mismatch looks like the library's choice: within rounding, in many elements, and again every time."""
+    every_time = mismatch.wrong_again == mismatch.repeated
+    return mismatch.beyond_rounding is False and every_time and mismatch.elements >= ALGORITHM_ELEMENTS
+
+
+def _of_health(work: Work) -> Iterator[Reason]:
+    if work.too_hot:
+        yield Reason(HealthVerdict.FAIL, work.too_hot, Action.REPLACE)
+    if work.health in (HealthVerdict.FAIL, HealthVerdict.UNKNOWN, HealthVerdict.WARN):
+        action = {HealthVerdict.FAIL: Action.REPLACE}.get(work.health, Action.MONITOR)
+        yield Reason(work.health, f"health: {work.health_reason}", action)
+
+
+def _gaps(work: Work) -> Iterator[Reason]:
+    """Why there is no PASS, though nothing wrong was found."""
+    if work.tainted:
+        yield Reason(HealthVerdict.UNKNOWN, "tainted: faults were injected on purpose")
+    yield from _time(work)
+    if work.idle:
+        longest = max(work.idle, key=lambda gap: gap.seconds)
+        others = f", the longest of {len(work.idle)} such gaps" if len(work.idle) > 1 else ""
+        told = f"without load for {longest.seconds:.0f} s from {longest.at} on, and nothing tells why{others}"
+        yield Reason(HealthVerdict.UNKNOWN, told, Action.MONITOR)
+    if work.beside:
+        who = ", ".join(sorted(set(work.beside)))
+        counted = _counted(len(work.beside), "launch", "launches")
+        yield Reason(
+            HealthVerdict.UNKNOWN, f"{counted} worked beside others ({who}): its load was not that of the burn-in"
+        )
+    if work.reboots:
+        yield Reason(HealthVerdict.UNKNOWN, "the machine was started anew in the middle", Action.MONITOR)
+    for one in work.planned:
+        excused = one.impossible and work.tallies.get(one.workload, Tally()).checks
+        if not one.checks and not excused:
+            why = one.why or "no launch of it has a result"
+            action, todo = _tries(work) if one.untried else (Action.NOTHING, "")
+            yield Reason(HealthVerdict.UNKNOWN, f"{one.name} never came to an end: {why}{todo}", action)
+    memory = work.tallies.get(Workload.MEMORY, Tally())
+    if memory.checks and (told := memory_share.lacking(memory.covered)):
+        yield Reason(HealthVerdict.UNKNOWN, told, Action.MONITOR)
+    if work.unread:
+        counted = _counted(len(work.unread), "launch", "launches")
+        told = f"whether {counted} without a result that counts found wrong bits cannot be read here: {work.unread[0]}"
+        todo = "make the report as somebody who may read it, else burn it in again"
+        yield Reason(HealthVerdict.UNKNOWN, f"{told}; {todo}", Action.AGAIN)
+    for text in work.undecided:
+        yield Reason(HealthVerdict.UNKNOWN, text)
+    for text in work.failures:
+        yield Reason(HealthVerdict.UNKNOWN, f"a launch has no result: {text}", Action.MONITOR)
+    for text in work.without_file:
+        action, todo = _measures_again(work)
+        yield Reason(HealthVerdict.UNKNOWN, f"a launch has no result any more: {text}{todo}", action)
+
+
+def _time(work: Work) -> Iterator[Reason]:
+    """Why it was not at work for as long as was asked for."""
+    action, todo = _makes_up(work)
+    if work.goes_on:
+        yield Reason(HealthVerdict.UNKNOWN, "it still goes on")
+    elif work.taken_out:
+        told = (
+            f"the night was cut short: the GPU was taken out: {work.taken_out}; once that is mended, burn it in again"
+        )
+        yield Reason(HealthVerdict.UNKNOWN, told, Action.AGAIN)
+    elif work.interrupted:
+        yield Reason(HealthVerdict.UNKNOWN, f"the night was cut short: {work.interrupted}; {todo}", action)
+    elif served_time.is_short(work.served_s, work.asked_s, work.cell_s):
+        short = f"at work for {work.served_s:.0f} s of the {work.asked_s:.0f} s asked for"
+        why = f": {work.lost_time}" if work.lost_time else ""
+        yield Reason(HealthVerdict.UNKNOWN, f"{short}{why}; {todo}", action)
+
+
+def _makes_up(work: Work) -> tuple[Action, str]:
+    """What makes up for time that is missing: more of it, unless something was found that more time cannot undo."""
+    if work.tainted:
+        return Action.NOTHING, "no more time makes it pass: `resume` goes on with the faults alone"
+    if not _has_room(work):
+        return Action.AGAIN, f"what is left of its time has no room for what it lacks: {_anew(work)}"
+    if work.idle or work.beside or work.reboots or work.failures:
+        most = "of what else is UNKNOWN here for want of memory at most"  # that waits again (state/recovery.py)
+        return Action.AGAIN, f"`resume` makes up for the time, and {most}: begin again"
+    if not _has_room(work, len(work.without_file)):
+        return Action.AGAIN, "`resume` makes up for the time, and not for every result that is lost: begin again"
+    return Action.RESUME, "`gpubench-orchestrate resume` goes on until it has its time"
+
+
+def _measures_again(work: Work) -> tuple[Action, str]:
+    """What helps where results are lost: `resume`, where what is left has room for them, on a GPU that still works."""
+    if work.goes_on:
+        return Action.NOTHING, ""
+    if work.taken_out:
+        return Action.AGAIN, "; burn it in again"
+    if not _has_room(work, len(work.without_file)):
+        return Action.AGAIN, "; no time is left to measure it again: burn it in again"
+    return Action.RESUME, "; `resume` measures it again"
+
+
+def _has_room(work: Work, more: int = 0) -> bool:
+    """Whether what is left of its time is enough: for a launch where it was short, for each cell without any, and more.
+
+    more: launches that are to be made beside those.
+    """
+    short = served_time.is_short(work.served_s, work.asked_s, work.cell_s)
+    launches = sum(one.untried for one in work.planned) + more or int(short)
+    return not launches or launches * work.ahead.launch_s <= work.ahead.left_s
+
+
+def _tries(work: Work) -> tuple[Action, str]:
+    """What brings a cell to its end that lacked time alone."""
+    if work.goes_on:
+        return Action.NOTHING, ""
+    action, _ = _makes_up(work)
+    return action, "; `resume` goes on with it" if action is Action.RESUME else f"; {_anew(work)}"
+
+
+def _anew(work: Work) -> str:
+    return f"begin again, with at least {work.ahead.least}"
+
+
+def _made_up(work: Work) -> Iterator[Reason]:
+    for text in work.made_up:
+        yield Reason(HealthVerdict.WARN, f"a launch failed, and another one made up for it: {text}", Action.MONITOR)
+
+
+def _slow(work: Work) -> Iterator[Reason]:
+    for kind, told in work.paces.items():
+        if told.pace is Pace.SLOWER:
+            because = "" if told.why is None else f"; {told.why.words}"
+            yield Reason(HealthVerdict.WARN, f"{kind}: {told.words}{because}", Action.MONITOR)
+
+
+def _counted(number: int, one: str, many: str | None = None) -> str:
+    return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"

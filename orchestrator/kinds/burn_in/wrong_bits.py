@@ -1,0 +1,96 @@
+"""Wrong bits that launches of a burn-in have found, also launches whose result does not count, or that have none. Pure.
+
+    a result that counts ──────────────────────────┐
+    one that was withdrawn, complete               ├──▶ what counts against each device
+    none: what was seen before the launch was over ┘
+
+The second and the third are evidence for nothing else (analysis/discarded_results.py), but bits of the second are
+compared too.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from orchestrator.analysis.discarded_results import UNREAD
+from orchestrator.analysis.evidence import Evidence
+from orchestrator.kinds.burn_in import links
+from orchestrator.kinds.burn_in.bit_comparison import Sample
+from orchestrator.kinds.burn_in.findings import Wrong, named
+from orchestrator.kinds.burn_in.links import Accused, Attributed
+from orchestrator.state.archive import Archive, Attempt
+from orchestrator.system.calendar_times import iso
+from protocol.cell import Cell, Device, Workload
+from protocol.verification import Verification
+
+
+@dataclass(frozen=True)
+class Uncounted:
+    """A launch without a result that counts, and what it verified all the same, by device."""
+
+    attempt: Attempt
+    cell: Cell
+    seen: Mapping[str, Verification]
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether it ended before it had a result: then nothing is known of it but what was wrong."""
+        return not any(one.checks for one in self.seen.values())
+
+
+@dataclass(frozen=True)
+class Share:
+    """What of such a launch counts against one of its devices. mismatches: all, wrong: those with details.
+
+    unclear: how many may follow from what others had wrong, without details of any.
+    """
+
+    workload: Workload
+    mismatches: int
+    wrong: tuple[Wrong, ...]
+    unclear: int
+
+
+def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
+    """Those of a run that verified anything."""
+    cells = {cell.id: cell for cell in archive.stored.plan.cells}
+    return tuple(
+        Uncounted(attempt, cells[attempt.start.cell], evidence.uncounted[attempt.start.launch])
+        for attempt in archive.attempts
+        if attempt.start.launch in evidence.uncounted
+    )
+
+
+def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> Iterator[Share]:
+    """What counts against a device in each of them. accused: of the whole night."""
+    for one in launches:
+        if device.uuid in one.cell.devices:
+            found = links.attributed(one.seen, one.cell, device.uuid, accused, cut_off=one.cut_off)
+            if found.verification is not None and found.verification.mismatches:
+                kept = tuple(wrong(one.attempt, one.cell, found))
+                yield Share(one.cell.workload, found.verification.mismatches, kept, found.unclear)
+
+
+def wrong(attempt: Attempt, cell: Cell, found: Attributed) -> Iterator[Wrong]:
+    """The mismatches that count against one device, each with its place in the night."""
+    kept = () if found.verification is None else found.verification.kept
+    for mismatch, doubt in zip(kept, found.doubts, strict=True):
+        at = iso(attempt.segment.at(mismatch.at_ns))
+        yield Wrong(cell.workload, cell.precision, attempt.start.round, at, mismatch, doubt)
+
+
+def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
+    """Those of a device of which nobody can see here whether they found anything wrong, and why."""
+    for one in launches:
+        found = one.seen.get(device.uuid)
+        if found is not None and (why := found.not_tested.get(UNREAD)) and one.cut_off:
+            yield f"{named(one.cell)}, round {one.attempt.start.round + 1}, {iso(one.attempt.started)}: {why}"
+
+
+def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> Iterator[Sample]:
+    """What launches gave, to be held against each other. The first of several devices speaks for all."""
+    for attempt, cell, found in launches:
+        if found is not None:
+            start = attempt.start
+            key = (*found.key, f"batch size {start.batch_size}")  # one that was halved has other bits, and may
+            digests = (*found.digests, *found.losses)
+            yield Sample(start.device, named(cell), start.round, start.launch, key, digests, iso(attempt.started))

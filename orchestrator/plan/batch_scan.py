@@ -1,0 +1,158 @@
+"""Which batch size `-b auto` tries next, and what it has found. Pure.
+
+    1, 8 ──▶ memory grows by so much an item ──▶ the largest that should fit ──▶ a fresh process verifies it
+                        ▲                                                            │ fits: is more possible?
+                        └─────────── the line through the two largest that fit ◀─────┘ does not: between the two
+    then every power of two below the largest: the curve of throughput over batch size
+
+The largest is known to one part in 32. Running out of memory is an answer here and no failure. Any other failure at a
+size larger than one that worked is taken for a limit too: kernels have theirs.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from orchestrator.config.run_configuration import Room
+from protocol.failure import Category
+from protocol.result import Result
+
+SECOND: Final = 8
+"""After 1: far enough from it for the slope of the memory to be seen."""
+GROWTH: Final = 16
+"""Beyond so many times the largest that worked no line is believed."""
+RESOLUTION: Final = 32
+CREEP: Final = 8
+"""Where more fits than the line says: so much more is tried, as one part of the size."""
+_ROUND: Final = 8
+_ROUND_FROM: Final = 64
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a launch tells about its batch size: peak memory (allocated on a GPU, resident on a CPU device), smp/s."""
+
+    peak_bytes: int
+    items_per_second: float
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch size and what came of it: figures, or where it did not work the category of the failure."""
+
+    launch: int
+    batch_size: int
+    figures: Figures | None
+    category: Category | None = None
+
+
+def figures(result: Result) -> Figures:
+    """The figures of a launch: items over the whole time of its measured blocks."""
+    seconds = sum(block.end_ns - block.start_ns for block in result.blocks) / 1e9
+    iterations = sum(block.iterations for block in result.blocks)
+    memory = result.memory
+    return Figures(
+        peak_bytes=memory.resident_bytes if memory.cold_allocated_bytes is None else memory.cold_allocated_bytes,
+        items_per_second=result.items_per_iteration * iterations / max(seconds, 1e-9),
+    )
+
+
+def next_batch(tried: Sequence[Tried], room: Room) -> int | None:
+    """The batch size to try next, None when all is known. No size comes twice."""
+    if not tried:
+        return 1
+    working, unfit = _apart(tried)
+    if not working:
+        return None
+    return _larger(working, unfit, room) or _on_the_curve(working)
+
+
+def largest(tried: Iterable[Tried]) -> Tried | None:
+    """The largest batch that worked below the smallest that did not."""
+    working, _ = _apart(tried)
+    return working[-1] if working else None
+
+
+def best(tried: Iterable[Tried]) -> Tried | None:
+    """The batch with the highest throughput."""
+    working, _ = _apart(tried)
+    return max(working, key=lambda one: one.figures.items_per_second if one.figures else 0.0, default=None)
+
+
+def bound(tried: Iterable[Tried], room: Room) -> str:
+    """What keeps the batch from being larger: "memory", "time", "cap", or the failure by which a larger size ended.
+
+    Empty where nothing worked, and while the scan is not over: what is larger may only not have been tried yet.
+    """
+    tried = tuple(tried)
+    working, unfit = _apart(tried)
+    if not working or next_batch(tried, room) is not None:
+        return ""
+    if unfit is not None:
+        category = next(one.category for one in tried if one.batch_size == unfit)
+        return "memory" if category is Category.OUT_OF_MEMORY else f"failure: {category}"
+    return "cap" if working[-1].batch_size >= room.largest else "time"
+
+
+def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
+    """Whether a failure that is not tried again says something about the batch size, not about the model."""
+    return category is Category.OUT_OF_MEMORY or largest(tried) is not None
+
+
+def _apart(tried: Iterable[Tried]) -> tuple[list[Tried], int | None]:
+    """What worked, smallest first, and the smallest size that did not; beyond that nothing counts."""
+    unfit = min((one.batch_size for one in tried if one.figures is None), default=None)
+    working = [one for one in tried if one.figures is not None and (unfit is None or one.batch_size < unfit)]
+    return sorted(working, key=lambda one: one.batch_size), unfit
+
+
+def _larger(working: Sequence[Tried], unfit: int | None, room: Room) -> int | None:
+    """A larger size than what worked, None where the largest is known well enough."""
+    now = working[-1].batch_size
+    ceiling = _ceiling(working, unfit, room)
+    if now >= ceiling or (unfit is not None and unfit - now <= max(1, now // RESOLUTION)):
+        return None
+    line = _predicted(working, room)
+    if unfit is None:
+        guess = max(line, now + max(1, now // CREEP))
+    else:
+        margin = (unfit - now) / CREEP  # a line that is wrong must not lead to the same end again and again
+        guess = line if now + margin < line < unfit - margin else (now + unfit) // 2
+    return min(_rounded(guess, now), ceiling)
+
+
+def _ceiling(working: Sequence[Tried], unfit: int | None, room: Room) -> int:
+    """The largest size that may be tried at all."""
+    fastest = max(one.figures.items_per_second for one in working if one.figures is not None)
+    in_time = int(min(fastest * room.longest_s, room.largest))
+    return in_time if unfit is None else min(in_time, unfit - 1)
+
+
+def _predicted(working: Sequence[Tried], room: Room) -> int:
+    """The largest size that fits by the line through the two largest that worked."""
+    now = working[-1]
+    if len(working) == 1:
+        return SECOND
+    before = working[-2]
+    assert now.figures is not None
+    assert before.figures is not None
+    far = now.batch_size * GROWTH
+    slope = (now.figures.peak_bytes - before.figures.peak_bytes) / (now.batch_size - before.batch_size)
+    if room.memory_bytes is None or slope <= 0:
+        return far
+    return min(now.batch_size + int((room.memory_bytes - now.figures.peak_bytes) / slope), far)
+
+
+def _rounded(size: int, above: int) -> int:
+    """A multiple of eight where that is still above: matrices of other sizes are slower."""
+    rounded = size - size % _ROUND if size >= _ROUND_FROM else size
+    return rounded if rounded > above else size
+
+
+def _on_the_curve(working: Sequence[Tried]) -> int | None:
+    known = {one.batch_size for one in working}
+    size = 1
+    while size < working[-1].batch_size:
+        if size not in known:
+            return size
+        size *= 2
+    return None

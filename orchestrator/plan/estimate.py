@@ -1,0 +1,235 @@
+"""About how long a plan takes, for `--dry-run` and for a person who decides whether to wait. Pure, and rough.
+
+A launch costs its start, the model's construction, warm-up and measuring. The last two lie within the profile's
+bounds, unless a few iterations take longer than these allow. Rates are what a middling device of its kind sustains;
+what does not depend on the model is what launches of a default run on one H200 took on average.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from orchestrator.config.run_configuration import Configuration, Isolation, Plan
+from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, ModelSpec, Precision, SizeUnit, Workload
+from protocol.messages import Measurement
+from protocol.verification import LEAST_REPLAYS, REPLAY_STEPS
+
+RATE_GFLOPS: Final = {
+    (DeviceKind.CUDA, Precision.FP32): 20_000.0,
+    (DeviceKind.CUDA, Precision.TF32): 80_000.0,
+    (DeviceKind.CUDA, Precision.FP16): 150_000.0,
+    (DeviceKind.CUDA, Precision.BF16): 150_000.0,
+    (DeviceKind.CPU, Precision.FP32): 60.0,
+    (DeviceKind.CPU, Precision.TF32): 60.0,
+    (DeviceKind.CPU, Precision.FP16): 20.0,
+    (DeviceKind.CPU, Precision.BF16): 60.0,
+}
+"""A GPU's whole; a CPU device's for each core."""
+
+FLOOR_S: Final = {DeviceKind.CUDA: 0.003, DeviceKind.CPU: 0.005}
+"""An iteration is never shorter: the host has to ask for every kernel."""
+
+FORK_S: Final = {DeviceKind.CUDA: 0.6, DeviceKind.CPU: 0.1}
+EXEC_S: Final = {DeviceKind.CUDA: 13.0, DeviceKind.CPU: 4.0}
+ZYGOTE_S: Final = {DeviceKind.CUDA: 15.0, DeviceKind.CPU: 4.0}
+"""Start and end of a process, and the one start that forked ones share. GPU: read on an H200 (docs/measurements.md)."""
+
+BUILD_S: Final = 0.05
+BUILD_PARAMETERS_S: Final = {DeviceKind.CUDA: 2.5e9, DeviceKind.CPU: 80e6}
+"""Constructing a model, and random weights drawn in a second on a device."""
+
+WRITE_BYTES_S: Final = 0.9e9
+READ_BYTES_S: Final = 2.2e9
+"""A load cell writes its weights to a file once, and reads it, onto the device, in each of its iterations."""
+
+TOKEN_S: Final = {DeviceKind.CUDA: 0.013, DeviceKind.CPU: 0.1}
+"""One token written, which reads every weight once and computes little."""
+
+FIRST_S: Final = {DeviceKind.CUDA: 0.65, DeviceKind.CPU: 0.0}
+"""What the first iteration takes beyond others: 0.1 to 0.4 s of loading kernels, 3 s where cuDNN compiles some."""
+
+REPLAYED_S: Final = {DeviceKind.CUDA: 0.0, DeviceKind.CPU: 0.12}
+"""What a replayed step takes beyond its passes: the optimizer, digests of all gradients, and small operators one
+after the other. One core was busy for 0.20 s with a step of lstm, 0.34 s of vae, 0.52 s of resnet50, where the passes
+are estimated at 0.06, 0.29 and 0.41 s; a second core makes none of this quicker.
+"""
+BUSY: Final = {DeviceKind.CUDA: 1.0, DeviceKind.CPU: 1.5}
+"""So many times longer replayed steps take on cores that the orchestrator, its other devices and whoever else is there
+use too: on two cores those of lstm took 1.6 to 2.9 times as long at a load of four to eight.
+"""
+REPLAY_LEAST: Final = LEAST_REPLAYS * REPLAY_STEPS + 3
+"""Steps of the shortest replay: one more to see whether there is a deterministic form, to warm up, and to count."""
+
+COUNT_S: Final = 0.15
+LATENCY_S: Final = 0.3
+"""After measuring: counting operations; latencies, at the most."""
+
+WARM_UP_BLOCKS: Final = 10
+WARM_UP_ITERATIONS: Final = 2
+ENOUGH: Final = 20
+"""Values without which there is no interval."""
+MEASURED_ITERATIONS: Final = 3
+"""At the least, however long they take."""
+
+SCAN_LAUNCHES: Final = 16
+SCAN_BATCH: Final = 32
+"""Launches of a scan for the batch size, and the size of one in the middle."""
+
+SHARE: Final = {DeviceKind.CUDA: 0.3, DeviceKind.CPU: 1.0}
+"""How far into the profile's bounds a launch goes: times on a CPU are seldom steady enough to end early."""
+
+YEAR_S: Final = 365 * 24 * 3600.0
+
+
+def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> float:
+    """Seconds for the whole plan: devices beside each other, and one after the other for what is solo."""
+    cells = {cell.id: cell for cell in plan.cells}
+
+    def sums(mode: Mode) -> list[float]:
+        return [
+            sum(
+                launch_s(cells[one], configuration, device)
+                for one, _ in plan.order[device.uuid]
+                if cells[one].mode is mode
+            )
+            for device in devices
+        ]
+
+    return shared_start_s(configuration, devices) + max(sums(Mode.LOADED), default=0.0) + sum(sums(Mode.SOLO))
+
+
+def shared_start_s(configuration: Configuration, devices: Sequence[Device]) -> float:
+    """Seconds until the first launch: the one start that forked processes share."""
+    zygote = max((ZYGOTE_S[device.kind] for device in devices), default=0.0)
+    return zygote if configuration.isolation is Isolation.FORK else 0.0
+
+
+def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: float = 1.0) -> float:
+    """Seconds for one launch of `cell` on `device`, or for the whole scan where its batch size is to be found.
+
+    scale: what its iterations take, as a share of iteration_s. In a burn-in they matter to a replay alone.
+    """
+    if cell.batch_size == AUTO:
+        step = msgspec.structs.replace(cell, batch_size=SCAN_BATCH)
+        return SCAN_LAUNCHES * launch_s(step, configuration, device, scale)
+    model = configuration.by_name[cell.model]
+    start = _start_s(model, configuration, device)
+    if configuration.burn_in is not None:
+        cell_s = configuration.burn_in.cell_s[device.kind]
+        return burn_in_start_s(cell, configuration, device) + burn_in_work_s(cell, model, device, cell_s, scale)
+    iteration = scale * iteration_s(cell, model, device)
+    measurement = configuration.measurement
+    if cell.workload is Workload.LOAD:
+        least = 1 if measurement.give_up else MEASURED_ITERATIONS
+        write = _weights_bytes(cell, model) / WRITE_BYTES_S
+        return start + write + iteration + _measured_s(measurement, iteration, device, least)
+    warm_up = _fixed_s(measurement.warm_up_iterations, iteration, _warm_up_s(measurement, iteration))
+    measured = _fixed_s(measurement.iterations, iteration, _measured_s(measurement, iteration, device))
+    return start + FIRST_S[device.kind] + warm_up + measured + _afterwards_s(cell, measurement, iteration)
+
+
+def burn_in_start_s(cell: Cell, configuration: Configuration, device: Device) -> float:
+    """Seconds of a launch of a burn-in until it is at work."""
+    return _start_s(configuration.by_name[cell.model], configuration, device) + FIRST_S[device.kind]
+
+
+def burn_in_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, scale: float = 1.0) -> float:
+    """Seconds for which a launch of a burn-in is at work, where a cell is to last `cell_s`. scale: as in launch_s.
+
+    A replay does its least steps, however long they take: on a GPU far less than a cell, on a CPU several short ones.
+    """
+    if cell.workload is not Workload.REPLAY:
+        return cell_s
+    return max(cell_s, REPLAY_LEAST * scale * iteration_s(cell, model, device))
+
+
+def scale(configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
+    """What iterations take on `device` before any were seen, as a share of iteration_s: more where cores are shared.
+
+    In a burn-in, where all devices work at the same time until its end; elsewhere one may be through before others.
+    """
+    return 1.0 if configuration.burn_in is None else BUSY[device.kind] * sharing(device, devices)
+
+
+def sharing(device: Device, devices: Sequence[Device]) -> int:
+    """How many CPU devices of a run compute on the busiest core of `device`: so many times longer its steps take.
+
+    More than one where there are more devices than cores (gpu/cpu_devices.py); 1 of a GPU, which nobody shares.
+    """
+    if device.kind is not DeviceKind.CPU:
+        return 1
+    others = [other.cpus for other in devices if other.kind is DeviceKind.CPU]
+    return max((sum(core in cpus for cpus in others) for core in device.cpus), default=1)
+
+
+def iteration_s(cell: Cell, model: ModelSpec, device: Device) -> float:
+    """Seconds for one iteration: a load, a forward pass, a training step (which costs three of them), a text."""
+    if cell.workload is Workload.LOAD:
+        return BUILD_S + _weights_bytes(cell, model) / READ_BYTES_S
+    passes = 3 if cell.workload in (Workload.TRAINING, Workload.REPLAY) else 1
+    cores = max(len(device.cpus), 1) if device.kind is DeviceKind.CPU else 1
+    rate = RATE_GFLOPS[device.kind, cell.precision] * cores
+    forward_gflops = model.inference_gflops * _relative_size(cell, model) * cell.batch_size
+    replayed = REPLAYED_S[device.kind] if cell.workload is Workload.REPLAY else 0.0
+    writing = (cell.new_tokens or 0) * TOKEN_S[device.kind]
+    return max(forward_gflops * passes / rate, FLOOR_S[device.kind]) + replayed + writing
+
+
+def _start_s(model: ModelSpec, configuration: Configuration, device: Device) -> float:
+    """Start and end of the process, and the model's construction."""
+    start = (FORK_S if configuration.isolation is Isolation.FORK else EXEC_S)[device.kind]
+    return start + BUILD_S + model.parameters / BUILD_PARAMETERS_S[device.kind]
+
+
+def _weights_bytes(cell: Cell, model: ModelSpec) -> int:
+    return model.parameters * (2 if cell.precision in (Precision.FP16, Precision.BF16) else 4)
+
+
+def _relative_size(cell: Cell, model: ModelSpec) -> float:
+    """The work of an input against that of the default size: images grow in two directions."""
+    if cell.input_size is None or model.sizes is None:
+        return 1.0
+    relative = cell.input_size / model.sizes.default
+    return relative**2 if model.sizes.unit is SizeUnit.PIXELS else relative
+
+
+def _warm_up_s(measurement: Measurement, iteration: float) -> float:
+    """Until the blocks of a window agree, or to the cap."""
+    steady = WARM_UP_BLOCKS * max(measurement.block_s, iteration)
+    return max(min(steady, measurement.warm_up_cap_s), (WARM_UP_ITERATIONS - 1) * iteration)
+
+
+def _measured_s(measurement: Measurement, iteration: float, device: Device, least: int = MEASURED_ITERATIONS) -> float:
+    """Until there is an interval, or to the cap; not so long where there will be none and the profile gives up."""
+    interval_s = ENOUGH * iteration
+    if interval_s > measurement.max_s:
+        return max(measurement.min_s if measurement.give_up else measurement.max_s, least * iteration)
+    return max(measurement.min_s + SHARE[device.kind] * (measurement.max_s - measurement.min_s), interval_s)
+
+
+def _afterwards_s(cell: Cell, measurement: Measurement, iteration: float) -> float:
+    """What is done when all is measured: one pass to look at its outputs, latencies, counting."""
+    count = COUNT_S + iteration
+    latencies = max(min(LATENCY_S, measurement.min_s / 2), iteration)
+    return {Workload.INFERENCE: iteration + latencies + count, Workload.TRAINING: count}.get(cell.workload, 0.0)
+
+
+def _fixed_s(iterations: int | None, iteration: float, adaptive_s: float) -> float:
+    """Time for a number of iterations where one was asked for."""
+    return adaptive_s if iterations is None else iterations * iteration
+
+
+def about(seconds: float) -> str:
+    """A duration as roughly as it is known: "about 40 s", "about 3 min", "about 1 h 20 min"; no more than a year."""
+    if seconds < 90:
+        step = 1 if seconds < 10 else 5
+        return f"about {max(math.ceil(seconds / step) * step, 1)} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"about {minutes} min"
+    if seconds > YEAR_S:
+        return "more than a year"
+    hours, minutes = divmod(round(minutes / 10) * 10, 60)
+    return f"about {hours} h" + (f" {minutes} min" if minutes else "")

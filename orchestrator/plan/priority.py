@@ -1,0 +1,63 @@
+"""What to measure first when there may not be time for everything. Pure.
+
+    0  inference of every model, at the smallest batch      4  load
+    1  probes: what the other figures are held against      5  generation
+    2  training, at the smallest batch                      6  all that is between
+    3  inference at the largest batch
+
+Breadth before depth: a first look at every model tells more than every batch size of one. A further precision begins
+when all of the first is done, a further mode when all of that is, a further round when all of the one before is. Where
+the numbers are equal, what costs less goes first: more cells are measured in the same time.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from orchestrator.config.run_configuration import Configuration, Plan, Slot
+from orchestrator.plan import estimate
+from protocol.cell import Cell, Device, Workload
+
+_DEPTH: Final = {Workload.PROBE: 1, Workload.LOAD: 4, Workload.GENERATION: 5}
+_SMALLEST: Final = {Workload.INFERENCE: 0, Workload.TRAINING: 2}
+_LARGEST: Final = {Workload.INFERENCE: 3}
+_BETWEEN: Final = 6
+_PRECISION: Final = 10
+_MODE: Final = 100
+_ROUND: Final = 1000
+
+
+def number(cell: Cell, configuration: Configuration, round_: int = 0) -> int:
+    """The priority of a planned launch: the lower, the earlier."""
+    precisions = configuration.precisions
+    later = precisions.index(cell.precision) if cell.precision in precisions else 0
+    modes = configuration.modes
+    mode = modes.index(cell.mode) if cell.mode in modes else 0
+    return _ROUND * round_ + _MODE * mode + _PRECISION * later + _depth(cell, configuration)
+
+
+def first_things_first(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Plan:
+    """The plan in the order of priority, the same on every device of a kind."""
+    cells = {cell.id: cell for cell in plan.cells}
+
+    def sorted_for(device: Device) -> tuple[Slot, ...]:
+        def key(slot: Slot) -> tuple[int, float]:
+            cell = cells[slot[0]]
+            return number(cell, configuration, slot[1]), estimate.launch_s(cell, configuration, device)
+
+        return tuple(sorted(plan.order[device.uuid], key=key))
+
+    return msgspec.structs.replace(plan, order={device.uuid: sorted_for(device) for device in devices})
+
+
+def _depth(cell: Cell, configuration: Configuration) -> int:
+    if cell.workload in _DEPTH:
+        return _DEPTH[cell.workload]
+    training = cell.workload is Workload.TRAINING
+    sizes = configuration.training_batch_sizes if training else configuration.batch_sizes
+    if cell.batch_size == min(sizes, default=cell.batch_size):
+        return _SMALLEST.get(cell.workload, 0)
+    if cell.batch_size == max(sizes):
+        return _LARGEST.get(cell.workload, _BETWEEN)
+    return _BETWEEN

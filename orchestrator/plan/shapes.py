@@ -1,0 +1,136 @@
+"""What is measured of each model: phases, precisions, batch sizes, input sizes, memory formats. Pure, for the plan.
+
+    load         once for each precision, at the first input size
+    inference    at every batch size and every input size
+    training     the same, with batch sizes of its own
+    generation   models that can write: batch sizes of its own, prompts as long as --seq-len says
+
+Sizes that were asked for hold for the models that count in their unit, tokens or pixels; the others keep their own.
+What a model cannot do is left out here, and said. Where the model was named, config.py has refused it already.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.config.input_sizes import in_words, is_possible, listed_numbers, requested
+from orchestrator.config.run_configuration import Configuration
+from protocol.cell import MemoryFormat, ModelSpec, Precision, SizeUnit, Workload
+
+IMAGE_DIMENSIONS: Final = 4
+"""Batch, channels, height and width: what an order of channels or pixels is about."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A cell before it has a device, a mode and a seed."""
+
+    model: ModelSpec
+    workload: Workload
+    precision: Precision
+    batch_size: int = 1
+    input_size: int | None = None
+    new_tokens: int | None = None
+    memory_format: MemoryFormat = MemoryFormat.CONTIGUOUS
+
+
+def of(model: ModelSpec, configuration: Configuration) -> Iterator[Shape]:
+    """Everything that is measured of `model` on each device."""
+    for workload in configuration.workloads:
+        writes = model.generation if workload is Workload.GENERATION else None
+        for precision in configuration.precisions:
+            for batch_size in _batch_sizes(workload, configuration):
+                for size in _input_sizes(workload, model, configuration):
+                    yield Shape(
+                        model=model,
+                        workload=workload,
+                        precision=precision,
+                        batch_size=batch_size,
+                        input_size=size,
+                        new_tokens=None if writes is None else writes.new_tokens,
+                        memory_format=memory_format(model, configuration.memory_format),
+                    )
+
+
+def left_out(model: ModelSpec, configuration: Configuration) -> Iterator[str]:
+    """Why something that was asked for is not measured of `model`, one sentence for each thing."""
+    said = False
+    if model.sizes is not None:
+        impossible = [size for size in requested(model.sizes, configuration) if not is_possible(model.sizes, size)]
+        if impossible:
+            said = True
+            yield f"takes {in_words(model.sizes)}, not {listed_numbers(impossible)}"
+    if model.generation is not None and Workload.GENERATION in configuration.workloads:
+        too_long = set(_prompts(model, configuration)) - set(_written(model, configuration))
+        if too_long:
+            said = True
+            prompts = listed_numbers(too_long)
+            yield f"has no room for {model.generation.new_tokens} new tokens after a prompt of {prompts}"
+    if not said and next(of(model, configuration), None) is None:
+        yield "writes no text, so there is no generation to measure"
+
+
+# ── sizes ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def counts_in(model: ModelSpec, unit: SizeUnit) -> bool:
+    """Whether the model has sizes to choose from, in this unit."""
+    return model.sizes is not None and model.sizes.unit is unit
+
+
+def _input_sizes(workload: Workload, model: ModelSpec, configuration: Configuration) -> tuple[int | None, ...]:
+    if workload is Workload.GENERATION:
+        return _written(model, configuration)
+    if model.sizes is None:
+        return (None,)
+    wanted = requested(model.sizes, configuration) or (model.sizes.default,)
+    sizes = tuple(size for size in wanted if is_possible(model.sizes, size))
+    return sizes[:1] if workload is Workload.LOAD else sizes
+
+
+def _prompts(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
+    """Lengths of the prompts that are asked for and that the model could read."""
+    if model.generation is None:
+        return ()
+    if model.sizes is None:
+        return (model.generation.prompt_tokens,)
+    wanted = requested(model.sizes, configuration) or (model.generation.prompt_tokens,)
+    return tuple(size for size in wanted if is_possible(model.sizes, size))
+
+
+def _written(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
+    """Those after which there is room for what is to be written."""
+    room = None if model.sizes is None else model.sizes.largest
+    new = 0 if model.generation is None else model.generation.new_tokens
+    return tuple(size for size in _prompts(model, configuration) if room is None or size + new <= room)
+
+
+def _batch_sizes(workload: Workload, configuration: Configuration) -> tuple[int, ...]:
+    return {
+        Workload.LOAD: (1,),
+        Workload.TRAINING: configuration.training_batch_sizes,
+        Workload.GENERATION: configuration.generation_batch_sizes,
+    }.get(workload, configuration.batch_sizes)
+
+
+# ── memory format ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def memory_format(model: ModelSpec, wanted: MemoryFormat | None) -> MemoryFormat:
+    """How images lie in memory: as wanted, else by pixel for convolutions, which cuDNN computes faster that way.
+
+    A model that sees no images has nothing to choose. Of models that ship, those that take pixels and are no
+    transformers are made of convolutions; of others, only those that say "cnn", for their code may count on the order.
+    """
+    if not sees_images(model):
+        return MemoryFormat.CONTIGUOUS
+    pixels = counts_in(model, SizeUnit.PIXELS)
+    convolutional = model.type == "cnn" or (pixels and model.type != "transformer")
+    return wanted or (MemoryFormat.CHANNELS_LAST if convolutional else MemoryFormat.CONTIGUOUS)
+
+
+def sees_images(model: ModelSpec) -> bool:
+    """Whether how images lie in memory may matter to it."""
+    images = any(entry.dtype == "float" and len(entry.shape) == IMAGE_DIMENSIONS for entry in model.inputs)
+    unknown = model.own is not None and not model.inputs  # its code makes them: whoever asks for a format knows why
+    return counts_in(model, SizeUnit.PIXELS) or images or unknown

@@ -1,0 +1,91 @@
+"""A page as one file that needs no network. Pure, but for reading the files of this folder.
+
+    Page ──           templates/page.html.j2, autoescaped ┐
+      └── plots, as JSON (sanitizing.py) ── static/, vendor/ ───┴──▶ bytes
+
+Each chart has a table that says the same. Without scripts, all tables are there.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from orchestrator.report.html import sanitizing
+from orchestrator.report.sections import Badge, Card, Cells, Section
+
+ROOM: Final = Path(__file__).parent
+SCRIPTS: Final = (
+    "vendor/echarts.min.js",
+    "static/charts.js",
+    "static/over_time.js",
+    "static/over_runs.js",
+    "static/ratios.js",
+    "static/drawing.js",
+    "static/table.js",
+)
+"""In the order they run."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """All of it. facts: what was run, where and on what. file_name: of the cells, exported.
+
+    elsewhere: where there is what the page has no room for.
+    """
+
+    title: str
+    heading: str
+    verdict: Badge
+    meaning: str
+    reasons: tuple[str, ...]
+    notices: tuple[str, ...]
+    elsewhere: str
+    facts_title: str
+    facts: tuple[tuple[str, str], ...]
+    cards: tuple[Card, ...]
+    sections: tuple[Section, ...]
+    cells: Cells
+    file_name: str
+    footer: str
+
+
+def bound(page: Page) -> bytes:
+    """The whole file."""
+    scripts = tuple(_file(name) for name in SCRIPTS)
+    charts = (chart for section in page.sections for chart in section.charts if chart.plots)
+    plots = {chart.id: {"kind": chart.kind, "says": chart.says, "plots": chart.plots} for chart in charts}
+    text = (
+        _templates()
+        .get_template("page.html.j2")
+        .render(
+            page=page,
+            style=Markup(_file("static/page.css")),  # noqa: S704 - a file of ours
+            scripts=[Markup(script) for script in scripts],  # noqa: S704 - files of ours
+            policy=sanitizing.policy(scripts),
+            plots=sanitizing.data(plots),
+        )
+    )
+    return text.encode()
+
+
+@cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(ROOM / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=sanitizing.text,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["log"] = sanitizing.log
+    return made
+
+
+@cache
+def _file(name: str) -> str:
+    return (ROOM / name).read_text(encoding="utf-8")

@@ -1,0 +1,68 @@
+"""What makes a page harmless whatever the names in it say: text, data for scripts, and what the browser may run.
+
+text      escaped by the templates, after control characters and marks of direction were taken out
+data      JSON in which no character can end a script element or begin a comment
+scripts   run only where their hash is one of those in the Content-Security-Policy
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from markupsafe import Markup, escape
+
+from orchestrator.system.plain_text import aligned, plain
+
+LONGEST: Final = 2000
+"""Characters of one piece of text: beyond it, nobody reads on."""
+_ESCAPES: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+def text(value: object) -> object:
+    """A value as the templates may write it: one line, of characters that can be seen. What is markup stays so."""
+    return value if isinstance(value, Markup) or not isinstance(value, str) else cut(plain(value))
+
+
+def log(line: str) -> Markup:
+    """A line of a log, escaped, with its indentation: without it, nobody can read a traceback."""
+    return escape(cut(aligned(line)))
+
+
+def cut(words: str) -> str:
+    """As much of it as anybody reads."""
+    return words if len(words) <= LONGEST else f"{words[:LONGEST]}…"
+
+
+def data(value: object) -> Markup:
+    """The value as JSON for a script element of type application/json."""
+    found = msgspec.json.encode(_plain(msgspec.to_builtins(value))).decode()
+    for character, written in _ESCAPES.items():
+        found = found.replace(character, written)
+    return Markup(found)  # noqa: S704 - nothing in it can end the element that holds it
+
+
+def policy(scripts: Iterable[str]) -> str:
+    """The Content-Security-Policy of a page that runs these scripts and fetches nothing.
+
+    Styles may stand in elements: ECharts places its labels and tooltips by style attributes. No style can fetch
+    anything, as default-src forbids that to images and fonts as well.
+    """
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in scripts)
+    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def _plain(value: object) -> object:
+    """All text in it made harmless, and numbers cut to what numbers.py shows of them: six digits, or two decimals."""
+    match value:
+        case str():
+            return cut(plain(value))
+        case float():
+            return float(f"{value:.6g}") if abs(value) < 1000 else round(value, 2)
+        case dict():
+            return {name: _plain(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_plain(one) for one in value]
+        case _:
+            return value

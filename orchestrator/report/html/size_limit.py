@@ -1,0 +1,91 @@
+"""How much of a page is shown, so that the whole of it stays below 3 MB whatever its chapters hold. Pure.
+
+The table of all cells has what the others leave: what matters least is left out first, and the note below the table
+counts it. Where that is not enough, the other tables, the logs and the choices of charts are shortened step by step.
+"""
+
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from orchestrator.report.html.render import Page, bound
+from orchestrator.report.sections import MOST_ROWS, Cells, Chart, Finding, Section, shortened
+
+MOST_BYTES: Final = 3_000_000
+LEAST_CELLS: Final = 300
+"""Rows of the table of all cells, where there are so many, before the other chapters keep what they have."""
+
+
+class _Room(NamedTuple):
+    """The most rows of a table, findings of a chapter whose logs are shown, and choices of a chart."""
+
+    rows: int
+    logs: int
+    plots: int
+
+
+_STEPS: Final = (_Room(200, 20, 40), _Room(60, 5, 12), _Room(20, 1, 3))
+
+
+def fitted(page: Page, rows: int = MOST_ROWS) -> bytes:
+    """The page as a file of at most MOST_BYTES, but where what cannot be left out takes more. rows: of a table."""
+    whole = (replace(one, tables=tuple(shortened(table, rows) for table in one.tables)) for one in page.sections)
+    page = replace(page, sections=tuple(whole))
+    made = bound(page)
+    for room in (None, *_STEPS):
+        smaller = page if room is None else replace(page, sections=tuple(_section(one, room) for one in page.sections))
+        if room is not None:
+            made = bound(smaller)
+        if len(made) <= MOST_BYTES:
+            break
+        found = _with_fewer_cells(smaller, len(made), 0 if room is _STEPS[-1] else LEAST_CELLS)
+        if found is not None:
+            made = found
+            break
+    return made
+
+
+def _with_fewer_cells(page: Page, size: int, least: int) -> bytes | None:
+    """The page with as many cells as it has room for; None where these are less than `least`.
+
+    Where none may be shown and even that is too much, the page without any.
+    """
+    count = len(page.cells.table.rows)
+    bare = bound(replace(page, cells=_few(page.cells, 0)))
+    if len(bare) > MOST_BYTES:
+        return None if least else bare
+    most = int(count * (MOST_BYTES - len(bare)) / (size - len(bare)))
+    while most >= min(count, least):
+        made = bound(replace(page, cells=_few(page.cells, most)))
+        if len(made) <= MOST_BYTES:
+            return made
+        most = int(most * 0.95) if most > 1 else most - 1  # those that matter have longer remarks than the others
+    return None
+
+
+def _few(cells: Cells, most: int) -> Cells:
+    """The rows that matter most."""
+    order = sorted(range(len(cells.ranks)), key=cells.ranks.__getitem__)
+    rows = tuple(cells.table.rows[place] for place in order)
+    ranks = tuple(cells.ranks[place] for place in order[:most])
+    return replace(cells, table=shortened(replace(cells.table, rows=rows), most), ranks=ranks)
+
+
+def _section(one: Section, room: _Room) -> Section:
+    return replace(
+        one,
+        charts=tuple(_chart(chart, room) for chart in one.charts),
+        tables=tuple(shortened(table, room.rows) for table in one.tables),
+        findings=(*one.findings[: room.logs], *map(_without_logs, one.findings[room.logs :])),
+    )
+
+
+def _chart(one: Chart, room: _Room) -> Chart:
+    left_out = len(one.plots) - room.plots
+    more = f" Of {len(one.plots)} charts the first {room.plots} are here." if left_out > 0 else ""
+    return replace(one, plots=one.plots[: room.plots], says=f"{one.says}{more}")
+
+
+def _without_logs(one: Finding) -> Finding:
+    if not one.logs:
+        return one
+    return replace(one, logs=(), lines=(*one.lines, "There is no room for its logs on this page."))

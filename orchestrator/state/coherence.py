@@ -1,0 +1,114 @@
+"""Whether the records of a journal can be those of the run in whose folder they lie. Pure.
+
+Checksums tell what was damaged, and not who wrote it: the folder of a run may come from somebody else. Whatever reads
+the records relies on launches that were started once and on names that the plan knows; some of them name folders.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.stats.siblings import MOST_LAUNCHES
+from orchestrator.store.records import (
+    Added,
+    Beside,
+    Dropped,
+    End,
+    Foreign,
+    Header,
+    Left,
+    Record,
+    Segment,
+    Skipped,
+    Spawned,
+    Start,
+    StoodStill,
+    TakenOut,
+    TooHot,
+)
+from protocol.failure import Failure
+
+_LATEST_S: Final = 1e11
+"""The year 5138. Times behind it cannot be written as dates."""
+
+
+def wrong(stored: StoredRun, records: Iterable[Record]) -> str | None:
+    """What is wrong with the first record that cannot be one of this run, in words; None where there is none."""
+    judge = _Judge(stored)
+    for number, record in enumerate(records):
+        if words := judge.wrong(record, first=number == 0):
+            return f"record {number}: {words}"
+    return None
+
+
+class _Judge:
+    """Remembers what a record must refer to."""
+
+    def __init__(self, stored: StoredRun) -> None:
+        self._slots = {device: set(queue) for device, queue in stored.plan.order.items()}
+        self._planned = {slot for queue in self._slots.values() for slot in queue}
+        self._devices = {device.uuid for device in stored.devices}
+        self._models = set(stored.configuration.by_name)
+        self._cells = {cell.id: cell.devices for cell in stored.plan.cells}
+        self._night = stored.configuration.burn_in is not None
+        self._begun: dict[int, tuple[str, ...]] = {}
+        """Launch → the devices of its cell."""
+        self._in_segment = False
+
+    def wrong(self, record: Record, *, first: bool) -> str | None:
+        """What is wrong with the record, given those before it."""
+        match record:
+            case Header() if not first:
+                return "a run begins twice"
+            case Header(created=at) | Segment(wall=at) | StoodStill(seconds=at) if not 0 <= at < _LATEST_S:
+                return f"{at:g} is no time"
+            case Segment():
+                self._in_segment = True
+            case _ if not first and not self._in_segment:
+                return "something happens before anybody works on the run"
+            case Start():
+                return self._start(record)
+            case End() | Left() | Spawned() | Beside() if record.launch not in self._begun:
+                return f"launch {record.launch} was never begun"
+            case End() if (record.result_sha256 is None) == (record.failure is None):
+                return f"launch {record.launch} has both a result and a failure, or neither"
+            case End(failure=Failure(device=str(device))) if device not in self._begun[record.launch]:
+                return f"{device!r} is no device of launch {record.launch}"
+            case TakenOut() | TooHot() | Foreign() if record.device not in self._devices:
+                return f"{record.device!r} is no device of the run"
+            case Skipped() if record.model not in self._models:
+                return f"{record.model!r} is no model of the run"
+            case Added():
+                return self._added(record)
+            case Dropped() if (record.cell, record.round) not in self._planned:
+                return f"{record.cell!r} is not planned"
+        return None
+
+    def _added(self, added: Added) -> str | None:
+        """From then on the launches count as planned: of the run's next round, or of one that a GPU was out of.
+
+        A burn-in has as many rounds as its time holds; else there are MOST_LAUNCHES of a cell.
+        """
+        next_round = 1 + max((number for _, number in self._planned), default=0)
+        most = next_round + 1 if self._night else MOST_LAUNCHES
+        for suspect in added.suspects:
+            if suspect not in self._devices:
+                return f"{suspect!r} is no device of the run"
+        for cell, number in added.slots:
+            later = any((cell, one) in self._planned for one in range(number, most))
+            if cell not in self._cells or later or not 0 < number < most or number > next_round:
+                return f"{cell!r}, round {number}, cannot be added"
+            self._planned.add((cell, number))
+            for device in self._cells[cell]:
+                self._slots[device].add((cell, number))
+        return None
+
+    def _start(self, start: Start) -> str | None:
+        if start.launch in self._begun:
+            return f"launch {start.launch} begins twice"
+        if (start.cell, start.round) not in self._slots.get(start.device, ()):
+            return f"{start.cell!r}, round {start.round}, is not planned on {start.device!r}"
+        if start.attempt < 1 or start.batch_size < 1:
+            return f"attempt {start.attempt} at batch size {start.batch_size}"
+        self._begun[start.launch] = self._cells[start.cell]
+        return None

@@ -1,0 +1,212 @@
+"""Whose fault a failure is: told by the same cell on the other devices of the run, or by another model. Pure.
+
+    fails on d0 ──▶ the same cell is next on d1 ─┬─ fails alike ──▶ the model's: it is skipped on every device
+                                                 ├─ is measured ──▶ d0's: a strike against it; the second takes it out
+                                                 └─ neither ──────▶ nobody can tell
+
+    no d1 to ask ──▶ another model is next on d0 ─┬─ is measured ──▶ d0 works: the model's, most likely
+                                                  └─ fails too ────▶ d0 is taken out, if it is a GPU
+
+Every device of a kind has the same cells with the same seed, so the answer costs no launch of its own: the cell that
+the other device has anyway is brought forward, or was run already. Devices of another kind are not asked: what fails on
+one product alone may be the fault of a library.
+"""
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from orchestrator.config.run_configuration import Slot
+from orchestrator.state.failure_policy import BEFORE_DEVICE, POINTS_AT_DEVICE, POLICY, STRIKES, Reach
+from orchestrator.state.slots import RunState, Skip, SlotStatus, is_skipped, rounds, scopes, wait_in_vain, with_device
+from protocol.cell import Cell
+from protocol.failure import Category, Phase
+
+
+class Blame(enum.StrEnum):
+    """Whose fault a failure is."""
+
+    MODEL = "the model"
+    DEVICE = "the device"
+    OPEN = "not known yet"
+    UNTOLD = "unknown"
+
+
+class Elsewhere(NamedTuple):
+    """What became of the same cell on another device. pending: it is still to be tried there."""
+
+    measured: bool
+    failures: tuple[Category, ...]
+    pending: bool
+
+    @property
+    def tells(self) -> bool:
+        """Whether the cell was tried there, or will be."""
+        return self.measured or self.pending or bool(self.failures)
+
+
+def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
+    """Whose fault a failure of `category` is. One that came on two devices is the model's, whatever a third says."""
+    others = tuple(others)
+    if any(category in other.failures and not other.measured for other in others):
+        return Blame.MODEL
+    if any(other.measured for other in others):
+        return Blame.DEVICE
+    return Blame.OPEN if any(other.pending for other in others) else Blame.UNTOLD
+
+
+def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
+    """The same cell on the other devices of its kind. kinds: device → what it is, its product name."""
+    own = cell.devices[0]
+    for other, kind in kinds.items():
+        if other != own and kind == kinds[own]:
+            yield msgspec.structs.replace(cell, devices=(other,))
+
+
+def ask(state: RunState, slot: Slot) -> RunState:
+    """A failure is final here: have the same cell run next on another device, an idle one where there is any.
+
+    A process that somebody had stopped says nothing: neither the model nor the device kept it from its end.
+    """
+    others = tuple(_slots(state, slot))
+    if state.slots[slot].stopped or is_skipped(state, state.cells[slot[0]]):
+        return state
+    if others:
+        state = msgspec.structs.replace(state, asked=(*state.asked, slot))
+    if not any(_elsewhere(state, twin).tells for twin in others):
+        return _doubt(state, slot)
+    waiting = [twin for twin in others if state.slots[twin].status is SlotStatus.WAITING and not _out(state, twin)]
+    if judge(state, slot) is not Blame.OPEN or not waiting:
+        return state
+    twin = min(waiting, key=lambda one: state.devices[_device(state, one)].running is not None)
+    uuid = _device(state, twin)
+    queue = (twin, *(other for other in state.devices[uuid].queue if other != twin))
+    return with_device(state, uuid, queue=queue)
+
+
+def judge(state: RunState, slot: Slot) -> Blame:
+    """Whose fault the last failure of a slot is, as far as the run knows now."""
+    return blame(state.slots[slot].failures[-1], (_elsewhere(state, twin) for twin in _slots(state, slot)))
+
+
+def conclude(state: RunState) -> RunState:
+    """Act on every question that can be answered now."""
+    for slot in state.asked:
+        if slot not in state.asked:
+            continue  # another one of the same model was answered
+        match judge(state, slot):
+            case Blame.MODEL:
+                state = skip_model(state, slot)
+            case Blame.DEVICE:
+                state = _strike(_without(state, slot), slot)
+            case Blame.OPEN | Blame.UNTOLD:
+                pass  # a resumed run may have more devices
+    return state
+
+
+def skip_model(state: RunState, slot: Slot) -> RunState:
+    """Launch nothing more of the model whose `slot` failed; no device is to blame for it, then.
+
+    A loss that is no number says nothing of another precision, nor of work without a loss; what took too long, nothing
+    of a smaller batch; weights that cannot be cast or saved, nothing of a precision or work that does not ask for it:
+    there the model goes on. What waits is settled when its turn comes, and only if it would need a launch. Where
+    nothing may be skipped the question is closed, and no more.
+    """
+    if not state.skips:
+        return _without(state, slot)
+    cell, failed = state.cells[slot[0]], state.slots[slot]
+    category = failed.failures[-1]
+    if is_skipped(state, cell):
+        return state
+    scope = scopes(cell)[_reach(category, failed.failed_in)]
+    only = scope.removeprefix(cell.model).strip()
+    alike = (twin for twin in _slots(state, slot) if category in state.slots[twin].failures)
+    devices = dict.fromkeys(_device(state, one) for one in (slot, *alike))
+
+    def others(slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
+        return tuple(one for one in slots if scope not in scopes(state.cells[one[0]]))
+
+    state = msgspec.structs.replace(
+        state,
+        skipped={**state.skipped, scope: Skip(model=cell.model, only=only, category=category, devices=tuple(devices))},
+        asked=others(state.asked),
+        devices={
+            uuid: msgspec.structs.replace(device, strikes=others(device.strikes))
+            for uuid, device in state.devices.items()
+        },
+    )
+    return msgspec.structs.replace(state, in_vain=wait_in_vain(state))
+
+
+def _reach(category: Category, phase: Phase) -> Reach:
+    """How much of a model is skipped for what it failed in."""
+    reach = POLICY[category].skips
+    whole = phase is Phase.IMPORT or (phase is Phase.BUILD and reach is Reach.CELL)
+    return Reach.MODEL if whole else reach
+
+
+def _strike(state: RunState, slot: Slot) -> RunState:
+    """A failure follows its device. Enough of them take it out."""
+    if state.slots[slot].failed_in in BEFORE_DEVICE:
+        return state
+    uuid = _device(state, slot)
+    strikes = (*state.devices[uuid].strikes, slot)
+    state = with_device(state, uuid, strikes=strikes)
+    if len(strikes) < STRIKES or _out(state, slot):
+        return state
+    return with_device(state, uuid, quarantined=f"{len(strikes)} cells failed on it that work on another device")
+
+
+def _doubt(state: RunState, slot: Slot) -> RunState:
+    """No other device can tell whose fault a failure is: have another model run next on this one.
+
+    Two models in a row that failed here, with no result between them, take it out: it may be sick, or nothing that is
+    planned works on it, and then it is not worth their deadlines either.
+    """
+    uuid, failed = _device(state, slot), state.slots[slot]
+    if uuid not in state.gpus or failed.failures[-1] not in POINTS_AT_DEVICE or failed.failed_in in BEFORE_DEVICE:
+        return state
+    doubts = (*state.devices[uuid].doubts, slot)
+    state = with_device(state, uuid, doubts=doubts)
+    models = tuple(dict.fromkeys(state.cells[one[0]].model for one in doubts))
+    if len(models) >= STRIKES:
+        return state if _out(state, slot) else with_device(state, uuid, quarantined=in_a_row(models))
+    queue = state.devices[uuid].queue
+    cells = ((one, state.cells[one[0]]) for one in queue if len(state.cells[one[0]].devices) == 1)
+    other = next((one for one, cell in cells if cell.model not in models and not is_skipped(state, cell)), None)
+    if other is None:
+        return state
+    return with_device(state, uuid, queue=(other, *(one for one in queue if one != other)))
+
+
+def in_a_row(models: Iterable[str]) -> str:
+    """Why a device is taken out that nobody can be held against."""
+    return f"{' and '.join(models)} failed on it one after the other, and no other device can tell whose fault that is"
+
+
+def _elsewhere(state: RunState, twin: Slot) -> Elsewhere:
+    there = state.slots[twin]
+    pending = there.status is SlotStatus.RUNNING or (there.status is SlotStatus.WAITING and not _out(state, twin))
+    failures = there.failures[:-1] if there.stopped else there.failures
+    return Elsewhere(there.status is SlotStatus.MEASURED, failures, pending)
+
+
+def _slots(state: RunState, slot: Slot) -> Iterator[Slot]:
+    """The launches of the same cell on other devices, those of the first round first."""
+    ids = [twin.id for twin in twins(state.cells[slot[0]], state.kinds)]
+    found = [one for twin in ids for number in range(rounds(state, twin)) if (one := (twin, number)) in state.slots]
+    return iter(sorted(found, key=lambda one: one[1]))
+
+
+def _without(state: RunState, slot: Slot) -> RunState:
+    return msgspec.structs.replace(state, asked=tuple(one for one in state.asked if one != slot))
+
+
+def _device(state: RunState, slot: Slot) -> str:
+    return state.cells[slot[0]].devices[0]
+
+
+def _out(state: RunState, slot: Slot) -> bool:
+    return bool(state.devices[_device(state, slot)].quarantined)

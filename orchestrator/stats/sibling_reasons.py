@@ -1,0 +1,95 @@
+"""In words, why a GPU that is slower than its siblings probably is: by what it was like beside them. Pure.
+
+    what the cell works on            what is looked at, in this order
+    ────────────────────────────────────────────────────────────────────────────────────────────────────
+    the way to the host               its PCIe link, then the part of the host that it hangs on
+    the GPU's memory                  its memory clock
+    anything else                     clock, heat and power limit (slowdown_reasons.py), then memory clock, host
+
+A reason that is told explains what was found elsewhere; nothing here finds that a GPU is slow.
+"""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mode
+from typing import Final
+
+from orchestrator.stats import slowdown_reasons
+from orchestrator.stats.slowdown_reasons import Reading, Reason, Why
+
+LEAST_FALL: Final = 0.005
+"""By which a memory clock must be lower before it is named: NVML tells whole MHz of several thousand."""
+_OF_THE_CLOCK: Final = frozenset({Reason.HEAT, Reason.POWER, Reason.CLOCK})
+
+
+class Work(enum.Enum):
+    """What a cell works on most."""
+
+    COMPUTE = enum.auto()
+    MEMORY = enum.auto()
+    TRANSFER = enum.auto()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """A GPU in one cell. link: generation and lanes of PCIe. cores: of the host, near it. launch_bound: it waited.
+
+    None, or no cores: not known.
+    """
+
+    reading: Reading
+    memory_clock_mhz: float | None = None
+    link: tuple[int, int] | None = None
+    cores: tuple[int, ...] = ()
+    launch_bound: bool | None = None
+
+
+def why(work: Work, own: Traits, others: Sequence[Traits]) -> Why:
+    """Why `own` is slower than `others`, at least one."""
+    match work:
+        case Work.TRANSFER:
+            words = "neither its link nor its cores are known to differ: the host, the slot or the board"
+            return _link(own, others) or _host(own, others) or Why(reason=Reason.OTHER, words=words)
+        case Work.MEMORY:
+            return _memory_clock(own, others) or Why(
+                reason=Reason.MEMORY, words="its memory moves less, and its clock does not say why: look at its errors"
+            )
+    told = slowdown_reasons.between(slowdown_reasons.typical([other.reading for other in others]), own.reading)
+    if told.reason in _OF_THE_CLOCK:
+        return told
+    if (lower := _memory_clock(own, others)) is not None:
+        return lower
+    return (_host(own, others, waits=True) if own.launch_bound else None) or told
+
+
+def _link(own: Traits, others: Sequence[Traits]) -> Why | None:
+    known = [other.link for other in others if other.link is not None]
+    if own.link is None or not known or own.link >= (usual := mode(known)):
+        return None
+    return Why(reason=Reason.LINK, words=f"its link is {_pcie(own.link)}, its siblings' {_pcie(usual)}")
+
+
+def _pcie(link: tuple[int, int]) -> str:
+    return f"PCIe generation {link[0]} with {link[1]} lanes"
+
+
+def _host(own: Traits, others: Sequence[Traits], *, waits: bool = False) -> Why | None:
+    """Another part of the host than most siblings have, or, where the GPU `waits` for it, the host as such."""
+    cores = [other.cores for other in others if other.cores]
+    if own.cores and cores and own.cores != mode(cores):
+        words = f"it hangs on cores {_span(own.cores)} of the host, most siblings on {_span(mode(cores))}"
+        return Why(reason=Reason.HOST, words=words)
+    return Why(reason=Reason.HOST, words="it waits for the host, which asks it too slowly") if waits else None
+
+
+def _span(cores: Sequence[int]) -> str:
+    return str(cores[0]) if len(cores) == 1 else f"{cores[0]} to {cores[-1]}"
+
+
+def _memory_clock(own: Traits, others: Sequence[Traits]) -> Why | None:
+    usual = slowdown_reasons.median_of(other.memory_clock_mhz for other in others)
+    if own.memory_clock_mhz is None or usual is None or own.memory_clock_mhz >= usual * (1 - LEAST_FALL):
+        return None
+    fall = 1 - own.memory_clock_mhz / usual
+    return Why(reason=Reason.MEMORY, words=f"its memory clock is {fall:.1%} lower")

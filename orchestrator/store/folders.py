@@ -1,0 +1,228 @@
+"""Folders that a run writes to: found, tried, and made, before anything is started."""
+
+import errno
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.config.settings import LayeredSettings
+from orchestrator.errors import ConfigError, RunFolderError, StorageError
+from orchestrator.report.files import target
+from orchestrator.store.journal import temporary
+from orchestrator.system import safe_read
+from orchestrator.system import temporary as temporary_files
+from protocol.paths import RunPaths
+
+_LARGEST_PID: Final = 4_194_304
+_DEVICES: Final = Path("/dev")
+_SECOND: Final = len("20260401-213000")
+
+
+def default_cache(environment: Mapping[str, str], uid: int) -> Path:
+    """Where weights are kept unless the configuration says: below XDG_CACHE_HOME, else HOME, else the temporary folder.
+
+    A service or a container often has no HOME, or one that does not exist. Where there is no temporary folder either,
+    what is named cannot be written, and is refused as such when a run wants it.
+    """
+    cache_home = Path(environment.get("XDG_CACHE_HOME", ""))
+    if cache_home.is_absolute():
+        return cache_home / "gpubench"
+    home = Path(environment.get("HOME", ""))
+    if home.is_absolute() and home.is_dir():
+        return home / ".cache" / "gpubench"
+    return (temporary_files.folder() or temporary_files.USUAL) / f"gpubench-cache-{uid}"
+
+
+def require_writable(configuration: Configuration, settings: LayeredSettings, *, make: bool) -> None:
+    """Make sure that reports, runs and weights can be written. make: also make the folders that are missing.
+
+    So can temporary files, which workers' libraries make. Raises ConfigError naming the option or the line to change.
+    """
+    temporary_files.require()
+    origin = settings.origin("output.path", "-o/--output")
+    require_place(Path(configuration.output_path), configuration.formats, origin, make=make)
+    _try_writing(Path(configuration.runs_folder), settings.origin("run.folder", "--runs-folder"), "the run", make=make)
+    database = configuration.history_db
+    if configuration.history and database is not None and safe_read.is_folder(Path(database)):
+        origin = settings.origin("history.file")
+        raise ConfigError(f"{origin}: {database} is a folder; name the history's file, such as {database}/history.db")
+    cache = settings.origin("run.cache", "run.cache in a configuration file, or XDG_CACHE_HOME")
+    _try_writing(Path(configuration.cache_folder), cache, "weights", make=make)
+
+
+def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *, make: bool) -> None:
+    """Make sure that a report can be written to `output`. make: also make the folders that are missing.
+
+    Raises ConfigError naming `origin`.
+    """
+    for place in (output, *(target(output, kind) for kind in formats)):
+        require_name(place, origin)
+        if safe_read.is_folder(place):
+            raise ConfigError(f"{origin}: {place} is a folder; name the report's file, such as {place / 'report.json'}")
+    _try_writing(output.parent, origin, "the report", make=make)
+
+
+def require_file(path: Path, origin: str) -> None:
+    """Make sure that a file can be put at `path`, in a folder that is there. Raises ConfigError naming `origin`."""
+    require_name(path, origin)
+    if path.is_dir() or not path.parent.is_dir():
+        raise ConfigError(f"{origin}: {path} cannot be written: {'a folder' if path.is_dir() else 'no such folder'}")
+    _try_writing(path.parent, origin, path.name, make=False)
+
+
+def require_name(path: Path, origin: str) -> None:
+    """Make sure that a file may be called so, also while it is written under its temporary name, which is longer.
+
+    A file takes the place of what has its name: of /dev/null for the whole machine, where root asks for that. Raises
+    ConfigError naming `origin`.
+    """
+    if path.absolute().parent == _DEVICES or (safe_read.is_there(path) and not (path.is_file() or path.is_dir())):
+        raise ConfigError(f"{origin}: {path} is a device, a pipe or a socket, and no place for a file; name another")
+    unfinished = temporary(path, _LARGEST_PID)
+    try:
+        unfinished.lstat()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            more = len(unfinished.name) - len(path.name)
+            raise ConfigError(
+                f"{origin}: {path}: the name is too long: while it is written, it has {more} bytes more; choose another"
+            ) from error
+
+
+def require_room_for_reports(paths: RunPaths) -> None:
+    """Make sure that reports can be rendered into the run's folder. Raises RunFolderError."""
+    try:
+        with tempfile.TemporaryFile(dir=paths.folder):
+            pass
+    except OSError as error:
+        raise RunFolderError(
+            f"{paths.folder}: the report cannot be written there: {error.strerror}. Nothing was written; `-o FILE` "
+            "writes it elsewhere."
+        ) from error
+
+
+def _try_writing(folder: Path, origin: str, what: str, *, make: bool) -> None:
+    """Trying is the only question that root, read-only mounts and full disks all answer truly.
+
+    What is tried has no name, so nobody sees it. Where `folder` is not made, the nearest one that is there answers.
+    """
+    try:
+        standing = next(place for place in (folder, *folder.parents) if place.exists())
+        if not standing.is_dir():
+            raise ConfigError(f"{origin}: {standing} is a file, not a folder")
+        if make:
+            folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder if make else standing):
+            pass
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise ConfigError(
+            f"{origin}: {folder}: cannot be written: {reason}. It was meant for {what}; name another."
+        ) from error
+
+
+def current() -> Path:
+    """The folder that relative paths are seen from. Raises ConfigError when somebody has removed it."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise ConfigError(f"the current folder cannot be used ({error.strerror}); change to one that exists") from error
+
+
+@contextmanager
+def new_run(runs: Path, origin: str, now: datetime) -> Iterator[RunPaths]:
+    """A new folder for a run; the body puts into it what a run begins with.
+
+    Where the disk has no room for that, no folder is left that is none of a run: ConfigError naming `origin`.
+    """
+    begun: list[RunPaths] = []
+    try:
+        begun.append(make_run(runs, now))
+        yield begun[0]
+    except (OSError, StorageError) as error:
+        for paths in begun:
+            shutil.rmtree(paths.folder, ignore_errors=True)
+        reason = f"{runs}: cannot be written: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise ConfigError(
+            f"{origin}: {reason}. Nothing was started. Free space on that file system, or name another folder."
+        ) from error
+
+
+def make_run(runs: Path, now: datetime) -> RunPaths:
+    """A new folder for a run, named by the time and chance: 20260401-213000-1f2e3d. No other run has it."""
+    while True:
+        folder = runs / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue  # of another run that began in the same second
+        return RunPaths(folder)
+
+
+def existing_run(name: str | None, runs: str) -> RunPaths:
+    """The run in the folder `name`, or the newest one in `runs`. Raises RunFolderError when there is none."""
+    try:
+        return RunPaths(_newest(runs) if name is None else _named(name))
+    except OSError as error:
+        raise RunFolderError(f"{runs if name is None else name}: cannot be read: {error.strerror}") from error
+
+
+def in_order(runs: Path) -> list[Path]:
+    """The folders of the runs in a folder, the newest last."""
+    return [config.parent for config in sorted(runs.glob("*/run.yaml"), key=_begun)]
+
+
+def require_ours(paths: RunPaths) -> None:
+    """Make sure that the run can be gone on with.
+
+    Raises RunFolderError for the run of another user, and on a file system that is read-only.
+    """
+    if os.statvfs(paths.folder).f_flag & os.ST_RDONLY:
+        raise RunFolderError(
+            f"{paths.folder}: cannot be written: {os.strerror(errno.EROFS)}. Resume the run where it can be written, "
+            f"or a copy of its folder; `gpubench-orchestrate report {paths.folder} -o FILE` makes the report of what "
+            "was measured."
+        )
+    for path in (paths.folder, paths.journal, paths.lock):
+        if path.exists() and not os.access(path, os.W_OK, effective_ids=True):
+            raise RunFolderError(
+                f"{path}: cannot be written by you. Whoever began the run can resume it, and you a copy of its folder."
+            )
+
+
+def _named(name: str) -> Path:
+    if not name.strip():
+        raise RunFolderError("expected the folder of a run, got an empty text")
+    paths = RunPaths(Path(name))
+    if paths.folder.is_file():
+        raise RunFolderError(f"{name}: is a file, not the folder of a run")
+    if not paths.folder.is_dir():
+        raise RunFolderError(f"{name}: there is no such folder. Runs are in ./runs, unless --runs-folder was given.")
+    if not paths.config.is_file():
+        raise RunFolderError(f"{name}: not the folder of a run (it has no {paths.config.name})")
+    return paths.folder
+
+
+def _newest(runs: str) -> Path:
+    if not runs.strip():
+        raise RunFolderError("--runs-folder: expected a path, got an empty text")
+    if Path(runs).is_file():
+        raise RunFolderError(f"--runs-folder: {runs} is a file, not a folder")
+    found = in_order(Path(runs))
+    if not found:
+        raise RunFolderError(f"{runs}: there is no run in it. Name the run's folder, or --runs-folder.")
+    return found[-1]
+
+
+def _begun(config: Path) -> tuple[str, int, str]:
+    """When a run began: its name begins with the second, and run.yaml is never written again."""
+    name = config.parent.name
+    return name[:_SECOND], config.stat().st_mtime_ns, name

@@ -1,0 +1,137 @@
+"""Who works on a run: one process, which holds the lock of the run's folder and has written into it who it is.
+
+    working process   flock on `lock`, its Holder inside         ends ─▶ emptied, released
+    anybody           reads the Holder, and sees by PID and start time whether that process still lives
+
+Readers never try the lock: for that moment they would keep out the process that the run belongs to.
+"""
+
+import enum
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from orchestrator.errors import RunFolderError
+from orchestrator.system import host
+from protocol.paths import RunPaths
+
+_NAMESPACE: Final = Path("/proc/self/ns/pid")
+_MAX_BYTES: Final = 4096
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The process that works on a run.
+
+    start_ticks: field 22 of /proc/PID/stat, which tells it from a later process of the same number. boot_id, hostname,
+    namespace: where its PID means anything.
+    """
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+    hostname: str
+    namespace: str
+
+
+class Life(enum.StrEnum):
+    """Whether a holder still lives, as seen from here."""
+
+    ALIVE = "alive"
+    ENDED = "ended"
+    ELSEWHERE = "elsewhere"
+
+
+@contextmanager
+def held(paths: RunPaths) -> Iterator[None]:
+    """Keep every other process away from the run's folder. Raises RunFolderError where one works on it."""
+    try:
+        lock = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise RunFolderError(f"{paths.lock}: cannot be opened: {error.strerror}") from error
+    try:
+        _take(lock, paths)
+        _write(lock, msgspec.json.encode(myself()))
+        yield
+        _write(lock, b"")
+    finally:
+        os.close(lock)
+
+
+def require_free(paths: RunPaths) -> None:
+    """Make sure that no process works on the run, without writing anything. For one that is about to work on it.
+
+    Raises RunFolderError where one does.
+    """
+    try:
+        lock = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return  # nobody has held it yet, or `held` will say what is wrong with it
+    try:
+        _take(lock, paths)
+    finally:
+        os.close(lock)
+
+
+def holder(paths: RunPaths) -> Holder | None:
+    """Who has written into the lock last and did not leave in order; None where nobody has."""
+    try:
+        with paths.lock.open("rb") as file:
+            return msgspec.json.decode(file.read(_MAX_BYTES), type=Holder)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def life(of: Holder) -> Life:
+    """Whether that process lives. One on another host or in another container cannot be seen from here."""
+    here = myself()
+    if of.hostname != here.hostname and of.boot_id != here.boot_id:
+        return Life.ELSEWHERE
+    if of.boot_id != here.boot_id:
+        return Life.ENDED  # with the boot in which it ran
+    if of.namespace != here.namespace:
+        return Life.ELSEWHERE
+    return Life.ALIVE if host.start_ticks(of.pid) == of.start_ticks else Life.ENDED
+
+
+def myself() -> Holder:
+    """This process."""
+    return Holder(
+        pid=os.getpid(),
+        start_ticks=host.start_ticks(os.getpid()) or 0,
+        boot_id=host.boot_id(),
+        hostname=socket.gethostname(),
+        namespace=_namespace(),
+    )
+
+
+def _namespace() -> str:
+    """Which space of PIDs this process is in; empty where the kernel does not tell."""
+    try:
+        return str(_NAMESPACE.readlink())
+    except OSError:
+        return ""
+
+
+def _take(lock: int, paths: RunPaths) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise RunFolderError(
+            f"{paths.folder} is in use by another process. Wait until it has ended, or end it with "
+            f"`gpubench-orchestrate stop {paths.folder}`; then resume."
+        ) from error
+
+
+def _write(lock: int, data: bytes) -> None:
+    """Replace what the lock says. A disk that is full keeps nobody from working: then nobody can be told who works."""
+    try:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, data, 0)
+    except OSError:
+        return

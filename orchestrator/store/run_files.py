@@ -1,0 +1,116 @@
+"""What was asked for, as it lies in the folder of a run: run.yaml for people, plan.json for the cells and their order.
+
+StoredRun ── store ──▶ plan.json, then run.yaml ── load ──▶ StoredRun
+journal.gpj begins with the plan's hash ── require_one_run
+"""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import yaml
+
+from orchestrator import TOOL_VERSION
+from orchestrator.config import yaml_file
+from orchestrator.config.run_configuration import Plan, StoredRun
+from orchestrator.errors import ConfigError, RunFolderError
+from orchestrator.store import damage, journal
+from orchestrator.store.records import Header
+from orchestrator.system import safe_read
+from protocol.paths import RunPaths
+
+MAX_RUN_BYTES: Final = 16 * 1024 * 1024
+"""Of run.yaml. 17 models and eight GPUs take 30 KB; anything beyond this was not written by gpubench."""
+MAX_PLAN_BYTES: Final = 128 * 1024 * 1024
+"""Of plan.json. 20,000 cells with three launches each take 10 MB. Whoever made the folder, it is read within 3 GB."""
+
+
+def store(stored: StoredRun, paths: RunPaths) -> None:
+    """Write plan.json and run.yaml, each whole or not at all. Raises StorageError when the disk refuses.
+
+    run.yaml comes last, because it makes the folder one of a run. The plan has a file of its own, which is read in a
+    fiftieth of the time that YAML takes.
+    """
+    told = msgspec.to_builtins(stored, builtin_types=())
+    del told["plan"]
+    text = yaml.dump(told, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    journal.write_durably(paths.plan, msgspec.json.encode(stored.plan))
+    journal.write_durably(paths.config, text.encode())
+
+
+def load(paths: RunPaths) -> StoredRun:
+    """What run.yaml and plan.json say. Raises RunFolderError when one is missing or is not what `store` writes.
+
+    A run.yaml that holds the plan itself, as it did until plan.json was written, needs none.
+    """
+    try:
+        with paths.config.open("rb") as file:
+            data = file.read(MAX_RUN_BYTES + 1)
+    except OSError as error:
+        raise RunFolderError(f"{paths.config}: not the folder of a run: {error.strerror}") from error
+    if len(data) > MAX_RUN_BYTES:
+        raise RunFolderError(
+            f"{paths.config}: larger than {MAX_RUN_BYTES} bytes, so not written by gpubench. "
+            f"{damage.advice(paths.config)}"
+        )
+    try:
+        told: object = yaml_file.parse(data, str(paths.config)).value
+    except ConfigError as error:
+        raise RunFolderError(f"damaged: {error}. {damage.advice(paths.config)}") from error
+    if isinstance(told, dict) and "plan" not in told:
+        told = {**told, "plan": _plan(paths.plan, told)}
+    try:
+        return msgspec.convert(told, StoredRun)
+    except msgspec.ValidationError as error:
+        raise _refused(paths.config, told, error) from error
+
+
+def _plan(path: Path, told: object) -> Plan:
+    """What stands in plan.json. told: in run.yaml, which says who wrote both."""
+    try:
+        return msgspec.json.decode(safe_read.read(path, cap_bytes=MAX_PLAN_BYTES), type=Plan)
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be read: {error.strerror}. {damage.advice(path)}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _refused(path, told, error) from error
+
+
+def _refused(path: Path, told: object, error: Exception) -> RunFolderError:
+    """Why a file of the run is not what this version writes. told: in run.yaml."""
+    version = told.get("tool_version") if isinstance(told, dict) else None
+    if isinstance(error, msgspec.ValidationError) and isinstance(version, str) and version != TOOL_VERSION:
+        return RunFolderError(f"{path}: {_of_another_version(version)}: {error}")
+    return RunFolderError(f"{path}: damaged: {error}. {damage.advice(path)}")
+
+
+def _of_another_version(version: str) -> str:
+    return (
+        f"written by gpubench {version}, which this version, {TOOL_VERSION}, cannot read. Use gpubench {version} to "
+        "report this run or go on with it"
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that knows tuples and writes every value out: the same tuple twice is no reason for an alias."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+_Dumper.add_representer(tuple, _Dumper.represent_list)
+
+
+def require_one_run(stored: StoredRun, header: Header, paths: RunPaths) -> None:
+    """Raise RunFolderError when the journal was begun with another plan than the folder holds.
+
+    The hash is of the plan as this version reads it, so that it is another one where cells have got new fields since.
+    """
+    if (header.run_id, header.plan_hash) == (stored.run_id, stored.plan.hash):
+        return
+    if header.run_id == stored.run_id and header.tool_version != TOOL_VERSION:
+        raise RunFolderError(f"{paths.folder}: {_of_another_version(header.tool_version)}.")
+    raise RunFolderError(
+        f"{paths.folder}: run.yaml or plan.json and journal.gpj belong to different plans (one was changed, files of "
+        f"two runs were mixed, or another state of gpubench {header.tool_version} wrote them). Restore the run.yaml "
+        "and the plan.json that were written with this journal, or use the gpubench that wrote it."
+    )

@@ -1,0 +1,1 @@
+"""This machine: processes, durable writes, safe reads. Knows nothing of GPUs."""

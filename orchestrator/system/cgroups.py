@@ -1,0 +1,71 @@
+"""What the control groups of this process allow it: memory, cores, processes. Version 1 and 2.
+
+A container, a Slurm job or a systemd unit often gets less than the machine has, and nothing but these files tells.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from orchestrator.system import host
+
+T = TypeVar("T", int, float)
+
+_ROOT: Final = Path("/sys/fs/cgroup")
+_OWN: Final = Path("/proc/self/cgroup")
+_UNLIMITED_BYTES: Final = 1 << 60
+"""Version 1 says "no limit" with the largest multiple of a page, which lies above this."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The tightest limit of each kind, None where there is none. cores: CPU time a second, 1.5 is one and a half."""
+
+    memory_bytes: int | None = None
+    cores: float | None = None
+    processes: int | None = None
+
+
+def limits(root: Path = _ROOT, own: Path = _OWN) -> Limits:
+    """What holds for this process. root, own: where the files are; tests give recorded ones."""
+    return Limits(
+        memory_bytes=_tightest(root, own, "memory", _memory),
+        cores=_tightest(root, own, "cpu", _cores),
+        processes=_tightest(root, own, "pids", _processes),
+    )
+
+
+def _tightest(root: Path, own: Path, controller: str, read: Callable[[Path], T | None]) -> T | None:
+    """The smallest limit from our own group up to the root: each holds for all below it."""
+    return min(
+        (limit for folder in _folders(root, own, controller) if (limit := read(folder)) is not None), default=None
+    )
+
+
+def _folders(root: Path, own: Path, controller: str) -> Iterator[Path]:
+    """Folders of our groups, ours first. In a container the path may be the host's: then only the root is there."""
+    for line in host.text(own).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        base = root / controller if controllers else root
+        group = base / path.lstrip("/")
+        yield group
+        yield from (parent for parent in group.parents if parent.is_relative_to(base))
+
+
+def _memory(folder: Path) -> int | None:
+    value = host.number(folder / "memory.max") or host.number(folder / "memory.limit_in_bytes")
+    return value if value is not None and value < _UNLIMITED_BYTES else None
+
+
+def _cores(folder: Path) -> float | None:
+    quota, _, period = host.text(folder / "cpu.max").strip().partition(" ")
+    if not quota:
+        quota, period = host.text(folder / "cpu.cfs_quota_us").strip(), host.text(folder / "cpu.cfs_period_us").strip()
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
+
+
+def _processes(folder: Path) -> int | None:
+    return host.number(folder / "pids.max")

@@ -1,0 +1,178 @@
+"""Processes: how their end is read, and how they are ended. How they are started is in process_start.py.
+
+Nobody calls waitpid(-1); unknown orphans are looked at first.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from orchestrator.system import host
+
+Identity = tuple[int, int]
+"""PID and start time in clock ticks since boot: together they name one process of this boot."""
+_KILLED_S: Final = 5.0
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a process ended: exactly one of the two is set."""
+
+    code: int | None
+    signal: int | None
+
+    @property
+    def words(self) -> str:
+        """For people: "exit code 3", "killed by SIGKILL"."""
+        if self.signal is None:
+            return f"exit code {self.code}"
+        try:
+            return f"killed by {signal.Signals(self.signal).name}"
+        except ValueError:
+            return f"killed by signal {self.signal}"
+
+
+def reap(pid: int) -> Exit | None:
+    """Wait for a child that is ending and read how. None when it was not ours to wait for."""
+    try:
+        status = os.waitid(os.P_PID, pid, os.WEXITED)
+    except ChildProcessError:
+        return None
+    return None if status is None else _exit_of(status)
+
+
+def reap_now(pid: int) -> Exit | None:
+    """As `reap`, without waiting: None while the child lives, or when it is not ours."""
+    try:
+        status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return None if status is None else _exit_of(status)
+
+
+def reap_orphan(known: Collection[int | None]) -> int | None:
+    """Reap one ended child that is not in `known` (a grandchild that came back to us). Returns its PID, or None.
+
+    The kernel shows one ended child, and the same again until it is reaped. Where that one is known, children are
+    looked at one by one, which reads all of /proc: seldom, because what is known is reaped as soon as it ends.
+    """
+    try:
+        status = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    if status is None:
+        return None
+    shown = status.si_pid
+    candidates = [child.pid for child in psutil.Process().children()] if shown in known else [shown]
+    return next((pid for pid in candidates if pid not in known and reap_now(pid) is not None), None)
+
+
+def signal_quietly(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a child that may have ended already."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a worker and everything it started: it leads its own session and group."""
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        signal_quietly(pid, number)
+
+
+def end_leftovers(processes: Iterable[Identity]) -> None:
+    """Kill processes of an earlier life of this run, where PID and start time are still the same, and see them end.
+
+    This process and its ancestors are spared, whatever the journal says. What is killed is waited for, because it keeps
+    its GPU for a moment more, but not for ever: it may hang in a driver.
+    """
+    spared = _lineage()
+    others = [one for one in processes if one[0] not in spared]
+    killed = [pidfd for pid, ticks in others if (pidfd := _opened(pid, ticks)) is not None]
+    for pidfd in killed:
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    until = time.monotonic() + _KILLED_S
+    for pidfd in killed:
+        select.select([pidfd], [], [], max(0.0, until - time.monotonic()))
+        os.close(pidfd)
+
+
+def orphans(workers: Collection[Identity], folder: Path) -> list[Identity]:
+    """What workers of an earlier life have started and left: in one of their sessions, with a file of `folder` open.
+
+    The kernel ends a worker with its orchestrator, but not what the worker has started. A session is named by a PID,
+    which may be somebody else's by now: what is older than the worker does not come from it, nor does anything whose
+    session is led by another process. This process, its ancestors and its session are never among them.
+    """
+    started, spared = dict(workers), _lineage()
+    found = []
+    for pid in psutil.pids() if workers else ():
+        try:
+            session = os.getsid(pid)
+            ticks, leader = host.start_ticks(pid), host.start_ticks(session)
+            if pid in spared or session == os.getsid(0) or session not in started or ticks is None:
+                continue
+            if ticks >= started[session] > 0 and leader in (None, started[session]) and holds(pid, folder):
+                found.append((pid, ticks))
+        except OSError:  # it has ended, or is somebody else's
+            continue
+    return found
+
+
+def _lineage() -> frozenset[int]:
+    """This process and its ancestors."""
+    return frozenset({os.getpid(), *(parent.pid for parent in psutil.Process().parents())})
+
+
+def holds(pid: int, folder: Path) -> bool:
+    """Whether a process has a file of `folder` open. Raises OSError where it has ended, or is somebody else's."""
+    return any(link.readlink().is_relative_to(folder) for link in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def signal_same(pid: int, ticks: int, number: signal.Signals) -> bool:
+    """Send a signal to a process that need not be a child, if PID and start time are still the same.
+
+    Says whether it did. Raises PermissionError for a process of another user.
+    """
+    pidfd = _opened(pid, ticks)
+    if pidfd is None:
+        return False
+    try:
+        signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True
+
+
+def _opened(pid: int, ticks: int) -> int | None:
+    """A descriptor of the process, None when PID and start time are not the same any more."""
+    if host.start_ticks(pid) != ticks:
+        return None
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    if host.start_ticks(pid) == ticks:
+        return pidfd
+    os.close(pidfd)
+    return None
+
+
+def _exit_of(status: os.waitid_result) -> Exit:
+    if status.si_code == os.CLD_EXITED:
+        return Exit(code=status.si_status, signal=None)
+    return Exit(code=None, signal=status.si_status)

@@ -1,0 +1,240 @@
+"""Processes: how they are started. How they end is in ending.py.
+
+Everything here is a child of the orchestrator, or becomes one: it is a child subreaper, so a forked worker is adopted
+by it and its exit status can be read through a pidfd.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import site
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import ConfigError
+from orchestrator.system.process_end import Exit, reap, signal_quietly
+from protocol import codec
+from protocol.messages import Fork, FromZygote, LaunchSpec, Prepare
+
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+"""Opened here, not between a fork and an exec: another thread may hold the lock of the loader at the fork."""
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_CONTROL_FD: Final = 3
+_APPENDED: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+_MAX_ANSWER_BYTES: Final = 256 * 1024
+_FROM_ZYGOTE: Final = codec.Decoder[FromZygote](FromZygote)
+
+ONE_THREAD: Final = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    # pyarrow, which transformers imports where it is installed, otherwise starts a thread of its allocator (seen).
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+"""Read by libraries as they are imported: the zygote must be single-threaded when it forks. Workers choose later."""
+_COMPILED: Final = "TORCHINDUCTOR_CACHE_DIR"
+_WAITING: Final = "OMP_WAIT_POLICY"
+
+
+def rooms_root() -> Path:
+    """The folder that holds the rooms of this process."""
+    return Path(__file__).resolve().parents[2]
+
+
+def become_subreaper() -> None:
+    """Have orphans below this process become its children, so that workers are adopted and nothing escapes."""
+    if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
+
+
+def die_with(parent: int) -> None:
+    """Have this process killed when its parent dies; leave at once if it already has. Outlasts an exec."""
+    if _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def check_rooms() -> None:
+    """Make sure that children will import the rooms of this process. Raises ConfigError naming what shadows them."""
+    search = [str(rooms_root()), *sys.path[1:]] if _in_checkout() else sys.path[1:]
+    for room in ("protocol", "worker", "orchestrator"):
+        spec = PathFinder.find_spec(room, search)
+        found = None if spec is None or spec.origin is None else Path(spec.origin).resolve().parents[1]
+        if found != rooms_root():
+            raise ConfigError(
+                f"the package '{room}' of {found} would be used instead of the one in {rooms_root()}. Take it off "
+                "PYTHONPATH, or rename it."
+            )
+
+
+def _in_checkout() -> bool:
+    """Whether the rooms are imported from a folder that a child would not search by itself."""
+    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages()}
+    return str(rooms_root()) not in installed
+
+
+def child_environment(extra: dict[str, str]) -> dict[str, str]:
+    """Our environment for a child that runs with -P: it finds the rooms also in a checkout that is not installed.
+
+    An installed root is on the child's path already; naming it in PYTHONPATH would put site-packages before the
+    standard library.
+    """
+    environment = {**os.environ, **extra}
+    if _in_checkout():
+        paths = [str(rooms_root()), *filter(None, [environment.get("PYTHONPATH")])]
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+    return environment
+
+
+def environment_of_workers(cache: Path, *, night: bool = False) -> dict[str, str]:
+    """What processes that import torch have beside our environment. cache: where weights are kept. night: of a burn-in.
+
+    There threads sleep while they wait for each other, unless the user has said otherwise. On two cores that others
+    used too, two threads that spun took 1.9 to 2.3 ms for a product of bf16, and 0.1 to 0.3 ms where they slept: one
+    CPU device came to half of its cells in a minute. In other runs a CPU device is measured as torch works by itself.
+
+    As it is imported, torch._dynamo makes a folder for what it compiles, by default among temporary files, where nobody
+    would take it away. Unless the user has named one, or `cache` cannot be written, it is in `cache`.
+    """
+    patient = {_WAITING: "PASSIVE"} if night and _WAITING not in os.environ else {}
+    standing = next(place for place in (cache, *cache.parents) if os.access(place, os.F_OK))
+    if _COMPILED in os.environ:
+        return ONE_THREAD | patient
+    try:
+        with tempfile.TemporaryFile(dir=standing):
+            pass
+    except OSError:
+        return ONE_THREAD | patient
+    return ONE_THREAD | patient | {_COMPILED: str(cache / "inductor")}
+
+
+def start_module(module: str, *, log: Path, environment: dict[str, str], control: socket.socket) -> int:
+    """Start `python -P -m module` in a session of its own, its end of `control` as descriptor 3. Returns the PID."""
+    with _opened(os.devnull, os.O_RDONLY) as null, _opened(log, _APPENDED) as output:
+        return _start(module, environment, stdin=null, output=output, control=control.fileno())
+
+
+def start_launch(spec: LaunchSpec, environment: dict[str, str]) -> int:
+    """Start a new interpreter for a launch, which reads `spec` from its standard input. Returns the PID."""
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, codec.encode(spec))  # a pipe holds 64 KiB; a spec is below 4
+        os.close(writer)
+        with _opened(Path(spec.folder) / "stderr.log", _APPENDED) as output:
+            return _start("worker.launch", environment, stdin=reader, output=output)
+    finally:
+        os.close(reader)
+
+
+def start_answering(module: str, *, environment: dict[str, str]) -> tuple[int, int]:
+    """Start `python -P -m module` in a session of its own, to print an answer. Returns the PID and where to read it.
+
+    What it prints on standard error is read there too. The descriptor is the caller's to close.
+    """
+    reader, writer = os.pipe()
+    try:
+        with _opened(os.devnull, os.O_RDONLY) as null:
+            return _start(module, environment, stdin=null, output=writer), reader
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+
+
+@contextlib.contextmanager
+def _opened(path: str | Path, flags: int) -> Iterator[int]:
+    """A descriptor of our own, while the body runs."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _start(module: str, environment: dict[str, str], *, stdin: int, output: int, control: int | None = None) -> int:
+    """Start `python -P -m module`, which the kernel kills with this process. Returns the PID. Raises OSError.
+
+    The kernel is asked before Python starts there: a process that was stopped meanwhile could not ask any more, and
+    would outlive us. Call it from the main thread, with which such a process is killed.
+    """
+    parent = os.getpid()
+
+    def prepare() -> None:
+        die_with(parent)
+        if control is not None:
+            os.dup2(control, _CONTROL_FD)
+            os.set_inheritable(_CONTROL_FD, True)  # also where it had that number already
+
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", module],
+            stdin=stdin,
+            stdout=output,
+            stderr=output,
+            env=child_environment(environment),
+            start_new_session=True,
+            close_fds=False,
+            preexec_fn=prepare,  # noqa: PLW1509 - system calls alone, and posix_spawn cannot ask for the parent's death
+        )
+    except subprocess.SubprocessError as error:  # `prepare` failed, and subprocess does not tell how
+        raise OSError(f"{module} could not be made ready to start: {error}") from error
+    process.returncode = 0  # it has not ended: whoever started it reaps it, and subprocess must not
+    return process.pid
+
+
+class Zygote:
+    """The parent's end of a zygote: asks for forks, hears of them. Closed when the process is gone."""
+
+    def __init__(self, preload: tuple[str, ...], log: Path, environment: dict[str, str]) -> None:
+        """Start one, which imports `preload` before it answers Ready. environment: what it has beside ours."""
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.pid = start_module("worker.zygote", log=log, environment=environment, control=theirs)
+        self._control.setblocking(False)
+        with contextlib.suppress(ConnectionError):  # one that died at once is seen where it is listened to
+            self._send(Prepare(preload=preload, root=str(rooms_root())))
+
+    def fileno(self) -> int:
+        """Readable when there is an answer, or the process is gone."""
+        return self._control.fileno()
+
+    def fork(self, spec: LaunchSpec) -> None:
+        """Ask for the process of a launch. Raises OSError when the zygote takes nothing more.
+
+        That it has died is seen where it is listened to, and told of every launch that it was asked for.
+        """
+        with contextlib.suppress(ConnectionError):
+            self._send(Fork(spec=spec))
+
+    def receive(self) -> FromZygote | None:
+        """One answer, None when there is none yet. Raises EOFError when the zygote is gone."""
+        try:
+            data = self._control.recv(_MAX_ANSWER_BYTES)
+        except BlockingIOError:
+            return None
+        except ConnectionError as error:
+            raise EOFError from error
+        if not data:
+            raise EOFError
+        return _FROM_ZYGOTE.decode(data)
+
+    def close(self) -> Exit | None:
+        """Close the socket, which ends the process; kill it if it is not ended by that, and reap it."""
+        self._control.close()
+        signal_quietly(self.pid, signal.SIGKILL)
+        return reap(self.pid)
+
+    def _send(self, message: Prepare | Fork) -> None:
+        self._control.send(codec.encode(message))

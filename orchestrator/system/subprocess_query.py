@@ -1,0 +1,120 @@
+"""Asks one question in a short process of its own, because whoever is asked (CUDA, NVML) can hang, or crash.
+
+    ask ── python -P -m MODULE ──▶ answer
+        ◀── the answer, one line of JSON ─── and it ends
+
+The process ends with the orchestrator. One that gives no answer in time is ended; one that hangs inside the driver and
+survives even SIGKILL is left to the kernel.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+import msgspec
+
+from orchestrator.system import process_end, process_start
+
+T = TypeVar("T")
+
+_PATIENCE_S: Final = 2.0
+"""For each step of ending a hang: SIGTERM, SIGKILL."""
+_CHUNK_BYTES: Final = 64 * 1024
+
+
+class Silence(msgspec.Struct, frozen=True, kw_only=True):
+    """It gave no answer. seconds: it hung for so long, None where it ended: how, and the last line that it printed."""
+
+    seconds: float | None = None
+    end: str = ""
+    said: str = ""
+
+
+def ask(
+    module: str,
+    kind: type[T],
+    timeout_s: float,
+    *,
+    environment: Mapping[str, str] | None = None,
+    waiting: Callable[[], None] | None = None,
+    remark_s: float = 0.0,
+) -> T | Silence:
+    """What the process `module` answers, as a `kind`. It is ended when this returns, at the latest 4 s after the limit.
+
+    environment: what it has beside ours. waiting: called once, where there is no answer after `remark_s`.
+    """
+    pid, answer = process_start.start_answering(module, environment=dict(environment or {}))
+    pidfd = os.pidfd_open(pid)
+    os.set_blocking(answer, False)
+    output, ended = bytearray(), False
+    began = time.monotonic()
+    try:
+        if waiting is not None and not (ended := _heard(pidfd, answer, output, began + min(remark_s, timeout_s))):
+            waiting()
+        ended = ended or _heard(pidfd, answer, output, began + timeout_s)
+    finally:
+        exit_ = process_end.reap(pid) if ended else _end(pid, pidfd)
+        os.close(answer)
+        os.close(pidfd)
+    return _understood(bytes(output), exit_, kind) if ended else Silence(seconds=timeout_s)
+
+
+def answer(find: Callable[[], msgspec.Struct]) -> int:
+    """Be the process that is asked: print what `find` finds. Returns its exit code."""
+    sys.stdout.buffer.write(msgspec.json.encode(find()) + b"\n")
+    sys.stdout.buffer.flush()
+    return 0
+
+
+def _heard(pidfd: int, answer: int, output: bytearray, until: float) -> bool:
+    """Read what is printed until the process ends, and say whether it did in time.
+
+    The pipe is no sign of that: something that the process started may hold its other end.
+    """
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    poller.register(answer, select.POLLIN)
+    while (left_s := until - time.monotonic()) > 0:
+        ready = {fd for fd, _ in poller.poll(left_s * 1000)}
+        if answer in ready and not _read(answer, output):
+            poller.unregister(answer)
+        if pidfd in ready:
+            while _read(answer, output):
+                pass
+            return True
+    return False
+
+
+def _read(answer: int, output: bytearray) -> bool:
+    """Read what is in the pipe now; whether there was anything."""
+    with contextlib.suppress(BlockingIOError):
+        chunk = os.read(answer, _CHUNK_BYTES)
+        output += chunk
+        return bool(chunk)
+    return False
+
+
+def _end(pid: int, pidfd: int) -> process_end.Exit | None:
+    """End a process that hangs: SIGTERM first, because a process killed inside the driver once froze an A100."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        signal.pidfd_send_signal(pidfd, number)
+        if poller.poll(_PATIENCE_S * 1000):
+            return process_end.reap(pid)
+    return None
+
+
+def _understood(output: bytes, exit_: process_end.Exit | None, kind: type[T]) -> T | Silence:
+    """The answer among what was printed. One of a process that then crashed does not count."""
+    lines = [line.strip() for line in output.decode("utf-8", errors="replace").splitlines() if line.strip()]
+    if exit_ is None or exit_.code == 0:
+        for line in lines:
+            with contextlib.suppress(msgspec.DecodeError):
+                return msgspec.json.decode(line, type=kind)
+    return Silence(end="nobody knows how" if exit_ is None else exit_.words, said=lines[-1] if lines else "")

@@ -1,0 +1,315 @@
+"""What became of each planned cell, told from its attempts."""
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.analysis import outcomes
+from orchestrator.analysis.outcomes import CellOutcome, Status
+from orchestrator.config.run_configuration import Plan
+from orchestrator.plan import planner
+from orchestrator.state import slots, transitions
+from orchestrator.state.archive import Attempt
+from orchestrator.state.failure_policy import Reach
+from orchestrator.state.slots import SlotStatus
+from orchestrator.store.records import End, Segment, Start
+from protocol.cell import Cell, Workload
+from protocol.failure import Category, Failure, Phase
+from tests.fakes.configurations import configuration
+from tests.fakes.runs import FakeRun, gpus, shipped
+
+
+def outcome(run: FakeRun, cell: Cell, damaged: tuple[int, ...] = ()) -> CellOutcome:
+    """What became of a cell of a run."""
+    read = run.archive()
+    return outcomes.derive(read.stored.plan, read.attempts, damaged)[cell.id]
+
+
+def test_a_result_at_the_size_asked_for_is_ok(tmp_path: Path) -> None:
+    """Each round counts once."""
+    run = FakeRun(tmp_path, launches=3)
+    launches = tuple(run.measured(run.cell(batch_size=8), number=number) for number in range(3))
+    assert outcome(run, run.cell(batch_size=8)) == CellOutcome(status=Status.OK, batch_size=8, counted=launches)
+
+
+def test_a_result_at_a_smaller_size_is_degraded(tmp_path: Path) -> None:
+    """32 and 16 ran out of memory, 8 is not planned and was measured: degraded to 8."""
+    run = FakeRun(tmp_path, batch_sizes=(32,))
+    cell = run.cell(batch_size=32)
+    run.failed(cell, Category.OUT_OF_MEMORY)
+    run.failed(cell, Category.OUT_OF_MEMORY, batch_size=16)
+    run.measured(cell, batch_size=8)
+    found = outcome(run, cell)
+    assert (found.status, found.batch_size, found.counted) == (Status.DEGRADED, 8, (2,))
+    assert "32" in found.reason
+
+
+def test_sizes_are_never_mixed(tmp_path: Path) -> None:
+    """Round 0 fitted at 8, round 1 only at 4: the figures are those of 4 alone."""
+    run = FakeRun(tmp_path, batch_sizes=(8,), launches=2)
+    cell = run.cell(batch_size=8)
+    run.measured(cell, number=0)
+    run.failed(cell, Category.OUT_OF_MEMORY, number=1)
+    run.measured(cell, batch_size=4, number=1)
+    found = outcome(run, cell)
+    assert (found.status, found.batch_size, found.counted) == (Status.DEGRADED, 4, (2,))
+
+
+def test_a_planned_smaller_size_stands_for_one_that_does_not_fit(tmp_path: Path) -> None:
+    """64 halves to 32 and 16, which are planned; 16 fits, and both larger ones refer to it."""
+    run = FakeRun(tmp_path, batch_sizes=(16, 32, 64))
+    run.failed(run.cell(batch_size=32), Category.OUT_OF_MEMORY)
+    run.measured(run.cell(batch_size=16))
+    for size in (32, 64):
+        found = outcome(run, run.cell(batch_size=size))
+        assert (found.status, found.batch_size) == (Status.REFERRED, 16)
+        assert found.refers_to == run.cell(batch_size=16).id
+
+
+def test_a_reference_follows_a_degraded_cell(tmp_path: Path) -> None:
+    """8 refers to 4, which is planned but ran only at 2: 2 is what stands for both."""
+    run = FakeRun(tmp_path, batch_sizes=(4, 8))
+    run.failed(run.cell(batch_size=8), Category.OUT_OF_MEMORY)
+    run.failed(run.cell(batch_size=4), Category.OUT_OF_MEMORY)
+    run.measured(run.cell(batch_size=4), batch_size=2)
+    found = outcome(run, run.cell(batch_size=8))
+    assert (found.status, found.batch_size, found.refers_to) == (Status.REFERRED, 2, run.cell(batch_size=4).id)
+    assert found.reason == "batch size 8 ran out of memory; the cell of batch size 4, measured at 2, stands for it"
+
+
+def test_a_reference_names_what_was_tried_and_what_was_planned(tmp_path: Path) -> None:
+    """512 is planned and runs at 256: 1024 was never tried, and nobody planned 256."""
+    run = FakeRun(tmp_path, batch_sizes=(1024, 512, 128))
+    run.failed(run.cell(batch_size=512), Category.OUT_OF_MEMORY)
+    run.measured(run.cell(batch_size=512), batch_size=256)
+    assert outcome(run, run.cell(batch_size=1024)).reason == (
+        "not tried: batch size 512 ran out of memory; the cell of batch size 512, measured at 256, stands for it"
+    )
+
+
+def test_a_chain_of_references_names_its_end(tmp_path: Path) -> None:
+    """1024 and 512 both ran out, and 128 runs as it was planned."""
+    run = FakeRun(tmp_path, batch_sizes=(1024, 512, 128))
+    run.failed(run.cell(batch_size=512), Category.OUT_OF_MEMORY)
+    run.failed(run.cell(batch_size=512), Category.OUT_OF_MEMORY, batch_size=256)
+    run.measured(run.cell(batch_size=128))
+    found = outcome(run, run.cell(batch_size=1024))
+    assert found.refers_to == run.cell(batch_size=128).id
+    assert found.reason == "not tried: batch size 256 ran out of memory; the cell of batch size 128 stands for it"
+    own = outcome(run, run.cell(batch_size=512))
+    assert own.reason == "batch size 512 ran out of memory; the cell of batch size 128 stands for it"
+
+
+def test_out_of_memory_at_batch_1_does_not_fit(tmp_path: Path) -> None:
+    """Nothing smaller is left to try, and larger sizes do not fit either."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 8))
+    run.failed(run.cell(batch_size=1), Category.OUT_OF_MEMORY)
+    assert outcome(run, run.cell(batch_size=1)).status is Status.DOES_NOT_FIT
+    assert outcome(run, run.cell(batch_size=8)).status is Status.DOES_NOT_FIT
+
+
+def test_out_of_memory_before_the_first_forward_does_not_fit(tmp_path: Path) -> None:
+    """The model itself is too large: so is it at every size that was not tried; one that was says what came of it."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 2, 4, 8))
+    run.measured(run.cell(batch_size=1))
+    run.failed(run.cell(batch_size=2), Category.EXCEPTION)
+    run.failed(run.cell(batch_size=8), Category.OUT_OF_MEMORY, phase=Phase.BUILD)
+    found = {size: outcome(run, run.cell(batch_size=size)) for size in (1, 2, 4, 8)}
+    assert (found[1].status, found[2].status) == (Status.OK, Status.FAILED)
+    assert (found[4].status, found[8].status) == (Status.DOES_NOT_FIT, Status.DOES_NOT_FIT)
+    assert found[8].reason == "out of memory before the first forward pass"
+    assert found[4].reason == (
+        "not tried: batch size 8 ran out of memory before the first forward pass, so no size would fit"
+    )
+
+
+def test_memory_of_one_workload_says_nothing_about_another(tmp_path: Path) -> None:
+    """Training ran out of memory; inference at the same size was simply not attempted yet."""
+    run = FakeRun(tmp_path, batch_sizes=(8,), workloads=(Workload.INFERENCE, Workload.TRAINING))
+    run.failed(run.cell(workload=Workload.TRAINING, batch_size=8), Category.OUT_OF_MEMORY)
+    assert outcome(run, run.cell(batch_size=8)).status is Status.MISSING
+
+
+@pytest.mark.parametrize("category", [Category.EXCEPTION, Category.CRASHED, Category.DEADLINE, Category.IMPORT_ERROR])
+def test_any_other_failure_fails_the_cell_with_its_words(tmp_path: Path, category: Category) -> None:
+    """The last failure is the reason."""
+    run = FakeRun(tmp_path)
+    run.failed(run.cell(), category, message="what exactly happened")
+    found = outcome(run, run.cell())
+    assert found.status is Status.FAILED
+    assert found.reason == f"{category}: what exactly happened"
+
+
+def test_a_retry_that_succeeds_makes_the_cell_ok(tmp_path: Path) -> None:
+    """A crash before the result costs nothing but time."""
+    run = FakeRun(tmp_path)
+    run.failed(run.cell(), Category.CRASHED)
+    launch = run.measured(run.cell())
+    assert outcome(run, run.cell()) == CellOutcome(status=Status.OK, batch_size=1, counted=(launch,))
+
+
+def test_an_interrupted_attempt_is_missing(tmp_path: Path) -> None:
+    """Neither an attempt without an end nor one that was stopped on request has failed."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 2, 4))
+    run.interrupted(run.cell(batch_size=1))
+    run.failed(run.cell(batch_size=2), Category.INTERRUPTED)
+    assert {outcome(run, run.cell(batch_size=size)).status for size in (1, 2, 4)} == {Status.MISSING}
+
+
+def test_a_cell_that_was_interrupted_too_often_says_what_to_do(tmp_path: Path) -> None:
+    """Five times `resume` tries it again; the sixth interruption is the last, and only a new run measures it."""
+    run = FakeRun(tmp_path)
+    for times in range(1, 7):
+        run.failed(run.cell(), Category.INTERRUPTED, message="the orchestrator ended")
+        found = outcome(run, run.cell())
+        assert found.status is (Status.MISSING if times < 6 else Status.FAILED)
+    assert found.reason == "interrupted 6 times and not tried again: the orchestrator ended; a new run measures it"
+
+
+def test_a_damaged_result_is_a_failure(tmp_path: Path) -> None:
+    """A result that cannot be believed is not believed."""
+    run = FakeRun(tmp_path)
+    launch = run.measured(run.cell())
+    assert outcome(run, run.cell(), damaged=(launch,)).status is Status.FAILED
+
+
+def test_a_damaged_result_is_not_hidden_behind_a_want_of_time(tmp_path: Path) -> None:
+    """Where its cell's other round was dropped, which is no failure, the cell has failed all the same."""
+    run = FakeRun(tmp_path, batch_sizes=(1,), launches=2)
+    damaged = run.measured(run.cell())
+    run.dropped(run.cell(), "no time", number=1)
+    read = run.archive()
+    found = [
+        outcomes.derive(read.stored.plan, read.attempts, launches, dropped=read.dropped)[run.cell().id].status
+        for launches in ((), (damaged,))
+    ]
+    assert found == [Status.OK, Status.FAILED]
+
+
+def test_cells_of_a_device_that_was_taken_out_say_so(tmp_path: Path) -> None:
+    """The reason of a cell that nobody attempted is the device's failure; the other device's cells are not touched."""
+    run = FakeRun(tmp_path, devices=gpus(2))
+    run.failed(run.cell(batch_size=1), Category.DEVICE_LOST)
+    assert "taken out of this run: device lost" in outcome(run, run.cell(batch_size=8)).reason
+    assert "taken out" not in outcome(run, run.cell(batch_size=8, device=1)).reason
+
+
+def test_a_retry_that_a_lost_device_prevents_is_missing(tmp_path: Path) -> None:
+    """An accident that would have been tried again is not why the cell has no result: its device was taken out."""
+    run = FakeRun(tmp_path)
+    run.failed(run.cell(batch_size=8), Category.KILLED)
+    run.failed(run.cell(batch_size=1), Category.DEVICE_LOST)
+    found = outcome(run, run.cell(batch_size=8))
+    assert (found.status, found.reason) == (Status.MISSING, "the device was taken out of this run: device lost")
+
+
+def test_cells_of_a_skipped_model_are_failures_with_its_reason(tmp_path: Path) -> None:
+    """Neither not attempted nor interrupted: nothing more of the model will be run. Its own failure keeps its words."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 2, 4, 8))
+    run.measured(run.cell(batch_size=1))
+    run.failed(run.cell(batch_size=2), Category.IMPORT_ERROR, message="no such module")
+    run.interrupted(run.cell(batch_size=4))
+    read = run.archive()
+    found = outcomes.derive(read.stored.plan, read.attempts, skipped={"resnet50": "import error on GPU 0"})
+    told = {cell.batch_size: found[cell.id] for cell in read.stored.plan.cells}
+    assert told[1].status is Status.OK
+    assert told[2].reason == "import error: no such module"
+    for size in (4, 8):
+        assert told[size] == CellOutcome(status=Status.FAILED, reason="the model is skipped: import error on GPU 0")
+
+
+def test_a_size_that_is_skipped_is_told_as_that_size(tmp_path: Path) -> None:
+    """What took too long on two GPUs is not the whole model: only its own cell says so."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 8))
+    run.measured(run.cell(batch_size=1))
+    read = run.archive()
+    slow = slots.scopes(run.cell(batch_size=8))[Reach.CELL]
+    assert slow.startswith("resnet50 inference fp32 at batch size 8")
+    found = outcomes.derive(read.stored.plan, read.attempts, skipped={slow: "deadline exceeded on GPU 1 and GPU 2"})
+    assert found[run.cell(batch_size=1).id].status is Status.OK
+    assert found[run.cell(batch_size=8).id] == CellOutcome(
+        status=Status.FAILED, reason="the cell is skipped: deadline exceeded on GPU 1 and GPU 2"
+    )
+
+
+SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
+FAILURES = (Category.CRASHED, Category.EXCEPTION, Category.INTERRUPTED, Category.DEADLINE, Category.NOT_FINITE)
+
+
+def simulate(planned: Plan, seed: int, steps: int) -> tuple[slots.RunState, list[Attempt]]:
+    """Let the state machine work on a plan in a world made of `seed`: what fits, and what goes wrong."""
+    chance = random.Random(seed)
+    room = {(cell.workload, cell.devices): chance.choice([0, 1, 3, 4, 8, 100]) for cell in planned.cells}
+    now, attempts = transitions.begin(planned), []
+    for _ in range(steps):
+        now, launches = transitions.next_launches(now)
+        if not launches:
+            break
+        for launch in launches:
+            start = Start(
+                launch=launch.launch,
+                cell=launch.planned,
+                round=launch.slot[1],
+                attempt=launch.attempt,
+                batch_size=launch.cell.batch_size,
+                device=launch.device,
+                at_ns=0,
+            )
+            now = transitions.step(
+                now, slots.Started(launch.launch, launch.slot, launch.device, launch.cell.batch_size)
+            )
+            failure: Failure | None = None
+            if launch.cell.batch_size > room[launch.cell.workload, launch.cell.devices]:
+                failure = Failure(category=Category.OUT_OF_MEMORY, message="", phase=Phase.WARM_UP)
+            elif chance.random() < 0.2:
+                failure = Failure(category=chance.choice(FAILURES), message="", phase=Phase.MEASURE)
+            digest = None if failure else "0" * 64
+            attempts.append(
+                Attempt(SEGMENT, start, End(launch=launch.launch, at_ns=1, result_sha256=digest, failure=failure))
+            )
+            now = transitions.step(
+                transitions.step(now, slots.Ended(launch.launch, failure)), slots.Freed(launch.device)
+            )
+    return now, attempts
+
+
+@settings(max_examples=200)
+@given(
+    seed=st.integers(0, 10**6),
+    launches=st.integers(1, 3),
+    sizes=st.sets(st.sampled_from([1, 2, 4, 8, 16, 32]), min_size=1, max_size=4),
+)
+def test_the_report_and_the_run_agree_about_every_cell(seed: int, launches: int, sizes: set[int]) -> None:
+    """Whatever happens, a finished run and its report tell the same: measured, referred, not fitting, failed."""
+    asked = configuration(
+        models=shipped("resnet50"),
+        workloads=(Workload.INFERENCE, Workload.TRAINING),
+        batch_sizes=tuple(sorted(sizes)),
+        training_batch_sizes=tuple(sorted(sizes)),
+        launches=launches,
+    )
+    planned = planner.make(asked, gpus(2))
+    final, attempts = simulate(planned, seed, steps=10_000)
+    derived = outcomes.derive(planned, attempts, skipped=dict.fromkeys(final.skipped, "why"))
+    for cell in planned.cells:
+        mine = [slot for (cell_id, _), slot in final.slots.items() if cell_id == cell.id]
+        statuses = {slot.status for slot in mine}
+        found = derived[cell.id]
+        if final.devices[cell.devices[0]].quarantined and not statuses <= slots.SETTLED:
+            continue  # nothing is settled there any more
+        assert statuses <= slots.SETTLED
+        if SlotStatus.MEASURED in statuses:
+            sizes_measured = [slot.batch_size for slot in mine if slot.status is SlotStatus.MEASURED]
+            assert found.status is (Status.OK if min(sizes_measured) == cell.batch_size else Status.DEGRADED)
+            assert found.batch_size == min(sizes_measured)
+        elif SlotStatus.REFERRED in statuses:
+            assert found.status in (Status.REFERRED, Status.DOES_NOT_FIT)
+        elif statuses == {SlotStatus.DOES_NOT_FIT}:
+            assert found.status is Status.DOES_NOT_FIT
+        else:
+            assert found.status in (Status.FAILED, Status.MISSING)
+            assert found.status is Status.FAILED or cell.model not in final.skipped
+    assert not any(found.status is Status.OK and not found.counted for found in derived.values())

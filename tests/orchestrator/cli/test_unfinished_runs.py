@@ -1,0 +1,119 @@
+"""Which run `resume` goes on with where none is named."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from orchestrator.cli import unfinished_runs
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.errors import RunFolderError
+from protocol.paths import RunPaths
+from tests.fakes.runs import FakeRun
+
+OLDEST, OLDER, NEWEST = "20260101-000000-aaaaaa", "20260102-000000-aaaaaa", "20260103-000000-aaaaaa"
+
+
+def over(run: FakeRun) -> None:
+    """It came to the end of its plan."""
+    run.everything()
+    run.finish()
+
+
+def died(run: FakeRun) -> None:
+    """Its process was killed."""
+    run.interrupted(run.cell())
+
+
+def stopped(run: FakeRun) -> None:
+    """Somebody stopped it."""
+    run.finish(interrupted=True, reason="stopped on request")
+
+
+def broken(run: FakeRun) -> None:
+    """The disk was full."""
+    run.finish(interrupted=True, reason="disk full", broken=True)
+
+
+def damaged(run: FakeRun) -> None:
+    """Nobody can go on with it."""
+    run.paths.journal.write_bytes(b"no journal")
+
+
+def unreadable(run: FakeRun) -> None:
+    """It is over, and nobody can read what was asked of it."""
+    over(run)
+    run.paths.config.write_text("not: [a run")
+
+
+def without_a_journal(run: FakeRun) -> None:
+    """It was deleted, and there are results."""
+    over(run)
+    run.paths.journal.unlink()
+
+
+def not_begun(run: FakeRun) -> None:
+    """Refused, or killed, before it had written anything."""
+    run.paths.journal.unlink()
+
+
+Happened = Callable[[FakeRun], None]
+
+
+@pytest.mark.parametrize(
+    ("oldest", "older", "newest", "chosen"),
+    [
+        (stopped, stopped, died, NEWEST),
+        (stopped, over, stopped, NEWEST),
+        (stopped, over, broken, NEWEST),
+        (over, over, not_begun, NEWEST),
+        (died, over, damaged, NEWEST),
+        (died, stopped, over, OLDER),
+        (died, over, over, OLDEST),
+        (stopped, damaged, over, OLDEST),
+        (broken, without_a_journal, over, OLDEST),
+        (over, damaged, over, NEWEST),
+        (over, stopped, unreadable, OLDER),
+        (over, over, unreadable, NEWEST),
+        (over, over, over, NEWEST),
+    ],
+)
+def test_the_newest_that_is_not_over_is_gone_on_with(
+    tmp_path: Path, oldest: Happened, older: Happened, newest: Happened, chosen: str
+) -> None:
+    """An older one with a note that names both; one that cannot be gone on with is refused by name, if the newest."""
+    for name, happened in ((OLDEST, oldest), (OLDER, older), (NEWEST, newest)):
+        happened(FakeRun(tmp_path / name))
+    paths, note = unfinished_runs.choose(None, str(tmp_path))
+    assert paths.folder == tmp_path / chosen
+    assert note == (
+        ""
+        if chosen == NEWEST
+        else f"{tmp_path / NEWEST} is over, and {tmp_path / chosen} is not: that one is gone on with"
+    )
+
+
+def test_a_run_that_is_named_is_the_one(tmp_path: Path) -> None:
+    """Over or not, and without a word."""
+    died(FakeRun(tmp_path / OLDER))
+    over(FakeRun(tmp_path / NEWEST))
+    named = str(tmp_path / NEWEST)
+    assert unfinished_runs.choose(named, str(tmp_path)) == (RunPaths(Path(named)), "")
+
+
+def test_no_run_at_all_is_refused(tmp_path: Path) -> None:
+    """As by every command that looks for one."""
+    with pytest.raises(RunFolderError, match="there is no run in it"):
+        unfinished_runs.choose(None, str(tmp_path))
+
+
+def test_resume_goes_on_with_it_and_says_so(
+    tmp_path: Path, invoke: Callable[..., Result], executed: list[tuple[StoredRun, RunPaths]]
+) -> None:
+    """The older run, where the newest is over."""
+    died(FakeRun(tmp_path / OLDER))
+    over(FakeRun(tmp_path / NEWEST))
+    shown = invoke("resume", "--runs-folder", str(tmp_path))
+    assert [paths.folder.name for _, paths in executed] == [OLDER], shown.output
+    assert f"note: {tmp_path / NEWEST} is over, and {tmp_path / OLDER} is not" in shown.output

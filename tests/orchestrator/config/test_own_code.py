@@ -1,0 +1,254 @@
+"""Code of the user's own: found without being imported, run only with permission, named on the command line."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from orchestrator.config import own_code
+from orchestrator.config.own_code import Search
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.errors import ConfigError
+from protocol.paths import RunPaths
+
+Invoke = Callable[..., Result]
+Executed = list[tuple[StoredRun, RunPaths]]
+BOMB = """
+raise SystemExit('it was imported')
+import torch
+from torch.nn import Module
+class Net: pass
+def build(): pass
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a file and a package that must not be imported."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(BOMB, encoding="utf-8")
+    (tmp_path / "mypkg").mkdir()
+    (tmp_path / "mypkg" / "__init__.py").write_text(BOMB, encoding="utf-8")
+    return tmp_path
+
+
+def found(text: str, here: Path, *pythonpath: Path, allowed: bool = True) -> tuple[str, tuple[str, ...]]:
+    """Target and folders of what `text` names."""
+    own = Search(here, tuple(map(str, pythonpath)), allowed).locate(text, "-m/--models")
+    return own.target, own.pythonpath
+
+
+def test_a_file_is_found_from_the_folder_of_whoever_names_it(here: Path) -> None:
+    """And named absolutely, for a process that runs elsewhere."""
+    (here / "sub").mkdir()
+    assert found("net.py:Net", here) == (f"{here}/net.py:Net", ())
+    assert found("../net.py:Net", here / "sub") == (f"{here}/net.py:Net", ())
+    assert found(f"{here}/net.py:Net", here / "sub")[0] == f"{here}/net.py:Net"
+
+
+def test_a_package_is_found_where_python_would_find_it(here: Path) -> None:
+    """In folders of --pythonpath first, else where packages are installed."""
+    assert found("mypkg.sub:build", here, here) == ("mypkg.sub:build", (str(here),))
+    assert found("torchvision.models:resnet18", here) == ("torchvision.models:resnet18", ())
+
+
+def test_what_is_installed_needs_no_permission_and_gets_no_folder(here: Path) -> None:
+    """A folder that is searched first could put anything in the place of what was trusted."""
+    (here / "json.py").write_text(BOMB, encoding="utf-8")
+    assert found("transformers.BertModel", here, here, allowed=False) == ("transformers.BertModel", ())
+
+
+@pytest.mark.parametrize("text", ["net.py:Net", "mypkg:build"])
+def test_code_of_the_users_needs_permission(here: Path, text: str) -> None:
+    """A configuration may come from somebody else."""
+    with pytest.raises(ConfigError, match=rf"-m/--models: {text} is code in {here}.*Nothing was started.*--allow-code"):
+        found(text, here, here, allowed=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("net.py", "net.py: say what to take from the file, as in net.py:ClassName"),
+        ("net.py:", "net.py:: say what to take from the file, as in net.py:ClassName"),
+        ("net.py:a-b", "say what to take from the file"),
+        ("mine.yaml", "mine.yaml is no model; if it describes models, give it as --models-file mine.yaml"),
+        ("./net:Net", "./net is not a Python file; its name would end in .py"),
+        ("none.py:Net", "none.py: cannot be read: No such file or directory"),
+        ("net.py:Nat", "net.py defines no Nat. Did you mean Net?"),
+        ("net.py:nett", "net.py defines no nett. Did you mean Net?"),
+        ("net.py:Transformer", "net.py defines no Transformer. It defines Net, build."),
+        ("net.py:Modul", "net.py defines no Modul. Did you mean Module?"),
+        ("broken.py:Net", "broken.py, line 2: not valid Python: "),
+        ("nothing:build", "nothing:build: there is no package 'nothing'. Install it, or name the folder that it is in"),
+        ("mypkg:build", "there is no package 'mypkg'. It is in {here}: add --pythonpath {here}."),
+        ("worker.models:build", "a package named worker is gpubench's own; yours needs another name"),
+        ("worker/net.py:Net", "a package named worker is gpubench's own; yours needs another name"),
+        ("a:b:c", "'a:b:c' is neither package.module:Name nor path/to/file.py:Name"),
+        ("os; rm:x", "is neither package.module:Name nor"),
+    ],
+)
+def test_what_is_not_there_is_named_with_what_to_do(here: Path, text: str, message: str) -> None:
+    """Before anything is started."""
+    (here / "broken.py").write_text("x = 1\nclass Net(:\n", encoding="utf-8")
+    (here / "worker").mkdir()
+    for name in ("__init__.py", "net.py"):
+        (here / "worker" / name).write_text(BOMB, encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        found(text, here)
+    assert message.format(here=here) in str(refused.value)
+    assert "mypkg" not in sys.modules
+
+
+def test_names_that_only_running_would_tell_are_believed(here: Path) -> None:
+    """A star import, or definitions within a condition."""
+    (here / "star.py").write_text("from mypkg import *\n", encoding="utf-8")
+    (here / "either.py").write_text("if True:\n    Net = 1\n", encoding="utf-8")
+    assert found("star.py:Net", here)[0].endswith("star.py:Net")
+    assert found("either.py:Net.inner", here)[0].endswith("either.py:Net.inner")
+
+
+def test_folders_of_the_pythonpath_must_exist(here: Path) -> None:
+    """A misspelt folder would otherwise be silently empty."""
+    assert own_code.folders(("mypkg", str(here)), here, "--pythonpath") == (f"{here}/mypkg", str(here))
+    with pytest.raises(ConfigError, match=f"--pythonpath: {here}/none: there is no such folder"):
+        own_code.folders(("none",), here, "--pythonpath")
+
+
+def test_a_library_is_the_users_where_it_was_not_installed(here: Path) -> None:
+    """Such a one may not be imported ahead of launches; one that pip has put into a folder may."""
+    (here / "json").mkdir()  # without an __init__.py, and so behind the one of Python
+    assert not own_code.in_a_folder_of_the_users("json", (str(here),))
+    assert not own_code.in_a_folder_of_the_users("transformers", (str(here),))
+    assert not own_code.in_a_folder_of_the_users("nothing", (str(here),))
+    assert own_code.in_a_folder_of_the_users("mypkg", (str(here),))
+    assert own_code.in_a_folder_of_the_users("net", (str(here),))
+    (here / "mypkg-1.0.dist-info").mkdir()
+    assert not own_code.in_a_folder_of_the_users("mypkg", (str(here),))
+
+
+# ── on the command line ───────────────────────────────────────────────────────────────────────────────────────────────
+
+MINE = """
+models:
+  - name: lstm
+    class: net.py:Net
+  - name: other
+    class: net.py:build
+"""
+
+
+@pytest.fixture
+def planned(invoke: Invoke, executed: Executed) -> Callable[..., list[str]]:
+    """The names of the models that a command line would measure."""
+    Path("net.py").write_text(BOMB, encoding="utf-8")
+    Path("mine.yaml").write_text(MINE, encoding="utf-8")
+
+    def names(*words: str) -> list[str]:
+        done = invoke("run", "--gpu-ids", "cpu:0", *words)
+        assert done.exit_code == 5, done.output  # the disk that refuses
+        return [model.name for model in executed[-1][0].configuration.models]
+
+    return names
+
+
+def test_own_models_are_named_by_their_code(planned: Callable[..., list[str]], executed: Executed) -> None:
+    """Beside those that ship, and called as they were typed."""
+    assert planned("-m", "net.py:Net, resnet50", "--allow-code") == ["net.py:Net", "resnet50"]
+    own = executed[-1][0].configuration.models[0].own
+    assert own is not None
+    assert own.target == f"{Path.cwd()}/net.py:Net"
+    assert own.allowed
+
+
+def test_a_models_file_alone_means_its_models(planned: Callable[..., list[str]]) -> None:
+    """Whoever gives one wants to see theirs; -m chooses among all, and theirs win over shipped ones of that name."""
+    assert planned("--models-file", "mine.yaml", "--allow-code") == ["lstm", "other"]
+    assert planned("--models-file", "mine.yaml", "-m", "resnet50,lstm", "--allow-code") == ["resnet50", "lstm"]
+    everything = planned("--models-file", "mine.yaml", "-m", "all", "--allow-code")
+    assert everything[:2] == ["lstm", "other"]
+    assert everything.count("lstm") == 1
+    assert "bert-base" in everything
+
+
+def _joined(text: str) -> str:
+    """Without its spaces: a long path is broken where a line ends."""
+    return "".join(text.split())
+
+
+def test_a_mistake_in_a_model_that_was_not_chosen_refuses_nothing(
+    invoke: Invoke, planned: Callable[..., list[str]]
+) -> None:
+    """It is said, once, where the others are measured; whoever names the model is refused, wherever it is named."""
+    Path("mine.yaml").write_text(f"{MINE}    typo: 1\n  - name: third\n    class: nothing:build\n", encoding="utf-8")
+    given = ("--models-file", "mine.yaml", "--allow-code")
+    file = f"{Path.cwd()}/mine.yaml"
+    typo = f"{file}, line 7, models[1].typo: there is no such key"
+    assert planned(*given, "-m", "lstm,resnet50") == ["lstm", "resnet50"]
+    shown = _joined(invoke("run", "--gpu-ids", "cpu:0", *given, "-m", "lstm", "--dry-run").output)
+    assert shown.count(_joined(f"Note: other is not measured, and could not be: {typo}")) == 1
+    note = f"Note: third is not measured, and could not be: {file}, line 9, models[2].class:"
+    assert shown.count(_joined(note)) == 1
+    Path("night.yaml").write_text("models: other\n", encoding="utf-8")
+    chosen = (("-m", "lstm,other"), ("-m", "all"), (), ("--config", "night.yaml", "-m", "lstm"))
+    for words in chosen:
+        refused = invoke("run", "--gpu-ids", "cpu:0", *given, *words)
+        assert (refused.exit_code, typo in refused.output) == (2, True)
+
+
+def test_code_of_a_model_that_was_not_chosen_needs_no_permission(
+    invoke: Invoke, planned: Callable[..., list[str]]
+) -> None:
+    """It is not run, and there is nothing to say."""
+    assert planned("--models-file", "mine.yaml", "-m", "resnet50") == ["resnet50"]
+    shown = invoke("run", "--gpu-ids", "cpu:0", "--models-file", "mine.yaml", "-m", "resnet50", "--dry-run")
+    assert "is not measured, and could not be" not in " ".join(shown.output.split())
+
+
+def test_a_configuration_file_can_name_them_and_cannot_allow_them(
+    invoke: Invoke, planned: Callable[..., list[str]]
+) -> None:
+    """models_file and pythonpath are keys; the permission is given on the command line alone."""
+    Path("night.yaml").write_text("models_file: mine.yaml\npythonpath: [.]\nmodels: other\n", encoding="utf-8")
+    assert planned("--config", "night.yaml", "--allow-code") == ["other"]
+    refused = invoke("run", "--gpu-ids", "cpu:0", "--config", "night.yaml")
+    assert refused.exit_code == 2
+    assert "mine.yaml, line 6, models[1].class: net.py:build is code in" in refused.output
+    Path("night.yaml").write_text("models_file: mine.yaml\nallow_code: true\n", encoding="utf-8")
+    refused = invoke("run", "--gpu-ids", "cpu:0", "--config", "night.yaml")
+    assert "night.yaml, line 2, allow_code: there is no such key" in refused.output
+
+
+def test_what_is_imported_ahead_is_never_a_library_of_the_users(
+    planned: Callable[..., list[str]], executed: Executed
+) -> None:
+    """Also for models that ship: the zygote imports the installed torchvision, or none."""
+    torchvision = Path("library", "torchvision")
+    torchvision.mkdir(parents=True)
+    (torchvision / "__init__.py").write_text(BOMB, encoding="utf-8")
+
+    def ahead(*words: str) -> list[tuple[str, ...]]:
+        planned("-m", "resnet50,bert-base,lstm,net.py:Net", "--allow-code", *words)
+        return [model.preload for model in executed[-1][0].configuration.models]
+
+    usual = ("torchvision.models.resnet",), ("worker.models.huggingface",), (), ()
+    assert ahead() == [*usual]
+    assert ahead("--pythonpath", "library") == [(), (), (), ()]
+
+
+def test_a_probe_cannot_be_replaced(invoke: Invoke) -> None:
+    """The figures of every model are held against it."""
+    Path("net.py").write_text(BOMB, encoding="utf-8")
+    Path("mine.yaml").write_text(MINE.replace("name: lstm", "name: gemm"), encoding="utf-8")
+    refused = invoke("run", "--gpu-ids", "cpu:0", "--models-file", "mine.yaml", "--allow-code")
+    assert refused.exit_code == 2
+    assert "--models-file: gemm is the name of a probe; call the model otherwise" in refused.output
+
+
+def test_a_library_without_inputs_is_refused(invoke: Invoke) -> None:
+    """Nothing of torchvision says what it is fed; a file of one's own may."""
+    refused = invoke("run", "--gpu-ids", "cpu:0", "-m", "torchvision.models:resnet18")
+    assert refused.exit_code == 2
+    assert "nothing says what torchvision.models:resnet18 is fed" in refused.output
+    assert "--models-file" in refused.output

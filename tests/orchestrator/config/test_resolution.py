@@ -1,0 +1,171 @@
+"""From words to a configuration: what wins over what, and what is resolved of it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.options import OPTIONS
+from orchestrator.config import catalogue, yaml_file
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.run_configuration import Isolation
+from orchestrator.errors import ConfigError
+from protocol.cell import MemoryFormat, Mode, Precision, Workload
+from tests.fakes.configurations import DEFAULTS, options, resolved
+
+Write = Callable[[str | bytes], Path]
+
+
+def test_the_defaults_are_those_of_the_requirements() -> None:
+    """All models, loading, inference and training, fp32, batch sizes 1, 8, 32 (32 for training), every GPU, JSON."""
+    made = resolved()
+    assert made.models == tuple(model for model in catalogue.load().models if model.name != "stylegan2-critic")
+    assert made.workloads == (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
+    assert made.precisions == (Precision.FP32,)
+    assert (made.batch_sizes, made.training_batch_sizes, made.generation_batch_sizes) == ((1, 8, 32), (32,), (1,))
+    assert (made.sequence_lengths, made.input_sizes, made.memory_format) == ((), (), None)
+    assert (made.gpu_ids, made.modes, made.isolation) == ("all", (Mode.LOADED,), Isolation.FORK)
+    assert (made.profile, made.launches) == ("quick", 1)
+    assert (made.measurement.iterations, made.measurement.warm_up_iterations) == (None, None)
+    assert (made.monitor, made.monitor_interval_ms, made.allow_busy) == (True, 100, False)
+    assert (made.output_path, made.formats) == ("/current/benchmark_report.json", (ReportFormat.JSON,))
+    assert (made.runs_folder, made.cache_folder) == ("/current/runs", "/cache")
+
+
+def test_a_file_may_ask_for_both_modes(night: Write) -> None:
+    """In the order in which each round has them."""
+    assert resolved(night("benchmark: {mode: [solo, loaded]}")).modes == (Mode.SOLO, Mode.LOADED)
+    assert resolved(night("benchmark: {mode: solo}")).modes == (Mode.SOLO,)
+
+
+def test_what_is_measured_on_request_is_measured_where_it_is_named() -> None:
+    """`all` leaves it out: the default run has five minutes."""
+    named, every = (resolved(command_line=options(models=word)) for word in ("stylegan2-critic", "all"))
+    assert [model.name for model in named.models] == ["stylegan2-critic"]
+    assert "stylegan2-critic" not in {model.name for model in every.models}
+
+
+def test_the_defaults_file_names_every_key() -> None:
+    """configs/default.yaml is the documentation of the file format, so no key is missing in it."""
+    lines = {yaml_file.spell(key) for key in yaml_file.read(DEFAULTS).lines}
+    assert {option.key for option in OPTIONS} - {""} <= lines
+
+
+def test_a_file_changes_what_it_names_and_nothing_else(night: Write) -> None:
+    """A file of one's own needs only the keys that it changes."""
+    made = resolved(night("benchmark:\n  precision: bf16\ngpu:\n  ids: [0, 2]\n"))
+    assert (made.precisions, made.gpu_ids) == ((Precision.BF16,), "0,2")
+    assert (made.profile, made.batch_sizes) == ("quick", (1, 8, 32))
+
+
+def test_the_command_line_wins_over_the_file(night: Write) -> None:
+    """Defaults, then the file, then the options, key by key."""
+    file = night("benchmark: {precision: bf16, profile: quick}\nbatch_sizes: 4\n")
+    made = resolved(file, options(benchmark={"profile": "rigorous"}, batch_sizes=[2]))
+    assert (made.precisions, made.profile, made.launches, made.batch_sizes) == ((Precision.BF16,), "rigorous", 5, (2,))
+
+
+def test_every_section_of_the_requirements_example_is_understood(night: Write) -> None:
+    """The example of the requirements document, word for word."""
+    made = resolved(
+        night(
+            """
+benchmark:
+  iterations: 100
+  warmup: 10
+  precision: fp32
+models:
+  - bert-base
+  - resnet50
+batch_sizes:
+  - 1
+  - 8
+  - 32
+output:
+  path: ./benchmark_report.json
+  format: json
+  verbose: false
+monitoring:
+  enabled: true
+  interval_ms: 100
+gpu:
+  ids: [0]
+  multi_gpu: false
+"""
+        )
+    )
+    assert [model.name for model in made.models] == ["bert-base", "resnet50"]
+    assert (made.measurement.iterations, made.measurement.warm_up_iterations) == (100, 10)
+    assert made.gpu_ids == "0"
+
+
+def test_one_value_will_do_where_a_list_is_meant(night: Write) -> None:
+    """`precision: fp32` and `batch_sizes: 8` are lists of one; a text may hold several, as on the command line."""
+    made = resolved(night('models: "lstm, resnet50"\nbatch_sizes: 8\nbenchmark: {phases: load}\n'))
+    assert [model.name for model in made.models] == ["lstm", "resnet50"]
+    assert (made.batch_sizes, made.workloads) == ((8,), (Workload.LOAD,))
+
+
+def test_sizes_and_the_memory_format_can_be_said(night: Write) -> None:
+    """Lists of numbers, a word; null means each model's own."""
+    text = "sequence_lengths: [128, 512]\ninput_sizes: 512\ngeneration_batch_sizes: [1, 8]\n"
+    made = resolved(night(f"{text}benchmark: {{memory_format: channels_last, precision: 'tf32,fp16'}}\n"))
+    assert (made.sequence_lengths, made.input_sizes, made.generation_batch_sizes) == ((128, 512), (512,), (1, 8))
+    assert (made.memory_format, made.precisions) == (MemoryFormat.CHANNELS_LAST, (Precision.TF32, Precision.FP16))
+    null = resolved(night("sequence_lengths: null\nbenchmark: {memory_format: null}\n"))
+    assert (null.sequence_lengths, null.memory_format) == ((), None)
+
+
+def test_all_models_get_the_sizes_that_they_can_take(night: Write) -> None:
+    """Where a model was named, a size that it cannot take is refused; of all of them some are left out instead."""
+    sizes = "sequence_lengths: [128, 4096]\n"
+    assert resolved(night(f"{sizes}models: all\n")).sequence_lengths == (128, 4096)
+    assert resolved(night(f"{sizes}models: [all]\n")).sequence_lengths == (128, 4096)
+    assert resolved(night(f"{sizes}models: ' all '\n")).sequence_lengths == (128, 4096)
+    assert resolved(night(f"{sizes}models: [lstm, resnet50]\n")).sequence_lengths == (128, 4096)
+    with pytest.raises(ConfigError, match=r"night\.yaml, line 1, sequence_lengths: bert-base takes 1 to 512 tokens"):
+        resolved(night(f"{sizes}models: [lstm, bert-base]\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gpu: {multi_gpu: false}", "0"),
+        ("gpu: {multi_gpu: true}", "all"),
+        ("gpu: {ids: 3}", "3"),
+        ("gpu: {ids: 'cpu:0,cpu:1'}", "cpu:0,cpu:1"),
+        ("gpu: {ids: [cpu:0, cpu:1]}", "cpu:0,cpu:1"),
+        ("gpu: {ids: [0, 1], multi_gpu: false}", "0,1"),
+    ],
+)
+def test_devices_can_be_said_in_several_ways(night: Write, text: str, words: str) -> None:
+    """Ids decide where they are given, else multi_gpu does."""
+    assert resolved(night(text)).gpu_ids == words
+
+
+def test_an_empty_section_or_a_null_changes_nothing(night: Write) -> None:
+    """A section in which everything is commented out is one; null, written out, means the default."""
+    assert resolved(night("gpu:\n#  ids: 0\n")) == resolved()
+    assert resolved(night("benchmark: {}\n")) == resolved()
+    assert resolved(night("models: null\noutput: {path: ~}\n")) == resolved()
+
+
+@pytest.mark.parametrize(
+    ("output", "formats"),
+    [
+        ({"path": "a.csv"}, (ReportFormat.CSV,)),
+        ({"path": "a.JSON", "format": "txt,json"}, (ReportFormat.TXT, ReportFormat.JSON)),
+        ({"format": "csv"}, (ReportFormat.CSV,)),
+        ({"path": "a.2026.11.1"}, (ReportFormat.JSON,)),
+        ({"path": "a"}, (ReportFormat.JSON,)),
+    ],
+)
+def test_the_report_has_the_format_that_its_name_says(output: object, formats: tuple[ReportFormat, ...]) -> None:
+    """`-o report.csv` alone is clear enough; -f decides where it is given."""
+    assert resolved(None, options(output=output)).formats == formats
+
+
+def test_adaptive_or_fixed_is_chosen_by_one_number() -> None:
+    """Iterations override the profile; launches too."""
+    made = resolved(None, options(benchmark={"iterations": 5, "warmup": 2, "launches": 7}))
+    assert (made.measurement.iterations, made.measurement.warm_up_iterations, made.launches) == (5, 2, 7)

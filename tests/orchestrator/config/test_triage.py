@@ -1,0 +1,105 @@
+"""`triage`, from the command line to the plan: what it measures, in which order, and that it fits into its time."""
+
+from collections.abc import Callable
+
+import pytest
+import yaml
+from click.testing import Result
+
+from orchestrator.cli.commands import benchmark
+from orchestrator.cli.options import OPTIONS
+from orchestrator.cli.triage import DEFAULTS
+from orchestrator.config import presets
+from orchestrator.config.catalogue import configs_folder
+from orchestrator.config.run_configuration import Configuration, StoredRun
+from orchestrator.plan import estimate, planner
+from orchestrator.state.time_budget import Budget
+from protocol.cell import Mode, Workload
+from protocol.paths import RunPaths
+from tests.fakes.configurations import gpu, resolved
+
+Invoke = Callable[..., Result]
+Executed = list[tuple[StoredRun, RunPaths]]
+
+
+def asked() -> Configuration:
+    """What the preset resolves to."""
+    preset = presets.load(presets.TRIAGE, OPTIONS)
+    return preset.on(resolved(command_line=preset.settings))
+
+
+def test_triage_is_probes_and_two_models_three_times_in_both_modes(invoke: Invoke, executed: Executed) -> None:
+    """A convolutional network and a transformer, and every probe; ten minutes."""
+    invoke("triage", "--gpu-ids", "cpu:0,cpu:1")
+    ((stored, _),) = executed
+    made = stored.configuration
+    assert (made.preset, made.time_limit_s, made.launches) == ("triage", 600, 3)
+    assert made.modes == (Mode.LOADED, Mode.SOLO)
+    assert sorted(model.type for model in made.models) == ["cnn", *["probe"] * 4, "transformer"]
+    assert {cell.mode for cell in stored.plan.cells} == set(Mode)
+
+
+@pytest.mark.parametrize("count", [1, 4, 8])
+def test_triage_of_a_node_fits_into_its_time(count: int) -> None:
+    """Nothing of it would be dropped, as far as can be told before."""
+    machine = tuple(map(gpu, range(count)))
+    made = planner.make(asked(), machine)
+    budget = Budget(asked(), machine, 600, began=0.0)
+    assert all(budget.forecast(made, device) == made.order[device.uuid] for device in machine)
+    assert estimate.total_s(made, asked(), machine) < 500
+
+
+def test_what_decides_comes_first_where_time_is_short() -> None:
+    """Round by round, and in each what all GPUs do at once before what they do alone."""
+    made = planner.make(asked(), tuple(map(gpu, range(4))))
+    cells = {cell.id: cell for cell in made.cells}
+    for order in made.order.values():
+        turns = [(number, cells[cell].mode) for cell, number in order]
+        assert turns == sorted(turns)
+        assert {cells[cell].workload for cell, _ in order} == {Workload.PROBE, Workload.TRAINING}
+
+
+def test_options_change_what_triage_measures_and_not_how_long(invoke: Invoke, executed: Executed) -> None:
+    """Another model, one mode."""
+    invoke("triage", "--gpu-ids", "cpu:0,cpu:1", "-m", "lstm", "-b", "1", "--solo")
+    ((stored, _),) = executed
+    assert {cell.model for cell in stored.plan.cells} == {"lstm"}
+    assert (stored.configuration.modes, stored.configuration.time_limit_s) == ((Mode.SOLO,), 600)
+
+
+def test_a_rehearsal_shows_both_modes_and_the_time(invoke: Invoke) -> None:
+    """Which cell is measured how, and how far ten minutes reach."""
+    shown = invoke("triage", "--gpu-ids", "cpu:0,cpu:1", "-m", "lstm", "-b", "1", "--dry-run")
+    assert shown.exit_code == 0
+    assert "all at once and one after the other" in " ".join(shown.output.split())
+    assert {line.split()[-3] for line in shown.output.splitlines() if " lstm " in line} == {"loaded", "solo"}
+    assert "triage ends within 600 s, enough for all of them, as estimated." in shown.output
+    assert "no time for" not in shown.output
+
+
+def test_a_rehearsal_names_what_there_will_be_no_time_for(invoke: Invoke) -> None:
+    """On a CPU: which cells, not only how many launches. A probe has no batch, and is quick."""
+    shown = " ".join(invoke("triage", "--gpu-ids", "cpu:0,cpu:1", "--dry-run").output.split())
+    assert "launches; the rest is dropped. Probably no time for: " in shown
+    without = shown.split("Probably no time for: ")[1].split(". ")[0].split(", ")
+    assert "bert-base training bf16 b256 solo" in without
+    assert not [name for name in without if name.startswith(("gemm", "hbm"))]
+
+
+def test_a_limit_that_is_too_short_is_said_of_triage(invoke: Invoke) -> None:
+    """By its name: it has no option that chose it."""
+    refused = invoke("triage", "--gpu-ids", "cpu:0", "-m", "bert-large", "-b", "4096", "--profile", "rigorous")
+    assert refused.exit_code == 2
+    assert "nothing could be measured within the 600 s of triage" in " ".join(refused.output.split())
+
+
+def test_the_help_has_the_defaults_of_the_preset() -> None:
+    """Those of `run` do not hold there."""
+    helps = {option.name: str(getattr(option, "help", "")) for option in benchmark.commands["triage"].params}
+    said = yaml.safe_load((configs_folder() / "presets.yaml").read_text())["triage"]["settings"]
+    assert all(helps[name].endswith(f" [default: {words}]") for name, words in DEFAULTS.items())
+    assert DEFAULTS["models"].split(",") == said["models"]
+    assert {DEFAULTS[name] for name in ("profile", "phases", "precision")} == {
+        said["benchmark"][name] for name in ("profile", "phases", "precision")
+    }
+    assert DEFAULTS["batch_sizes"] == f"training: {said['training_batch_sizes']}"

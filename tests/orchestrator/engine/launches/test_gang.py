@@ -1,0 +1,125 @@
+"""orchestrator/engine/launches/gang.py: which of several failed processes was the cause."""
+
+import itertools
+import re
+
+import msgspec
+import pytest
+
+from orchestrator.engine.launches.gang import MemberEnd, judged
+from protocol.cell import Precision
+from protocol.failure import Category, Failure, Phase
+from protocol.result import Result
+from protocol.verification import Verification
+from tests.fakes.gangs import gang
+from tests.fakes.results import result
+
+CELL = gang("a", "b", "c")
+
+
+def failure(category: Category) -> Failure:
+    """A failure of a category."""
+    return Failure(category=category, message=f"it is {category}", phase=Phase.MEASURE)
+
+
+def verified(checks: int) -> Result:
+    """A result whose verification has so many checks."""
+    return msgspec.structs.replace(result(CELL), verification=Verification(key=(), method="m", checks=checks))
+
+
+def told(device: str, outcome: Result | Failure, at: float = 1.0, **more: object) -> MemberEnd:
+    """How the process on a device ended."""
+    return MemberEnd(device, f"GPU {device}", outcome, at, **more)  # type: ignore[arg-type]  # its fields, by name
+
+
+def test_results_become_one() -> None:
+    """The leader's, with what the others verified."""
+    rank, outcome = judged([told("a", verified(1)), told("b", verified(2)), told("c", verified(3))])
+    assert rank == 0
+    assert outcome.verification.checks == 1
+    assert {device: one.checks for device, one in outcome.others.items()} == {"b": 2, "c": 3}
+
+
+def test_the_outcome_of_a_single_process_is_unchanged() -> None:
+    """Nothing is added to the outcome of a launch on one device."""
+    for outcome in (result(gang("a", precision=Precision.BF16)), failure(Category.DEADLINE), failure(Category.CRASHED)):
+        rank, same = judged([told("a", outcome, steps=None)])
+        assert rank == 0
+        assert same is outcome
+
+
+LOST, DIED = failure(Category.COMMUNICATION), failure(Category.KILLED)
+
+
+@pytest.mark.parametrize(
+    ("ends", "cause"),
+    [
+        ((told("a", LOST, 1.0), told("b", DIED, 1.2), told("c", LOST, 1.1)), "b"),
+        ((told("a", DIED, 2.0), told("b", failure(Category.CRASHED), 1.0), told("c", LOST, 1.1)), "b"),
+        ((told("a", verified(1)), told("b", LOST, 0.5), told("c", DIED, 2.0)), "c"),
+        ((told("a", DIED, 0.5, ended=True), told("b", DIED, 1.0, ended=True), told("c", DIED, 3.0)), "c"),
+        ((told("a", failure(Category.DEADLINE), 1.0), told("b", DIED, 2.0), told("c", LOST, 0.1)), "b"),
+    ],
+)
+def test_the_first_failure_of_its_own_is_the_cause(ends: tuple[MemberEnd, ...], cause: str) -> None:
+    """A broken connection, a deadline, and being ended with the others are consequences."""
+    rank, outcome = judged(ends)
+    assert (ends[rank].device, outcome.device) == (cause, cause)
+    assert set(outcome.evidence) == {f"on {one.label}" for one in ends if one.device != cause}
+
+
+SURER = (
+    (Category.DEVICE_LOST,),
+    (Category.DEVICE_HARDWARE, Category.TOO_HOT),
+    (Category.DEVICE_UNAVAILABLE, Category.CUDA_STICKY, Category.CUDA_ERROR),
+    (Category.OUT_OF_MEMORY, Category.IMPORT_ERROR, Category.NOT_BUILT, Category.EXCEPTION, Category.NOT_FINITE),
+    (Category.HOST_OUT_OF_MEMORY, Category.CRASHED, Category.KILLED, Category.NO_OUTCOME),
+)
+
+
+@pytest.mark.parametrize(("surer", "weaker"), [*itertools.pairwise(SURER), *((alike, alike) for alike in SURER)])
+def test_a_surer_sign_is_the_cause_else_the_earlier_one(
+    surer: tuple[Category, ...], weaker: tuple[Category, ...]
+) -> None:
+    """A lost GPU may give another rank a CUDA error before it reports itself."""
+    late, early = (10.6, 10.0) if surer is not weaker else (10.0, 10.6)
+    for cause, other in itertools.product(surer, weaker):
+        rank, outcome = judged([told("a", failure(other), early), told("b", failure(cause), late)])
+        assert (rank, outcome.device, outcome.category) == (1, "b", cause)
+        assert outcome.evidence == {"on GPU a": f"{other}: it is {other}"}
+
+
+LATE = failure(Category.DEADLINE)
+
+
+@pytest.mark.parametrize(
+    ("steps", "stopped", "device", "words"),
+    [
+        ((7, 6, 7), "", "b", "GPU b .* 6 transfers"),
+        ((7, 7, 7), "c", "c", "GPU c .* stopped"),
+        ((6, 7, 7), "c", "c", "GPU c .* stopped"),
+        ((7, 7, 7), "", None, ""),
+        ((6, 6, 7), "", None, ""),
+        ((6, None, 7), "", None, ""),
+    ],
+)
+def test_the_rank_with_the_fewest_steps_hangs(
+    steps: tuple[int | None, ...], stopped: str, device: str | None, words: str
+) -> None:
+    """Not the first to pass its deadline; without evidence no device is the cause."""
+    names = ("a", "b", "c")
+    ends = [
+        told(name, LATE, ended=number > 0, steps=step, stopped=name == stopped)
+        for number, (name, step) in enumerate(zip(names, steps, strict=True))
+    ]
+    rank, outcome = judged(ends)
+    assert (outcome.category, outcome.device or None) == (Category.DEADLINE, device)
+    assert re.search(words, outcome.message)
+    assert device in {None, names[rank]}
+
+
+def test_a_connection_that_breaks_by_itself_has_no_culprit() -> None:
+    """All processes lived and only report that it broke."""
+    _, outcome = judged([told("a", LOST, 1.0), told("b", LOST, 0.5, ended=False), told("c", LOST, 2.0)])
+    assert (outcome.category, outcome.device or None) == (Category.COMMUNICATION, None)
+    assert len(outcome.evidence) == 2

@@ -1,0 +1,197 @@
+"""orchestrator/engine/launches/link.py: senders, refused messages, and what a killed run leaves behind."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from orchestrator.engine.launches.link import Link
+from orchestrator.errors import UserError
+from protocol import codec
+from protocol.cell import Cell, Precision, Workload
+from protocol.errors import ProtocolError
+from protocol.failure import Phase
+from protocol.messages import Ack, Dismiss, FromWorker, Outcome, Progress
+from tests.fakes.results import result
+
+MESSAGE = Progress(launch=7, token="seven", phase=Phase.MEASURE, fraction=0.5)
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where sockets are made in this test."""
+    short = Path("/tmp") / f"gb-{os.getpid()}-{tmp_path.name[-8:]}"  # a socket's path may have 107 bytes
+    short.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
+    return short
+
+
+@pytest.fixture
+def link(base: Path) -> Iterator[Link]:
+    """A bound link."""
+    with Link("a-run") as bound:
+        yield bound
+    assert [path.name for path in (base / f"gpubench-{os.getuid()}").iterdir()] == [".gate"]
+
+
+class Worker:
+    """The other end."""
+
+    def __init__(self, endpoint: str, identity: str, takes: int = 1000) -> None:
+        self.context = zmq.Context()
+        self.socket = self.context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.IDENTITY, identity.encode())
+        self.socket.setsockopt(zmq.RCVHWM, takes)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.connect(endpoint)
+
+    def close(self) -> None:
+        """Hang up."""
+        self.socket.close()
+        self.context.term()
+
+
+def heard(link: Link) -> FromWorker | ProtocolError:
+    """The next thing that arrives."""
+    assert link.socket.poll(5000)
+    return link.receive()
+
+
+def test_messages_go_both_ways(link: Link) -> None:
+    """A worker is answered by its token."""
+    worker = Worker(link.endpoint, "seven")
+    worker.socket.send(codec.encode(MESSAGE))
+    assert heard(link) == MESSAGE
+    assert link.send("seven", Ack(launch=7, token="seven"))
+    assert worker.socket.poll(5000)
+    assert codec.decode(worker.socket.recv(), Ack).launch == 7
+    assert not link.send("eight", Ack(launch=8, token="eight")), "nobody with that token is connected"
+    worker.close()
+
+
+CELL = Cell(devices=("cpu:0",), model="net", workload=Workload.INFERENCE, precision=Precision.FP32, batch_size=1)
+NO_TIMES = Outcome(launch=7, token="seven", result=result(CELL, series={"iteration": b"\0\0\0"}))
+
+
+@pytest.mark.parametrize(
+    ("frames", "words"),
+    [
+        ([b"garbage"], "not a valid message"),
+        ([codec.encode(MESSAGE), b"more"], "3 frames"),
+        ([codec.encode(Progress(launch=7, token="eight", phase=Phase.MEASURE, fraction=0))], "another worker"),
+        ([codec.encode(NO_TIMES)], "multiple of 4"),
+    ],
+)
+def test_invalid_messages_are_refused(link: Link, frames: list[bytes], words: str) -> None:
+    """Garbage, several parts, another launch's token, impossible times: an error, not a crash."""
+    worker = Worker(link.endpoint, "seven")
+    worker.socket.send(codec.encode(Outcome(launch=7, token="seven", result=result(CELL))))
+    assert isinstance(heard(link), Outcome)
+    worker.socket.send_multipart(frames)
+    refused = heard(link)
+    assert isinstance(refused, ProtocolError)
+    assert words in str(refused)
+    worker.close()
+
+
+def test_only_the_user_can_enter(base: Path) -> None:
+    """The folder is closed to others, and so is the socket itself; the mask of the process stays what it was."""
+    del base
+    before = os.umask(0o002)
+    try:
+        with Link("a-run") as link:
+            socket = Path(link.endpoint.removeprefix("ipc://"))
+            for place in (socket, socket.parent, socket.parent.parent):
+                assert stat.S_IMODE(place.stat().st_mode) == 0o700
+            assert os.umask(0o002) == 0o002
+    finally:
+        os.umask(before)
+
+
+def test_a_message_beyond_the_cap_is_not_received(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sender is disconnected when the length is known, before memory is allocated."""
+    del base
+    monkeypatch.setattr(codec, "MAX_MESSAGE_BYTES", 1_000_000)
+    with Link("a-run") as link:
+        monitor = link.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        worker = Worker(link.endpoint, "seven")
+        worker.socket.send(bytes(1_000_001))
+        poller = zmq.Poller()
+        poller.register(monitor, zmq.POLLIN)
+        poller.register(link.socket, zmq.POLLIN)
+        ready = [socket for socket, _ in poller.poll(20_000)]
+        link.socket.disable_monitor()
+        monitor.close()
+        worker.close()
+    assert ready == [monitor]
+
+
+@pytest.mark.timeout(30)
+def test_unread_messages_do_not_delay_the_end(base: Path) -> None:
+    """ZeroMQ by itself would wait for ever for a worker that reads nothing."""
+    del base
+    with Link("a-run") as link:
+        worker = Worker(link.endpoint, "seven", takes=1)
+        worker.socket.send(codec.encode(MESSAGE))
+        assert heard(link) == MESSAGE
+        for _ in range(500):  # more than fits into the buffers of the kernel
+            assert link.send("seven", Dismiss(launch=7, reason="x" * 10_000))
+    worker.close()
+
+
+def test_two_runs_of_one_name_have_their_own_folders(base: Path) -> None:
+    """A folder in use stays, one that was left behind is removed."""
+    del base
+    with Link("a-run") as first:
+        used = Path(first.endpoint.removeprefix("ipc://")).parent
+        left_behind = used.parent / "a-run-1"
+        left_behind.mkdir()
+        (left_behind / "link").touch()
+        with Link("another-run"):
+            assert used.exists()
+            assert not left_behind.exists()
+
+
+def test_a_folder_that_others_can_enter_is_refused(base: Path) -> None:
+    """Sockets are not made where somebody else could take their place."""
+    (base / f"gpubench-{os.getuid()}").mkdir(mode=0o777)
+    (base / f"gpubench-{os.getuid()}").chmod(0o777)
+    with pytest.raises(UserError, match="not a private folder"):
+        Link("a-run")
+
+
+def test_a_long_path_falls_back_to_a_short_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel allows 107 bytes for a socket's path."""
+    deep = tmp_path / ("d" * 120)
+    deep.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    with Link("a-run") as bound:
+        assert len(bound.endpoint.removeprefix("ipc://")) <= 107
+        assert str(deep) not in bound.endpoint
+
+
+def test_a_folder_that_became_read_only_falls_back_to_another(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there from an earlier run, and nothing can be made in it."""
+    (base / f"gpubench-{os.getuid()}").mkdir(mode=0o700)
+    asked = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: not Path(path).is_relative_to(base) and asked(path, mode))
+    with Link("a-run") as link:
+        assert not link.folder.is_relative_to(base)
+
+
+def test_a_full_disk_is_an_error_of_the_user(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the path and the remedy."""
+    made = Path.mkdir
+
+    def full(path: Path, mode: int = 0o777, **more: bool) -> None:
+        if path.name.startswith("a-run"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        made(path, mode, **more)
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(UserError, match=r"/a-run-\d+: .*No space left on device.*XDG_RUNTIME_DIR"):
+        Link("a-run")

@@ -1,0 +1,341 @@
+"""orchestrator/engine/adaptive_launches.py and what it stands on: doubts of a report, launches for them, and their
+way to disk.
+"""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from orchestrator.analysis import evidence, report_builder, reporting
+from orchestrator.analysis.outcomes import Status
+from orchestrator.config.run_configuration import Configuration, Slot, StoredRun
+from orchestrator.engine import run_status
+from orchestrator.engine.adaptive_launches import AdaptiveLaunches, More
+from orchestrator.engine.launches.link import Link
+from orchestrator.engine.loop import Loop
+from orchestrator.engine.run import left_to_do
+from orchestrator.engine.run_context import RunContext
+from orchestrator.errors import RunFolderError
+from orchestrator.report import remarks
+from orchestrator.state import archive, recovery
+from orchestrator.state.added_launches import Doubt
+from orchestrator.state.slots import Quarantined, RunState, SlotStatus, StopAsked
+from orchestrator.state.time_budget import CLOSING_S, Budget
+from orchestrator.state.transitions import step
+from orchestrator.stats.siblings import MOST_LAUNCHES, SiblingVerdict
+from orchestrator.store import journal, run_files
+from orchestrator.store.journal import Journal
+from orchestrator.store.records import Added
+from orchestrator.system.stop_signals import StopSignals
+from protocol.cell import Cell, Mode
+from protocol.exit_codes import ExitCode
+from protocol.failure import Category
+from protocol.paths import RunPaths
+from tests.fakes.conducting import Childless, Quiet
+from tests.fakes.runs import FakeRun, gpus, shipped
+
+SLOW = 3
+NOTHING = More((), ())
+Factor = Callable[[int, Cell], float]
+
+
+class Run(FakeRun):
+    """Of a profile that adds launches."""
+
+    def asked(self, configuration: Configuration) -> Configuration:
+        """See above."""
+        return msgspec.structs.replace(configuration, adds_launches=True)
+
+
+def measured(
+    folder: Path,
+    factor: Factor = lambda place, cell: 1.0,
+    *,
+    noise: float = 0.03,
+    gpus_: int = 8,
+    modes: tuple[Mode, ...] = (Mode.LOADED,),
+    kind: type[FakeRun] = Run,
+) -> FakeRun:
+    """All that was planned of inference of two models, by launches that scatter by `noise`; GPU 3 takes `factor`."""
+    run = kind(
+        folder, devices=gpus(gpus_), models=shipped("resnet50", "bert-base"), batch_sizes=(8,), launches=3, modes=modes
+    )
+    for queue in run.stored.plan.order.values():
+        for slot in queue:
+            launch(run, slot, factor, noise)
+    return run
+
+
+def launch(run: FakeRun, slot: Slot, factor: Factor, noise: float) -> None:
+    """One of them."""
+    cell = next(cell for cell in run.stored.plan.cells if cell.id == slot[0])
+    place = [device.uuid for device in run.stored.devices].index(cell.devices[0])
+    chance = random.Random(f"{place} {cell.model} {slot[1]}")
+    run.measured(cell, number=slot[1], forward_ms=10.0 * factor(place, cell) * (1 + chance.gauss(0, noise)))
+
+
+def slower(percent: float, mode: Mode | None = None) -> Factor:
+    """GPU 3 takes longer by so much, in both modes or in one."""
+    return lambda place, cell: 1 / (1 - percent / 100) if place == SLOW and mode in (None, cell.mode) else 1.0
+
+
+def stands(run: FakeRun) -> RunState:
+    """Where it stands by its journal."""
+    return recovery.restore(run.stored.plan, journal.read(run.paths.journal))
+
+
+def look(run: FakeRun, now: RunState | None = None, budget: Budget | None = None) -> More:
+    """What is to be added now."""
+    now = stands(run) if now is None else now
+    second = second_look(run, budget)
+    return second.over(now, second.look(now))
+
+
+def second_look(run: FakeRun, budget: Budget | None = None) -> AdaptiveLaunches:
+    """The one that works on it has."""
+    return AdaptiveLaunches(cast("Any", SimpleNamespace(stored=run.stored, paths=run.paths, budget=budget)))
+
+
+def doubts(run: FakeRun) -> set[tuple[str, tuple[str, ...]]]:
+    """Who is in doubt, and in which cells."""
+    loaded = archive.load(run.paths)
+    return {
+        (doubt.gpu, doubt.cells) for doubt in report_builder.in_doubt(loaded, evidence.gather(loaded, goes_on=True))
+    }
+
+
+def ids(run: FakeRun, model: str, mode: Mode) -> tuple[str, ...]:
+    """A cell, on every GPU."""
+    return tuple(cell.id for cell in run.stored.plan.cells if (cell.model, cell.mode) == (model, mode))
+
+
+def test_a_suspect_gets_the_fourth_launch_of_its_cells(tmp_path: Path) -> None:
+    """On all eight GPUs; recorded, they are what the run goes on with, and nothing is decided before they are made."""
+    run = measured(tmp_path, slower(3))
+    more = look(run)
+    uuid = run.stored.devices[SLOW].uuid
+    assert uuid in more.suspects
+    assert set(more.slots) == {(cell.id, 3) for cell in run.stored.plan.cells}
+    run.added(*more.slots, suspect=SLOW)
+    now = stands(run)
+    assert (len(now.slots), now.tally[SlotStatus.WAITING]) == (64, 16)
+    assert look(run) == NOTHING
+    assert archive.load(run.paths).added == more.slots
+
+
+def test_it_ends_when_nobody_is_suspect_and_at_seven_launches(tmp_path: Path) -> None:
+    """Launches that go on to differ by 3 % at the margin are made four times more, and then no more."""
+    run = measured(tmp_path, slower(3))
+    for number in range(3, MOST_LAUNCHES):
+        more = look(run)
+        assert {slot[1] for slot in more.slots} == {number}
+        run.added(*more.slots, suspect=SLOW)
+        for slot in more.slots:
+            launch(run, slot, slower(3), 0.03)
+    assert look(run).slots == ()
+    report = run.ended()
+    assert {(cell.launches, cell.launches_planned) for cell in report.cells} == {(7, 3)}
+    assert {one.launches_added for one in report.stragglers} == {8}
+    assert report.verdict.exit_code == 0
+    assert "64 launches were added because a GPU was SUSPECT" in report.verdict.reasons
+    assert look(measured(tmp_path / "sound", noise=0.002)) == NOTHING
+
+
+def test_in_doubt_are_the_cells_of_the_mode_that_is_not_settled(tmp_path: Path) -> None:
+    """A GPU at the margin when all are at work is asked for that alone; one that is a STRAGGLER there, for nothing."""
+    run = measured(tmp_path / "one", slower(3, Mode.LOADED), noise=0.004, modes=(Mode.LOADED, Mode.SOLO))
+    uuid = run.stored.devices[SLOW].uuid
+    assert doubts(run) == {(uuid, ids(run, model, Mode.LOADED)) for model in ("resnet50", "bert-base")}
+
+    def worse(place: int, cell: Cell) -> float:
+        return slower(12, Mode.SOLO)(place, cell) * slower(3, Mode.LOADED)(place, cell)
+
+    assert doubts(measured(tmp_path / "two", worse, noise=0.004, modes=(Mode.LOADED, Mode.SOLO))) == set()
+
+
+@pytest.mark.parametrize("change", ["stops", "waits", "exact", "three"])
+def test_nothing_is_added(tmp_path: Path, change: str) -> None:
+    """To a run that stops or has launches to make, that was asked for a number of them, or of too few GPUs."""
+    kind = FakeRun if change == "exact" else Run
+    run = measured(tmp_path, slower(3), kind=kind, gpus_=3 if change == "three" else 8)
+    now = stands(run)
+    if change == "stops":
+        now = step(now, StopAsked())
+    if change == "waits":
+        device = now.devices[run.stored.devices[0].uuid]
+        first = run.stored.plan.order[run.stored.devices[0].uuid][0]
+        waits = msgspec.structs.replace(device, queue=(first,))
+        now = msgspec.structs.replace(now, devices={**now.devices, run.stored.devices[0].uuid: waits})
+        assert look(run, step(now, Quarantined(run.stored.devices[0].uuid, "gone"))).slots
+    assert look(run, now) == NOTHING
+
+
+def test_a_time_limit_bounds_what_is_added(tmp_path: Path) -> None:
+    """A round needs some ten seconds by the estimate; with none left nothing is added, with minutes all of it."""
+    run = measured(tmp_path, slower(3))
+
+    def left(seconds: float) -> Budget:
+        return Budget(run.stored.configuration, run.stored.devices, seconds + CLOSING_S, time.monotonic())
+
+    assert look(run, budget=left(0.5)).slots == ()
+    assert look(run, budget=left(-1.0)) == NOTHING
+    assert len(look(run, budget=left(600.0)).slots) == 16
+
+
+def test_an_added_launch_that_is_not_made_leaves_the_run_complete(tmp_path: Path) -> None:
+    """The plan was kept: dropped or failed, it is no planned launch; and nobody counts a dropped one as added."""
+    run = measured(tmp_path, slower(3))
+    cell = run.stored.plan.cells[0]
+    run.added((cell.id, 3), suspect=SLOW)
+    run.dropped(cell, "no time was left", number=3)
+    report = run.ended()
+    assert report.summary.cells.short_of_launches == 0
+    assert report.verdict.exit_code == 0
+    assert {one.launches_added for one in report.stragglers} == {0}
+    assert report.stragglers[SLOW].verdict is SiblingVerdict.SUSPECT
+
+
+@pytest.mark.parametrize("lost", ["deleted", "failed"])
+def test_an_added_launch_that_was_dropped_hides_nothing_of_the_plan(tmp_path: Path, lost: str) -> None:
+    """All results of a cell are gone, or it never had one: the run has failed, whatever there was no time for later."""
+    run = Run(tmp_path, devices=gpus(8), batch_sizes=(8,), launches=3)
+    for cell in run.stored.plan.cells:
+        for number in range(3):
+            if cell is run.stored.plan.cells[0] and lost == "failed":
+                run.failed(cell, number=number)
+            else:
+                run.measured(cell, number=number)
+    cell = run.stored.plan.cells[0]
+    run.added((cell.id, 3))
+    run.dropped(cell, "no time was left", number=3)
+    run.finish()
+    for attempt in (1, 2, 3) if lost == "deleted" else ():
+        run.paths.launch(cell.id, attempt).result.unlink()
+    report = run.report()
+    assert (report.cells[0].status, report.summary.cells.dropped) == (Status.FAILED, 0)
+    assert report.verdict.exit_code == ExitCode.INCOMPLETE
+
+
+def test_a_planned_launch_that_failed_is_not_made_up_for_by_an_added_one(tmp_path: Path) -> None:
+    """The cell is short of a launch before and after, and its row says so."""
+    run = Run(tmp_path, devices=gpus(8), batch_sizes=(8,), launches=3)
+    first = run.stored.plan.cells[0]
+    for cell in run.stored.plan.cells:
+        for number in range(3):
+            if (cell, number) == (first, 2):
+                run.failed(cell, number=number)
+            else:
+                run.measured(cell, number=number)
+    run.added((first.id, 3))
+    run.measured(first, number=3)
+    report = run.ended()
+    assert (report.cells[0].launches, report.summary.cells.short_of_launches) == (3, 1)
+    assert report.verdict.exit_code == ExitCode.INCOMPLETE
+    said = [remarks.remark(result.inference_metrics["batch_size_8"]) for result in report.results]
+    assert ["2 of 3 launches" in words for words in said] == [True] + [False] * 7
+
+
+def test_an_added_launch_that_is_out_of_memory_changes_no_figure(tmp_path: Path) -> None:
+    """Three launches at the size asked for count; the added one, which had room for half of it, does not."""
+    run = Run(tmp_path, devices=gpus(8), batch_sizes=(8,), launches=3)
+    for cell in run.stored.plan.cells:
+        for number in range(3):
+            run.measured(cell, number=number)
+    first = run.stored.plan.cells[0]
+    run.added((first.id, 3))
+    run.failed(first, Category.OUT_OF_MEMORY, number=3)
+    run.measured(first, batch_size=4, number=3)
+    report = run.ended()
+    assert (report.cells[0].status, report.cells[0].batch_size, report.cells[0].launches) == (Status.OK, 8, 3)
+    assert report.verdict.exit_code == ExitCode.PASSED
+
+
+def test_what_has_happened_while_it_looked_decides(tmp_path: Path) -> None:
+    """Nothing is added for a GPU that has gone out since, nor to a run that was asked to stop."""
+    run = measured(tmp_path, slower(3), noise=0.004)
+    uuid, now, second = run.stored.devices[SLOW].uuid, stands(run), second_look(run)
+    found = second.look(now)
+    assert {doubt.gpu for doubt in found} == {uuid}
+    assert second.over(now, found).slots
+    assert second.over(step(now, StopAsked()), found) == NOTHING
+    assert second.over(step(now, Quarantined(uuid, "gone")), found) == NOTHING
+    other = Quarantined(run.stored.devices[0].uuid, "gone")
+    assert len(second.over(step(now, other), found).slots) == 14
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_stop_during_the_look_is_heeded_before_anything_is_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: bool
+) -> None:
+    """The plan was complete: so is the run, and not one launch more is begun."""
+    run = measured(tmp_path / "run", slower(3))
+    doubts = reporting.in_doubt(run.paths, run.stored)
+
+    def read(paths: RunPaths, stored: StoredRun) -> tuple[Doubt, ...]:
+        if stops:
+            os.kill(os.getpid(), signal.SIGINT)
+        return doubts
+
+    monkeypatch.setattr(reporting, "in_doubt", read)
+    monkeypatch.setattr(Loop, "_work", lambda loop: None)
+    with Journal(run.paths.journal) as written, Link("added") as link, StopSignals() as signals:
+        nursery = Childless((), run.paths.log("zygote"), 1.0, {})
+        loop = Loop(RunContext(run.stored, run.paths, written, link, nursery, None, signals, Quiet()), stands(run))
+        loop.run()
+    assert loop.state.stopping is stops
+    assert (loop.state.settled < len(loop.state.slots)) is not stops
+    assert any(isinstance(record, Added) for record in journal.read(run.paths.journal)) is not stops
+
+
+def test_a_missing_planned_launch_is_not_excused_by_an_added_one_that_was_dropped(tmp_path: Path) -> None:
+    """What counts for the plan is how many it promised."""
+    run = Run(tmp_path, devices=gpus(8), batch_sizes=(8,), launches=3)
+    cell = run.stored.plan.cells[0]
+    for number in range(2):
+        run.measured(cell, number=number)
+    run.added((cell.id, 3))
+    run.dropped(cell, "no time was left", number=3)
+    assert run.ended().summary.cells.short_of_launches == 1
+
+
+def test_status_counts_added_launches(tmp_path: Path) -> None:
+    """Among the planned ones, and in what is left to do."""
+    run = measured(tmp_path, slower(3))
+    more = look(run)
+    run.added(*more.slots, suspect=SLOW)
+    status, _ = run_status.look(run.stored, run.paths)
+    assert (status.planned, status.settled) == (64, 48)
+    assert left_to_do(run.stored, run.paths) == (16, 64)
+
+
+@pytest.mark.parametrize(
+    ("slots", "suspect", "words"),
+    [
+        ((("nobody", 3),), 0, "'nobody', round 3, cannot be added"),
+        ((("own", 2),), 0, "round 2, cannot be added"),
+        ((("own", 3), ("own", 3)), 0, "round 3, cannot be added"),
+        ((("own", 4),), 0, "round 4, cannot be added"),
+        ((("own", 3), ("own", 4)), 0, "round 4, cannot be added"),
+        ((("own", MOST_LAUNCHES),), 0, f"round {MOST_LAUNCHES}, cannot be added"),
+        ((("own", 3),), 1, "is no device of the run"),
+    ],
+)
+def test_a_journal_that_adds_what_cannot_be_is_refused(
+    tmp_path: Path, slots: tuple[tuple[str, int], ...], suspect: int, words: str
+) -> None:
+    """Its folder may come from anybody."""
+    run = measured(tmp_path, slower(3))
+    known = run.stored.plan.cells[0].id
+    if suspect:
+        run.stored = msgspec.structs.replace(run.stored, devices=gpus(9)[8:])
+    run.added(*((known if cell == "own" else cell, number) for cell, number in slots))
+    with pytest.raises(RunFolderError, match=words):
+        archive.load(run.paths, run_files.load(run.paths))

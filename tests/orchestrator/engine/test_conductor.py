@@ -1,0 +1,227 @@
+"""What is done about a launch that is over: whose fault it was, and whether its device is used again."""
+
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from msgspec import UNSET, structs
+
+import protocol
+from orchestrator.engine.launches.live import Concluded, Gone, Live
+from orchestrator.state.slots import SlotStatus
+from orchestrator.store import journal, records
+from orchestrator.store.records import End, Start, TakenOut
+from protocol.failure import Category, Failure, Phase
+from protocol.messages import GpuBroken, Hello, Outcome, TooHot, XidSeen
+from tests.fakes.conducting import Held, conducting
+from tests.fakes.results import result
+from tests.fakes.runs import gpus
+
+OOM = Failure(category=Category.OUT_OF_MEMORY, message="CUDA out of memory", phase=Phase.MEASURE)
+GPU, OTHER = (device.uuid for device in gpus(2))
+
+
+@pytest.mark.parametrize(
+    ("where", "left", "allow_busy", "expected"),
+    [
+        (GPU, "", False, Category.CONTAMINATED),
+        (GPU, "during", False, Category.CONTAMINATED),
+        (GPU, "before", False, Category.OUT_OF_MEMORY),
+        (OTHER, "", False, Category.OUT_OF_MEMORY),
+        (GPU, "", True, Category.OUT_OF_MEMORY),
+    ],
+)
+def test_want_of_memory_beside_a_stranger_is_the_strangers(
+    tmp_path: Path, where: str, left: str, allow_busy: bool, expected: Category
+) -> None:
+    """Who was on that GPU at any time of the launch is to blame, unless the user has allowed for others."""
+    with conducting(tmp_path / "run", gpus(2), allow_busy=allow_busy) as held:
+        live = held.live[GPU]
+        held.conductor.circumstances.foreign.note(where, "PID 7 stranger", 1)
+        if left:
+            held.conductor.circumstances.foreign.note(where, "", 2 if left == "before" else time.monotonic_ns())
+        held.conductor.carry_out([Concluded(live, OOM)])
+        (end,) = [one for one in journal.read(held.paths.journal) if isinstance(one, End)]
+    assert end.failure is not None
+    assert end.failure.category is expected
+    assert ("PID 7 stranger" in end.failure.message) == (expected is Category.CONTAMINATED)
+
+
+def test_a_stranger_on_any_gpu_of_a_gang_is_to_blame(tmp_path: Path) -> None:
+    """All its processes wait for the one beside the stranger, and any of them may be the first to miss a deadline."""
+    missed = Failure(category=Category.DEADLINE, message="not over in time", phase=Phase.MEASURE)
+    with conducting(tmp_path / "run", gpus(2)) as held:
+        live = held.live[GPU]
+        live.next = structs.replace(live.next, cell=structs.replace(live.next.cell, devices=(GPU, OTHER)))
+        held.conductor.circumstances.foreign.note(OTHER, "PID 7 stranger", 1)
+        held.conductor.carry_out([Concluded(live, missed)])
+        ((category, message),) = ended_as(held)
+    assert category is Category.CONTAMINATED
+    assert "PID 7 stranger" in message
+
+
+def test_a_result_stays_and_its_device_goes_where_the_worker_cannot_be_killed(tmp_path: Path) -> None:
+    """It has told its outcome and then hangs for ever: that counts, and nothing more is begun beside it."""
+    with conducting(tmp_path / "run", gpus(2)) as held:
+        live = held.conductor.fleet.live.pop(held.live[GPU].spec.token)
+        held.conductor.carry_out([Concluded(live, result(live.next.cell)), Gone(live, None, unkillable=True)])
+        held.conductor.launch_what_is_due()
+        assert held.conductor.state.slots[live.next.slot].status is SlotStatus.MEASURED
+        assert [other.next.device for other in held.conductor.fleet.live.values()] == [OTHER]
+        (out,) = [one for one in journal.read(held.paths.journal) if isinstance(one, TakenOut)]
+    assert (out.device, out.reason) == (GPU, "a process on it cannot be killed")
+
+
+@pytest.mark.parametrize(("lost", "category"), [(True, Category.DEVICE_LOST), (False, Category.DEVICE_HARDWARE)])
+def test_a_gpu_that_breaks_is_taken_out_with_what_runs_there(tmp_path: Path, lost: bool, category: Category) -> None:
+    """Its launch has failed by NVML's words, under the right name; the other device's goes on."""
+    with conducting(tmp_path / "run", gpus(2)) as held:
+        held.conductor.beware(GpuBroken(uuid=GPU, reason="it is broken", at_ns=1, lost=lost))
+        assert [one.next.device for one in held.conductor.fleet.live.values()] == [OTHER]
+        read = journal.read(held.paths.journal)
+    assert [(one.device, one.reason) for one in read if isinstance(one, TakenOut)] == [(GPU, "it is broken")]
+    (failure,) = [one.failure for one in read if isinstance(one, End) and one.failure is not None]
+    assert (failure.category, failure.message) == (category, "it is broken")
+
+
+def test_a_gpu_that_is_too_hot_is_taken_out_with_what_runs_there(tmp_path: Path) -> None:
+    """Its launch is ended for the heat, which is written down for the verdict; the other device's goes on."""
+    with conducting(tmp_path / "run", gpus(2)) as held:
+        held.conductor.beware(TooHot(uuid=GPU, reason="too hot", at_ns=7))
+        assert [one.next.device for one in held.conductor.fleet.live.values()] == [OTHER]
+        read = journal.read(held.paths.journal)
+    assert [one for one in read if isinstance(one, records.TooHot)] == [
+        records.TooHot(device=GPU, at_ns=7, reason="too hot")
+    ]
+    assert [(one.device, one.reason) for one in read if isinstance(one, TakenOut)] == [(GPU, "too hot")]
+    (failure,) = [one.failure for one in read if isinstance(one, End) and one.failure is not None]
+    assert (failure.category, failure.message) == (Category.TOO_HOT, "too hot")
+
+
+XID = XidSeen(uuid=GPU, xid=79, at_ns=1)
+LOST = GpuBroken(uuid=GPU, reason="GPU is lost", at_ns=1, lost=True)
+STICKY = Failure(category=Category.CUDA_STICKY, message="CUDA error 999", phase=Phase.MEASURE, code=999)
+UNHEARD = Failure(category=Category.COMMUNICATION, message="a peer is gone", phase=Phase.MEASURE)
+LOST_OTHER = structs.replace(LOST, uuid=OTHER)
+HARDWARE = (Category.DEVICE_HARDWARE, "Xid 79: reboot the machine")
+
+
+@contextmanager
+def worker_process() -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group of its own, which is ended in any case."""
+    with subprocess.Popen(["sleep", "60"], process_group=0) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def working(held: Held, process: subprocess.Popen[bytes], live: Live | None = None) -> Live:
+    """The launch on GPU, or the one given, whose worker is `process` and has begun."""
+    live, fleet = live or held.live[GPU], held.conductor.fleet
+    hello = Hello(
+        launch=live.spec.launch,
+        token=live.spec.token,
+        version=protocol.VERSION,
+        pid=process.pid,
+        root=live.spec.root,
+    )
+    held.conductor.carry_out(fleet.hear(hello, time.monotonic()))
+    return live
+
+
+def seen_dead(held: Held, live: Live) -> None:
+    """The death of its process is waited for, and told."""
+    assert live.pidfd is not None
+    select.select([live.pidfd], [], [], 10)
+    held.conductor.carry_out(held.conductor.fleet.died(live.pidfd, time.monotonic()))
+
+
+def ended_as(held: Held) -> list[tuple[Category, str]]:
+    """How the launches have failed."""
+    ends = [one.failure for one in journal.read(held.paths.journal) if isinstance(one, End)]
+    return [(failure.category, failure.message) for failure in ends if failure is not None]
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [(XID, HARDWARE), (LOST, (Category.DEVICE_LOST, "GPU is lost")), (None, (Category.CRASHED, "killed by SIGABRT"))],
+)
+def test_an_abort_just_before_the_drivers_word_is_the_gpus(
+    tmp_path: Path, word: XidSeen | GpuBroken | None, expected: tuple[Category, str]
+) -> None:
+    """The second in which a dead process's last message is waited for is waited for the driver too."""
+    with conducting(tmp_path / "run", gpus(2)) as held, worker_process() as process:
+        live, fleet = working(held, process), held.conductor.fleet
+        process.send_signal(signal.SIGABRT)
+        assert live.pidfd is not None
+        select.select([live.pidfd], [], [], 10)
+        now = time.monotonic()
+        held.conductor.carry_out(fleet.died(live.pidfd, now))
+        if word is not None:
+            held.conductor.beware(word)
+        held.conductor.carry_out(fleet.time_passed(now + 1))
+        assert ended_as(held) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("told", "word", "expected"),
+    [
+        (STICKY, LOST_OTHER, (Category.DEVICE_LOST, OTHER)),
+        (UNHEARD, LOST_OTHER, (Category.DEVICE_LOST, OTHER)),
+        (OOM, LOST_OTHER, (Category.OUT_OF_MEMORY, UNSET)),
+        (STICKY, XidSeen(uuid=OTHER, xid=31, at_ns=1), (Category.CUDA_STICKY, UNSET)),
+    ],
+)
+def test_every_gpu_of_a_gang_is_asked_what_the_driver_said(
+    tmp_path: Path, told: Failure, word: XidSeen | GpuBroken, expected: tuple[Category, object]
+) -> None:
+    """The rank that told may suffer from another one's GPU: it is that one's fault, and Xids say whose they are."""
+    with conducting(tmp_path / "run", gpus(2)) as held:
+        live = held.live[GPU]
+        live.next = structs.replace(live.next, cell=structs.replace(live.next.cell, devices=(GPU, OTHER)))
+        held.conductor.circumstances.hazards.heard(structs.replace(word, at_ns=time.monotonic_ns()))
+        held.conductor.carry_out([Concluded(live, told)])
+        (end,) = [one for one in journal.read(held.paths.journal) if isinstance(one, End)]
+    assert end.failure is not None
+    assert (end.failure.category, end.failure.device) == expected
+    xid = "GPU 1: 31 (restart the application)" if isinstance(word, XidSeen) else None
+    assert end.failure.evidence.get("xids") == xid
+
+
+def test_no_device_of_a_gang_begins_anything_before_its_end_is_written_down(tmp_path: Path) -> None:
+    """The one that crashed is free before the others are gone: it would keep them waiting when the gang comes again."""
+    with conducting(tmp_path / "run", gpus(2), together=True) as held, worker_process() as one, worker_process() as two:
+        members = next(iter(held.conductor.fleet.live.values())).siblings
+        first, second = (working(held, *pair) for pair in zip((one, two), members, strict=True))
+        one.send_signal(signal.SIGSEGV)
+        seen_dead(held, first)
+        held.conductor.carry_out(held.conductor.fleet.time_passed(time.monotonic() + 1))
+        assert first.spec.token not in held.conductor.fleet.live
+        assert not held.conductor.launch_what_is_due()
+        seen_dead(held, second)
+        assert held.conductor.launch_what_is_due()
+        said = [one for one in journal.read(held.paths.journal) if isinstance(one, Start | End)]
+    assert [(type(one), one.launch) for one in said] == [(Start, 0), (End, 0), (Start, 1)]
+    assert len({(one.cell, one.round) for one in said if isinstance(one, Start)}) == 1, "all of them try again"
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_what_cuda_tells_just_before_the_drivers_word_is_the_gpus(tmp_path: Path, heard: bool) -> None:
+    """A worker's last words are held back for that second; without the driver's they stand."""
+    with conducting(tmp_path / "run", gpus(2)) as held, worker_process() as process:
+        live, fleet = working(held, process), held.conductor.fleet
+        now = time.monotonic()
+        told = Outcome(launch=live.spec.launch, token=live.spec.token, failure=STICKY)
+        held.conductor.carry_out(fleet.hear(told, now))
+        assert ended_as(held) == []
+        if heard:
+            held.conductor.beware(XID)
+        else:
+            held.conductor.carry_out(fleet.time_passed(now + 1))
+        assert ended_as(held) == [HARDWARE if heard else (Category.CUDA_STICKY, "CUDA error 999")]

@@ -1,0 +1,379 @@
+"""What is told of a run while it goes on: how launches ended and what follows, and how much time is left."""
+
+import itertools
+import random
+from collections.abc import Mapping
+
+import msgspec
+import pytest
+
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.engine import progress
+from orchestrator.engine.display_events import CellEnded
+from orchestrator.engine.launches import lifecycle
+from orchestrator.engine.launches.live import Live
+from orchestrator.plan import planner
+from orchestrator.state.slots import Dropped, Ended, Freed, Quarantined, RunState, SlotStatus, Started, wait_in_vain
+from orchestrator.state.stopping import OUT_OF_TIME
+from orchestrator.state.time_budget import Time
+from orchestrator.state.transitions import begin, next_launches, step
+from orchestrator.stats.launch import of_launch
+from orchestrator.terminal.wording import event_lines, progress_line, total_line
+from protocol.cell import Device, Mode, Precision, Workload
+from protocol.failure import Category, Failure, Phase
+from protocol.messages import LaunchSpec
+from protocol.result import Block, Result
+from tests.fakes.configurations import configuration, cpu
+from tests.fakes.results import result
+from tests.fakes.runs import shipped
+from tests.fakes.steps import failure
+
+DEVICE = cpu(0)
+
+
+def begun(**changes: object) -> tuple[RunState, Live]:
+    """A run whose first launch is under way."""
+    models = {"models": shipped("bert-base"), "workloads": (Workload.INFERENCE,), "batch_sizes": (1,)}
+    asked = configuration(**{**models, **changes})
+    state, (first, *_) = next_launches(begin(planner.make(asked, (DEVICE,))))
+    state = step(state, Started(first.launch, first.slot, first.device, first.cell.batch_size))
+    spec = LaunchSpec(
+        launch=first.launch,
+        token="",
+        endpoint="",
+        parent_pid=1,
+        folder="",
+        environment={},
+        cpus=(0,),
+        isolation="fork",
+        requested_ns=0,
+        root="",
+    )
+    launch = lifecycle.requested(asked.deadlines, asked.measurement, 0.0)
+    return state, Live(next=first, device=cpu(0), spec=spec, launch=launch, begun=0.0, oom_kills=None)
+
+
+def told(state: RunState, live: Live, outcome: Result | Failure) -> CellEnded:
+    """What is said of a launch that ended so."""
+    failure = outcome if isinstance(outcome, Failure) else None
+    alike = progress.alike(state.cells.values())
+    return progress.ended(step(state, Ended(live.next.launch, failure)), live, DEVICE, outcome, alike)
+
+
+def stopped(message: str) -> Failure:
+    """Nobody's fault."""
+    return Failure(category=Category.STOPPED, message=message, phase=Phase.WARM_UP)
+
+
+def test_what_the_time_limit_ends_is_said_to_be_dropped() -> None:
+    """`resume` does not measure it again, and nobody asked to stop."""
+    state, live = begun()
+    (line,) = event_lines(told(state, live, stopped(OUT_OF_TIME)), verbose=False)
+    assert line == "cpu:0  bert-base inference fp32 b1: ended by the time limit; dropped"
+    (line,) = event_lines(told(state, live, stopped("the run was asked to stop")), verbose=False)
+    assert line.endswith("stopped; `resume` measures it again")
+
+
+@pytest.mark.parametrize(("sizes", "name"), [((128,), "bert-base"), ((64, 128), "bert-base@")])
+def test_the_input_size_is_named_where_there_are_several(sizes: tuple[int, ...], name: str) -> None:
+    """In what ended and in what runs; the planned cell's id stands beside it, for programs."""
+    state, live = begun(sequence_lengths=sizes)
+    size = live.next.cell.input_size if len(sizes) > 1 else ""
+    ended = told(state, live, stopped(OUT_OF_TIME))
+    (device,) = snapshot(state, {0: live}).devices
+    assert (ended.cell, device.cell) == (f"{name}{size} inference fp32",) * 2
+    assert (ended.cell_id, device.cell_id) == (live.next.planned,) * 2
+
+
+def test_the_mode_is_named_where_there_are_both() -> None:
+    """A triage has each cell twice, loaded and solo, and their times differ."""
+    for modes, ends in (((Mode.LOADED,), {"fp32"}), ((Mode.LOADED, Mode.SOLO), {"fp32 loaded", "fp32 solo"})):
+        asked = configuration(models=shipped("lstm"), workloads=(Workload.INFERENCE,), modes=modes)
+        cells = planner.make(asked, (cpu(0), cpu(1))).cells
+        named = progress.alike(cells)
+        assert {named.words(cell) for cell in cells} == {f"lstm inference {end}" for end in ends}
+
+
+def test_out_of_memory_at_batch_1_has_no_next_process() -> None:
+    """Half of one is nothing; at batch 8 a smaller one is tried."""
+    failure = Failure(category=Category.OUT_OF_MEMORY, message="no room", phase=Phase.WARM_UP)
+    assert "no batch size would" in told(*begun(), failure).next_step
+    assert told(*begun(batch_sizes=(8,)), failure).next_step == "a fresh process tries half the batch, 4"
+
+
+@pytest.mark.parametrize("phase", [Phase.BUILD, Phase.WARM_UP])
+def test_out_of_memory_in_a_burn_in_says_that_the_next_round_has_it_again(phase: Phase) -> None:
+    """There it costs one cell of one round."""
+    state, live = begun()
+    failure = Failure(category=Category.OUT_OF_MEMORY, message="no room", phase=phase)
+    assert told(msgspec.structs.replace(state, skips=False), live, failure).next_step == "the next round has it again"
+
+
+def test_items_a_second_are_those_of_the_report() -> None:
+    """Over the time of the blocks, what lies between the iterations included."""
+    state, live = begun()
+    made = result(live.next.cell)
+    longer = [msgspec.structs.replace(block, end_ns=block.end_ns + 10**6) for block in made.blocks]
+    outcome = msgspec.structs.replace(made, blocks=tuple(_apart(longer)))
+    said = told(state, live, outcome)
+    assert said.items_per_second == of_launch(outcome).throughput
+    assert said.items_per_second is not None
+    assert said.iteration_ms is not None
+    assert said.items_per_second < 1000 / said.iteration_ms
+    assert f"{said.items_per_second:,.1f} smp/s" in said.summary
+
+
+@pytest.mark.parametrize(
+    ("workload", "facts", "words"),
+    [
+        (Workload.PROBE, {"flops_per_iteration": 5e11}, "10 ms, 50 TFLOP/s"),
+        (Workload.PROBE, {"bytes_per_iteration": {"copy": 2 * 10**9, "triad": 3 * 10**9}}, "10 ms, 500 GB/s"),
+        (Workload.PROBE, {}, "10 ms"),
+        (Workload.SOAK, {"flops_per_iteration": 5e11}, "10 ms, 50 TFLOP/s"),
+        (Workload.INFERENCE, {"flops_per_iteration": 5e11}, "10 ms, 100.0 smp/s"),
+    ],
+)
+def test_what_measures_the_device_says_its_rate(workload: Workload, facts: dict[str, object], words: str) -> None:
+    """The time of a product says nothing without its size, nor that of a copy."""
+    state, live = begun()
+    made = result(live.next.cell, noise=0.0, **facts)
+    outcome = msgspec.structs.replace(made, cell=msgspec.structs.replace(made.cell, workload=workload))
+    assert told(state, live, outcome).summary == words
+
+
+def _apart(blocks: list[Block]) -> list[Block]:
+    ends = itertools.accumulate(block.end_ns - block.start_ns for block in blocks)
+    return [
+        msgspec.structs.replace(
+            block,
+            start_ns=end - (block.end_ns - block.start_ns),
+            enqueued_ns=end - (block.end_ns - block.start_ns),
+            end_ns=end,
+        )
+        for block, end in zip(blocks, ends, strict=True)
+    ]
+
+
+def snapshot(
+    state: RunState,
+    live: Mapping[int, Live],
+    *,
+    launch_s: float | Mapping[str, float] | None = None,
+    left_s: float | None = None,
+    spent_s: float = 3.0,
+    stops_s: float | None = None,
+    rounds: bool = False,
+    devices: tuple[Device, ...] = (DEVICE,),
+    note: str = "",
+) -> progress.Snapshot:
+    """The run, now. Every launch was estimated to take two seconds. launch_s: what they took, each or by device.
+
+    left_s: until its time is up, of which spent_s has gone by; None where it has no limit.
+    """
+    took_s = {device.uuid: launch_s for device in devices} if isinstance(launch_s, float) else launch_s or {}
+    return progress.snapshot(
+        state,
+        devices,
+        live,
+        {},
+        progress.alike(state.cells.values()),
+        elapsed_s=1.0,
+        launch_s=took_s,
+        expected_s=dict.fromkeys(state.cells, 2.0),
+        limited=None if left_s is None else Time(spent_s, left_s),
+        stops_s=stops_s,
+        rounds=rounds,
+        stands=progress.cells(state),
+        note=note,
+    )
+
+
+def test_the_time_left_is_told_from_the_beginning_and_keeps_to_the_limit() -> None:
+    """By the estimates until launches have ended, then by those; never more than the limit leaves."""
+    state, _ = begun(batch_sizes=(1, 2, 4))
+    assert snapshot(state, {}).eta_s == 6.0
+    assert snapshot(state, {}, launch_s=5.0).eta_s == 15.0
+    assert snapshot(state, {}, launch_s=5.0, left_s=7.0).eta_s == 7.0
+    assert snapshot(state, {}, left_s=-1.0).eta_s == 0.0
+    assert snapshot(state, {}, left_s=7.0, note="loading the frameworks").eta_s is None, "it takes longer than launches"
+
+
+def test_progress_is_the_share_of_launches_or_of_the_time_that_is_limited() -> None:
+    """A run under a limit may be through before that, by what its launches take; afterwards nothing is left."""
+    state, live = begun(batch_sizes=(1, 2, 4))
+    state = step(state, Ended(live.next.launch, None))
+    assert (snapshot(state, {}).share, snapshot(state, {}).total) == (1 / 3, 3)
+    limited = snapshot(state, {}, spent_s=30.0, left_s=90.0, launch_s=35.0)
+    assert (limited.share, limited.total, limited.eta_s) == (0.3, 3, 70.0)
+    assert snapshot(state, {}, spent_s=30.0, left_s=10.0, launch_s=35.0).share == 0.75
+    assert snapshot(state, {}, spent_s=30.0, left_s=90.0, note="loading").share == 0.25, "it may take all"
+    assert snapshot(state, {}, spent_s=120.0, left_s=-1.0).share == 1.0
+
+
+def test_the_rounds_of_a_burn_in_have_no_end_but_its_time() -> None:
+    """Neither how many there will be is told, nor are those that were dropped at its end called done."""
+    state, live = begun(batch_sizes=(1, 2, 4))
+    state = step(state, Ended(live.next.launch, None))
+    for slot in state.devices[DEVICE.uuid].queue[:1]:
+        state = step(state, Dropped(slot))
+    early = snapshot(state, {}, spent_s=30.0, left_s=90.0, rounds=True)
+    assert (early.done, early.total, early.share, early.eta_s) == (1, None, 0.25, 90.0), "there will be more rounds"
+    seen = snapshot(state, {}, spent_s=30.0, left_s=0.0, rounds=True)
+    assert (seen.done, seen.total, seen.share) == (1, None, 1.0)
+    assert progress_line(seen).startswith("100% of the time, 1 launch, 0 failed, ETA 0:00")
+    assert total_line(seen, 79, ascii_only=True).startswith("100% of the time, 1 launch  ####")
+    assert snapshot(state, {}).done == 2
+
+
+@pytest.mark.parametrize("rounds", [False, True])
+def test_a_stop_that_was_asked_for_ends_a_run_before_its_time(rounds: bool) -> None:
+    """What is over of its time is told as ever; also of one whose launches take a time that nobody knows."""
+    state, _ = begun(batch_sizes=(1, 2, 4))
+    night = {"spent_s": 30.0, "left_s": 90.0, "rounds": rounds, "launch_s": 500.0}
+    stopping = snapshot(state, {}, stops_s=16.0, **night)
+    assert (stopping.share, stopping.eta_s) == (0.25, 16.0)
+    assert snapshot(state, {}, stops_s=-1.0, **night).eta_s == 0.0
+    assert snapshot(state, {}, stops_s=200.0, **night).eta_s == 90.0
+    assert snapshot(state, {}, stops_s=16.0, note="loading").eta_s == 16.0
+
+
+PAIR = (cpu(0), cpu(1))
+SLOWER = {PAIR[0].uuid: 3.0, PAIR[1].uuid: 5.0}
+
+
+def paired(**changes: object) -> RunState:
+    """Two devices with three launches each, none of them begun."""
+    asked = {"models": shipped("bert-base"), "workloads": (Workload.INFERENCE,), "batch_sizes": (1, 2, 4)}
+    return begin(planner.make(configuration(**{**asked, **changes}), PAIR))
+
+
+def test_devices_that_work_beside_each_other_are_through_with_the_slowest() -> None:
+    """Where they take turns, all of it comes one after the other; a device that is out has nothing left to do."""
+    assert snapshot(paired(), {}, launch_s=SLOWER, devices=PAIR).eta_s == 15.0
+    assert snapshot(paired(modes=(Mode.SOLO,)), {}, launch_s=SLOWER, devices=PAIR).eta_s == 24.0
+    both = paired(modes=(Mode.LOADED, Mode.SOLO))
+    assert snapshot(both, {}, launch_s=SLOWER, devices=PAIR).eta_s == 15.0 + 24.0
+    out = step(paired(), Quarantined(PAIR[1].uuid, "it is lost"))
+    assert snapshot(out, {}, launch_s=SLOWER, devices=PAIR).eta_s == 9.0
+    assert snapshot(step(out, Quarantined(PAIR[0].uuid, "too")), {}, launch_s=SLOWER, devices=PAIR).eta_s == 0.0
+
+
+def test_fewer_at_once_take_longer() -> None:
+    """After the host's memory did not hold two launches, one device waits for the other.
+
+    Three of four share the work of all, unless one of them has most of it.
+    """
+    state, following = next_launches(paired())
+    for one in following:
+        state = step(state, Started(one.launch, one.slot, one.device, one.cell.batch_size))
+    assert snapshot(state, {}, launch_s=SLOWER, devices=PAIR).eta_s == 15.0
+    state = step(state, Ended(following[0].launch, failure(Category.HOST_OUT_OF_MEMORY)))
+    assert state.most == 1
+    assert snapshot(state, {}, launch_s=SLOWER, devices=PAIR).eta_s == 24.0
+    four = tuple(map(cpu, range(4)))
+    asked = configuration(models=shipped("bert-base"), workloads=(Workload.INFERENCE,), batch_sizes=(1, 2, 4))
+    state = msgspec.structs.replace(begin(planner.make(asked, four)), at_once=3)
+    assert snapshot(state, {}, launch_s=5.0, devices=four).eta_s == 20.0
+    longest = {device.uuid: 1.0 for device in four} | {four[0].uuid: 50.0}
+    assert snapshot(state, {}, launch_s=longest, devices=four).eta_s == 150.0
+
+
+def test_a_launch_counts_until_it_ends_and_not_until_its_device_is_free() -> None:
+    """What runs is still to be waited for; what has ended is not, though its process is not gone yet."""
+    state, live = begun(batch_sizes=(1, 2, 4))
+    assert snapshot(state, {}, launch_s=5.0).eta_s == 15.0
+    state = step(state, Ended(live.next.launch, None))
+    assert state.devices[DEVICE.uuid].running == live.next.launch
+    assert snapshot(state, {}, launch_s=5.0).eta_s == 10.0
+    assert snapshot(state, {}).eta_s == 4.0
+
+
+def test_what_is_skipped_is_done_and_takes_no_time() -> None:
+    """As soon as its model is, not when its turn comes; another model goes on."""
+    sizes = tuple(range(1, 51))
+    state, live = begun(models=shipped("bert-base", "resnet50"), batch_sizes=sizes, precisions=(Precision.FP32,))
+    assert len(state.slots) == 100
+    state = step(state, Ended(live.next.launch, failure(Category.NOT_BUILT)))
+    now = snapshot(state, {}, launch_s=10.0)
+    assert (now.done, now.failed, now.total, now.eta_s) == (50, 50, 100, 500.0)
+    assert snapshot(state, {}).eta_s == 100.0, "by the estimates too"
+
+
+def test_a_loss_that_is_no_number_skips_its_precision_alone() -> None:
+    """In the count too; and what waits is told as done but once, before and after its turn."""
+    state = begin(planner.make(_two_precisions(), PAIR), dict.fromkeys((one.uuid for one in PAIR), ""))
+    seen = []
+    while True:
+        state, following = next_launches(state)
+        now = snapshot(state, {}, launch_s=1.0, devices=PAIR)
+        seen.append(now.done)
+        if not following:
+            break
+        for one in following:
+            state = step(state, Started(one.launch, one.slot, one.device, one.cell.batch_size))
+        for one in following:
+            bad = one.cell.precision is Precision.BF16
+            state = step(state, Ended(one.launch, failure(Category.NOT_FINITE) if bad else None))
+            state = step(state, Freed(one.device))
+    assert seen == sorted(seen)
+    assert state.tally[SlotStatus.SKIPPED] > 0
+    assert (now.done, now.failed, now.eta_s) == (16, 8, 0.0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_count_of_what_waits_in_vain_is_right_at_every_step(seed: int) -> None:
+    """It is kept, not counted: whatever happens to launches, it is what a look at every slot finds."""
+    chance = random.Random(seed)
+    state = begin(planner.make(_two_precisions(), PAIR), dict.fromkeys((one.uuid for one in PAIR), ""))
+    what = (Category.NOT_BUILT, Category.NOT_FINITE, Category.KILLED, Category.OUT_OF_MEMORY, Category.CRASHED, None)
+    grew = 0
+    while True:
+        state, following = next_launches(state)
+        for one in following:
+            state = step(state, Started(one.launch, one.slot, one.device, one.cell.batch_size))
+        for one in following:
+            category = chance.choice(what)
+            state = step(state, Ended(one.launch, None if category is None else failure(category)))
+            assert {**dict.fromkeys(state.devices, 0), **state.in_vain} == wait_in_vain(state)
+            grew += sum(state.in_vain.values())
+            state = step(state, Freed(one.device))
+        if not following:
+            break
+    assert sum(state.in_vain.values()) == 0 or any(one.quarantined for one in state.devices.values())
+    assert grew or not state.skipped
+
+
+def _two_precisions() -> Configuration:
+    return configuration(
+        models=shipped("bert-base"),
+        workloads=(Workload.TRAINING,),
+        precisions=(Precision.FP32, Precision.BF16),
+        training_batch_sizes=(1, 2, 4, 8),
+    )
+
+
+def test_cells_are_counted_by_where_they_stand() -> None:
+    """A cell of several launches waits until all are over, then stands with what was measured; each is counted once."""
+    state, live = begun(batch_sizes=(1, 8), launches=2)
+    assert {status: number for status, number in progress.cells(state).items() if number} == {
+        SlotStatus.RUNNING: 1,
+        SlotStatus.WAITING: 1,
+    }
+    state = step(step(state, Ended(live.next.launch, None)), Freed(DEVICE.uuid))
+    assert progress.cells(state)[SlotStatus.WAITING] == 2
+    for number in range(1, 4):
+        state, (following,) = next_launches(state)
+        state = step(state, Started(number, following.slot, following.device, following.cell.batch_size))
+        state = step(
+            step(state, Ended(number, None if number < 3 else failure(Category.EXCEPTION))), Freed(DEVICE.uuid)
+        )
+    counted = progress.cells(state)
+    assert (counted[SlotStatus.MEASURED], sum(counted.values())) == (2, 2)
+
+
+def test_a_failure_says_whether_it_is_tried_again() -> None:
+    """One of the process is, one of the model is not, and what a person stopped is not counted as such."""
+    state, live = begun()
+    assert told(state, live, failure(Category.CRASHED)).again
+    assert not told(state, live, failure(Category.EXCEPTION)).again
+    assert not told(state, live, failure(Category.STOPPED)).again

@@ -1,0 +1,309 @@
+"""From health records to the report: its verdicts and exit code."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.figures.report import Report
+from orchestrator.gpu.health.judges import State
+from orchestrator.gpu.health.records import HealthRecord, NodeVitals, Vitals, Watch
+from orchestrator.gpu.health.verdict import HealthVerdict
+from orchestrator.gpu.telemetry.frames import FrameFile
+from orchestrator.report.as_text import to_text
+from protocol import codec
+from protocol.failure import Category
+from protocol.messages import XidSeen
+from tests.fakes.health import WELL
+from tests.fakes.nights import Night
+from tests.fakes.runs import BOOT, SECOND_NS, FakeRun, cpus, gpus
+
+HEARS_ALL = Watch(at_ns=SECOND_NS, boot_id=BOOT, kernel_log=True)
+COUNTED = {"aer_fatal": 0}
+
+
+def write(
+    run: FakeRun,
+    *others: HealthRecord,
+    gpus: int,
+    hears: Watch = HEARS_ALL,
+    counters: dict[str, int] = COUNTED,
+    at_first: dict[str, int] = WELL,
+    everywhere: dict[str, int] = WELL,
+    **changes: int,
+) -> None:
+    """Looks at GPUs at the start and the end of a run; `changes` are those of GPU 1 at the end.
+
+    at_first: values of GPU 1 before that. everywhere: of the others. counters: of the machine. hears: first record.
+    """
+    run.paths.telemetry.mkdir(exist_ok=True)
+    file = FrameFile(run.paths.health)
+    file.append(codec.encode(hears))
+    for record in others:
+        file.append(codec.encode(record))
+    for at_ns in (1_000 * SECOND_NS, run.now_ns):
+        for number, device in enumerate(run.stored.devices[:gpus]):
+            shown = at_first | (changes if at_ns == run.now_ns else {}) if number == 1 else everywhere
+            file.append(codec.encode(Vitals(at_ns=at_ns, uuid=device.uuid, values=shown)))
+        refusals = {} if counters else {"aer_fatal": "the kernel does not count them"}
+        file.append(codec.encode(NodeVitals(at_ns=at_ns, values=counters, refusals=refusals)))
+    file.close()
+
+
+def finished(folder: Path, count: int = 2, *, name: str = "NVIDIA H200", broken: bool = False) -> FakeRun:
+    """A complete run on some GPUs, with samples of all of them. broken: gpubench failed in the end."""
+    run = FakeRun(folder, devices=gpus(count, name=name), watched=False)
+    run.everything()
+    for number in range(count):
+        run.samples(number)
+    run.finish(interrupted=broken, reason="no room" if broken else "", broken=broken)
+    return run
+
+
+def verdicts(report: Report) -> list[HealthVerdict]:
+    """Those of the GPUs."""
+    return [device.verdict for device in report.health.gpus]
+
+
+def test_a_healthy_node_passes(tmp_path: Path) -> None:
+    """PASS for each GPU and for the machine, with the number of signals read."""
+    run = finished(tmp_path)
+    write(run, gpus=2)
+    report = run.report()
+    assert report.health.verdict is HealthVerdict.PASS
+    assert verdicts(report) == [HealthVerdict.PASS, HealthVerdict.PASS]
+    assert report.verdict.exit_code == 0
+    assert "GPU 0: PASS (19 of 19 " in to_text(report)
+
+
+@pytest.mark.parametrize(("broken", "exit_code"), [(False, 3), (True, 5)])
+def test_a_fault_is_exit_code_3(tmp_path: Path, broken: bool, exit_code: int) -> None:
+    """Though every cell has its result, with the GPU and its fault. An error of gpubench itself is code 5."""
+    run = finished(tmp_path, broken=broken)
+    write(run, gpus=2, rows_failed=1)
+    report = run.report()
+    assert report.verdict.exit_code == exit_code
+    assert report.verdict.reasons[0].startswith("GPU 1: ")
+    assert "remapping" in report.verdict.reasons[0]
+    assert verdicts(report) == [HealthVerdict.PASS, HealthVerdict.FAIL]
+
+
+def test_a_launch_that_the_hardware_ended_is_exit_code_3(tmp_path: Path) -> None:
+    """CUDA error 214 in a worker is a fault of the hardware, also without a counter or an Xid."""
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(1,))
+    words = "CUDA error: uncorrectable ECC error encountered"
+    run.failed(run.cell(batch_size=1, device=1), Category.DEVICE_HARDWARE, message=words, code=214)
+    run.failed(run.cell(batch_size=1, device=0), Category.CUDA_STICKY, code=700)
+    run.measured(run.cell(batch_size=1, device=0))
+    for number in range(2):
+        run.samples(number)
+    run.finish()
+    write(run, gpus=2)
+    report = run.report()
+    assert verdicts(report) == [HealthVerdict.PASS, HealthVerdict.FAIL]
+    assert report.verdict.exit_code == 3
+    assert report.verdict.reasons[0].startswith("GPU 1: ")
+    assert f"{words} (code 214)" in report.verdict.reasons[0]
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H800", "NVIDIA H200"])
+def test_links_are_compared_with_those_of_siblings(tmp_path: Path, name: str) -> None:
+    """A GPU whose links are down from the start fails, whether the table has the board or not."""
+    run = finished(tmp_path, name=name)
+    write(run, gpus=2, at_first=WELL | {"nvlinks_up": 0})
+    report = run.report()
+    assert verdicts(report) == [HealthVerdict.PASS, HealthVerdict.FAIL]
+    assert report.verdict.exit_code == 3
+    assert "0 of 18" in report.verdict.reasons[0]
+
+
+def test_links_of_an_unknown_board_are_not_applicable(tmp_path: Path) -> None:
+    """Neither the table nor a sibling has any."""
+    run = finished(tmp_path, name="NVIDIA H800")
+    sibling = Vitals(at_ns=0, uuid=run.stored.devices[0].uuid, values={})
+    write(run, sibling, gpus=0)
+    links = [signal for device in run.report().health.gpus for signal in device.signals if signal.name == "nvlinks"]
+    assert [signal.state for signal in links] == [State.NOT_APPLICABLE] * 2
+
+
+def test_a_machine_without_counters_is_unknown(tmp_path: Path) -> None:
+    """As in many virtual machines, with the reason; the GPUs pass, and a benchmark still ends with 0."""
+    run = finished(tmp_path)
+    write(run, gpus=2, counters={})
+    report = run.report()
+    assert verdicts(report) == [HealthVerdict.PASS, HealthVerdict.PASS]
+    assert (report.health.node.verdict, report.verdict.exit_code) == (HealthVerdict.UNKNOWN, 0)
+    text = to_text(report)
+    assert "The machine: UNKNOWN (2 of 7 " in text
+    assert "the kernel does not count" in text
+
+
+def test_the_report_has_the_source_of_xids_that_was_not_heard(tmp_path: Path) -> None:
+    """GPU 1 passes by the kernel's log, where NVML's events failed."""
+    run = finished(tmp_path)
+    write(run, gpus=2, hears=msgspec.structs.replace(HEARS_ALL, deaf={run.stored.devices[1].uuid: "no permission"}))
+    report = run.report()
+    assert verdicts(report) == [HealthVerdict.PASS, HealthVerdict.PASS]
+    said = [signal.message for device in report.health.gpus for signal in device.signals if signal.name == "xid"]
+    assert said[0] == ""
+    assert "no permission" in said[1]
+    assert to_text(report).count("not heard") == 1
+
+
+def test_a_warning_leaves_the_exit_code(tmp_path: Path) -> None:
+    """A warning is a remark on a run that passed."""
+    run = finished(tmp_path)
+    write(run, gpus=2, ecc_corrected=99)
+    report = run.report()
+    assert report.health.verdict is HealthVerdict.WARN
+    assert report.verdict.exit_code == 0
+    assert any("memory errors, corrected: 99 " in reason for reason in report.verdict.reasons)
+
+
+def test_the_report_has_xids_with_their_times(tmp_path: Path) -> None:
+    """Number, meaning and time of day; the GPU fails, the other one does not."""
+    run = finished(tmp_path)
+    uuid = run.stored.devices[1].uuid
+    write(run, XidSeen(uuid=uuid, xid=79, at_ns=1_000 * SECOND_NS + 5 * SECOND_NS), gpus=2)
+    report = run.report()
+    assert [(xid.xid, xid.meaning) for xid in report.health.gpus[1].xids] == [(79, "reboot the machine")]
+    assert report.health.gpus[1].xids[0].at.startswith("2024-01-15T10:30:0")
+    assert report.verdict.exit_code == 3
+    assert report.health.gpus[0].verdict is HealthVerdict.PASS
+
+
+def test_without_readings_health_is_unknown_and_the_run_incomplete(tmp_path: Path) -> None:
+    """Exit code 4 though every cell has its result, with a reason for each GPU."""
+    report = finished(tmp_path).report()
+    assert report.health.verdict is HealthVerdict.UNKNOWN
+    assert (report.verdict.exit_code, report.summary.cells.missing) == (4, 0)
+    assert [reason.partition(":")[0] for reason in report.verdict.reasons] == ["GPU 0", "GPU 1"]
+    assert all("nothing was read" in reason for reason in report.verdict.reasons)
+    assert "GPU 0: UNKNOWN" in to_text(report)
+
+
+@pytest.mark.parametrize("unread", ["gpu_margin_c", "xid", "clocks"])
+def test_a_benchmark_requires_the_signals_of_every_board(tmp_path: Path, unread: str) -> None:
+    """Temperature, errors and clocks must be read on any board."""
+    run = FakeRun(tmp_path, devices=gpus(1), watched=False)
+    run.everything()
+    if unread != "clocks":
+        run.samples()
+    run.finish()
+    deaf = Watch(at_ns=SECOND_NS, boot_id=BOOT, deaf={run.stored.devices[0].uuid: "no permission"})
+    values = {name: value for name, value in WELL.items() if name != unread}
+    write(run, gpus=1, hears=deaf if unread == "xid" else HEARS_ALL, everywhere=values)
+    report = run.report()
+    lacking = {"gpu_margin_c": "gpu_temperature", "xid": "xid", "clocks": "slowdown"}[unread]
+    assert (report.health.gpus[0].verdict, report.health.gpus[0].lacking) == (HealthVerdict.UNKNOWN, (lacking,))
+    assert report.verdict.exit_code == 4
+    assert any(reason.startswith("GPU 0: ") and reason.endswith(lacking) for reason in report.verdict.reasons)
+
+
+def test_a_gpu_whose_failed_work_passes_elsewhere_does_not_pass(tmp_path: Path) -> None:
+    """A cell hung on GPU 1 and was measured on GPU 0: WARN, whatever its counters show; GPU 0 passes."""
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(1,), watched=False)
+    run.failed(run.cell(device=1), Category.DEADLINE)
+    run.measured(run.cell(device=0))
+    for number in range(2):
+        run.samples(number)
+    run.finish()
+    write(run, gpus=2)
+    report = run.report()
+    assert verdicts(report) == [HealthVerdict.PASS, HealthVerdict.WARN]
+    assert "(deadline exceeded)" in to_text(report)
+
+
+def test_readings_that_break_off_are_unknown(tmp_path: Path) -> None:
+    """Where telemetry hung or died long before the end, its readings are no PASS."""
+    run = FakeRun(tmp_path / "longer", devices=gpus(1), watched=False)
+    write(run, gpus=1)
+    run.measured(run.cell(batch_size=1), forward_ms=100.0)
+    report = run.report()
+    assert report.health.gpus[0].verdict is HealthVerdict.UNKNOWN
+    assert "the readings broke off" in report.health.gpus[0].note
+
+
+def test_a_gap_in_the_middle_is_unknown(tmp_path: Path) -> None:
+    """One look before all work and one after it, as of a process that was stopped meanwhile, are no PASS."""
+    run = FakeRun(tmp_path, devices=gpus(1), watched=False)
+    run.everything(forward_ms=100.0)
+    run.samples()
+    run.finish()
+    assert run.now_ns > 1_040 * SECOND_NS
+    write(run, gpus=1)
+    device = run.report().health.gpus[0]
+    assert device.verdict is HealthVerdict.UNKNOWN
+    assert "the readings broke off for" in device.note
+
+
+def test_work_after_the_end_of_telemetry_is_unwatched(tmp_path: Path) -> None:
+    """A moment of it makes that GPU UNKNOWN; the one whose work was done by then passes."""
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(1,))
+    for number in (1, 0):
+        run.samples(number)
+        run.measured(run.cell(batch_size=1, device=number))
+        if number == 1:
+            write(run, gpus=2)
+            run.telemetry_ended()
+    run.finish()
+    report = run.report()
+    assert verdicts(report) == [HealthVerdict.UNKNOWN, HealthVerdict.PASS]
+    assert report.health.gpus[0].note.endswith("telemetry ended too early")
+    assert report.health.node.verdict is HealthVerdict.UNKNOWN
+
+
+def test_a_gpu_without_work_of_its_own_is_judged_over_all_work(tmp_path: Path) -> None:
+    """Nothing was launched on GPU 1, and telemetry ended before the work on GPU 0 did: neither passes."""
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(1,))
+    for number in range(2):
+        run.samples(number)
+    write(run, gpus=2)
+    run.telemetry_ended()
+    run.measured(run.cell(batch_size=1, device=0))
+    assert verdicts(run.report()) == [HealthVerdict.UNKNOWN, HealthVerdict.UNKNOWN]
+
+
+def test_a_launch_on_several_gpus_is_work_of_each(tmp_path: Path) -> None:
+    """Its time without telemetry is a gap for all of them, not only for the leading GPU."""
+    night = Night(tmp_path, gpus(2))
+    cells = night.stored.plan.cells
+    for device in night.stored.devices:
+        night.measured(next(cell for cell in cells if cell.devices == (device.uuid,)))
+    night.well()
+    night.telemetry_ended()
+    night.measured(next(cell for cell in cells if len(cell.devices) == 2))
+    assert all(gpu.note.endswith("telemetry ended too early") for gpu in night.report().health.gpus)
+
+
+def test_cpu_devices_have_no_health(tmp_path: Path) -> None:
+    """No verdict and no chapter, and the exit code is that of the measurements."""
+    run = FakeRun(tmp_path, devices=cpus(2))
+    run.everything()
+    run.finish()
+    report = run.report()
+    assert set(verdicts(report)) == {HealthVerdict.NOT_APPLICABLE}
+    assert report.health.node.verdict is HealthVerdict.NOT_APPLICABLE
+    assert report.verdict.exit_code == 0
+    assert "Health of the hardware" not in to_text(report)
+
+
+def test_a_reboot_is_a_finding_about_the_machine(tmp_path: Path) -> None:
+    """Of a run that was resumed on another boot."""
+    run = FakeRun(tmp_path, devices=cpus(1))
+    run.segment(boot_id="another", now_ns=SECOND_NS)
+    run.everything()
+    run.finish()
+    report = run.report()
+    assert report.health.node.verdict is HealthVerdict.WARN
+    assert [signal.name for signal in report.health.node.signals if signal.state is State.WARN] == ["reboot"]
+
+
+def test_gpus_that_are_configured_differently_are_a_finding(tmp_path: Path) -> None:
+    """With the GPU that has a lower power limit, and the limit of the others."""
+    odd = msgspec.structs.replace(gpus(3)[2], power_limit_w=500.0)
+    run = FakeRun(tmp_path, devices=(*gpus(2), odd, gpus(4)[3]))
+    report = run.report()
+    siblings = next(signal for signal in report.health.node.signals if signal.name == "siblings")
+    assert re.match(r"GPU 2: .*500.0.*700.0", siblings.message)

@@ -1,0 +1,249 @@
+"""kinds/burn_in/settings.py, injections.py, levels.py and plan.py: from the words of the command line to rounds of
+cells.
+"""
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.errors import ConfigError
+from orchestrator.kinds.burn_in import injections, levels, planning, settings
+from orchestrator.kinds.burn_in.injections import Asked
+from protocol.cell import Device, DeviceKind, Mode, Workload
+from tests.fakes.configurations import configuration, options, shipped_catalogue
+from tests.fakes.nvml import ROOT
+from tests.fakes.runs import FakeRun, cpus, gpus
+
+TABLE = levels.load()
+
+
+def fake(tmp_path: Path) -> FakeRun:
+    """A run whose configuration and devices are there."""
+    return FakeRun(tmp_path, devices=gpus(2))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("10m", 600), ("8h", 28800), ("1h30m", 5400), ("1.5h", 5400)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    """As people write them."""
+    assert settings.seconds(text) == seconds
+    assert settings.seconds(settings.written(seconds)) == seconds
+
+
+def test_durations_are_written_as_people_write_them() -> None:
+    """The shortest way, without what is zero."""
+    assert [settings.written(seconds) for seconds in (30, 150, 600, 5400, 28_800, 3661)] == [
+        "30s",
+        "2m30s",
+        "10m",
+        "1h30m",
+        "8h",
+        "1h1m1s",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "8", "h", "8 h", "8hours", "-1h", "10s", "15d", "1h30", "nanh", "1e9h"])
+def test_what_is_no_duration(text: str) -> None:
+    """Refused, with examples of what is."""
+    with pytest.raises(ConfigError, match="--burn-in"):
+        settings.seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "level"), [(60, "quick"), (600, "quick"), (601, "standard"), (3600, "standard"), (3601, "full")]
+)
+def test_the_duration_means_a_level(seconds: float, level: str) -> None:
+    """Up to ten minutes, up to an hour, longer."""
+    assert TABLE.level_for(seconds) == level
+
+
+def test_the_docs_say_which_models_each_level_trains() -> None:
+    """docs/burn-in.md repeats configs/burn_in.yaml; after a change of it, paste what this test expected."""
+    rows = ["| level | on a GPU | on a CPU device |", "|---|---|---|"]
+    for name, level in levels.load().levels.items():
+        kinds = (level.replay[kind] for kind in (DeviceKind.CUDA, DeviceKind.CPU))
+        trained = (", ".join(f"{model} ({precision})" for model, precision in kind.items()) for kind in kinds)
+        rows.append(f"| `{name}` | {' | '.join(trained)} |")
+    assert "\n".join(rows) in (ROOT / "docs" / "burn-in.md").read_text(encoding="utf-8")
+
+
+def test_the_levels_that_ship_name_models_that_ship() -> None:
+    """Every model of a level is in the catalogue, on every kind of device."""
+    known = {model.name for model in shipped_catalogue().models}
+    for level in TABLE.levels.values():
+        assert set(level.replay) == set(DeviceKind)
+        assert all(set(models) <= known for models in level.replay.values())
+
+
+def configured(tmp_path: Path, duration: str = "10m", level: str | None = None) -> Configuration:
+    """The configuration of a burn-in."""
+    base = msgspec.structs.replace(fake(tmp_path).stored.configuration, probes=shipped_catalogue().probes)
+    return settings.configured(base, duration, level, shipped_catalogue(), TABLE)
+
+
+@pytest.mark.parametrize("modes", [(Mode.SOLO,), (Mode.LOADED, Mode.SOLO)])
+def test_a_burn_in_loads_all_devices_at_once(modes: tuple[Mode, ...]) -> None:
+    """One at a time, they would be idle for most of the night."""
+    with pytest.raises(ConfigError, match="it loads all devices at once; with --solo"):
+        settings.configured(configuration(modes=modes), "10m", None, shipped_catalogue(), TABLE)
+
+
+def test_an_unknown_level_is_refused_with_the_nearest() -> None:
+    """Exit code 2 later, nothing run."""
+    with pytest.raises(ConfigError, match="Did you mean standard"):
+        settings.refuse_mistakes(options(burn_in={"level": "standart"}), TABLE)
+
+
+def test_rounds_hold_every_cell_once_and_fill_the_time(tmp_path: Path) -> None:
+    """The first launch is a soak; every round has each cell; together they last at least as long as was asked for."""
+    configuration = configured(tmp_path)
+    devices = fake(tmp_path).stored.devices
+    made = planning.make(configuration, devices, TABLE)
+    assert configuration.burn_in is not None
+    for device in devices:
+        mine = [cell for cell in made.cells if device.uuid in cell.devices]
+        assert {cell.workload for cell in mine} == set(levels.CHECKS)
+        order = made.order[device.uuid]
+        by_id = {cell.id: cell for cell in mine}
+        assert by_id[order[0][0]].workload is Workload.SOAK
+        rounds = max(number for _, number in order) + 1
+        assert Counter(order) == Counter((cell.id, number) for cell in mine for number in range(rounds))
+        assert len(order) * configuration.burn_in.cell_s[device.kind] >= configuration.burn_in.duration_s
+    orders = {tuple(made.order[device.uuid][at][1] for at in range(len(order))) for device in devices}
+    assert len(orders) == 1
+
+
+def test_no_cell_is_done_twice_in_a_row(tmp_path: Path) -> None:
+    """Where one round ends and the next begins, too, also of the first, in which the soak was moved to the front."""
+    devices, asked_for = fake(tmp_path).stored.devices, configured(tmp_path)
+    for seed in range(50):
+        made = planning.make(msgspec.structs.replace(asked_for, seed=seed), devices, TABLE)
+        for order in made.order.values():
+            assert all(before != after for (before, _), (after, _) in pairwise(order))
+
+
+def test_what_is_compared_works_on_the_same_numbers(tmp_path: Path) -> None:
+    """The seed of a cell does not depend on the device."""
+    made = planning.make(configured(tmp_path), fake(tmp_path).stored.devices, TABLE)
+    seeds: dict[tuple[str, ...], set[int]] = {}
+    for cell in made.cells:
+        seeds.setdefault((cell.workload, cell.model, cell.precision), set()).add(cell.seed)
+    assert all(len(found) == 1 for found in seeds.values())
+
+
+def test_injections_are_parsed_and_taint_the_run(tmp_path: Path) -> None:
+    """Rounds count from 1 on the command line; the second device is meant by its number or its UUID."""
+    devices = gpus(4)
+    second = devices[1]
+    clean = configured(tmp_path)
+    for name in (str(second.gpu_id), second.uuid):
+        made = settings.with_injections(clean, [f"flip:{name}:3:2", f"slow:{name}:5", f"hot:{name}:95"], devices)
+        assert made.tainted
+        assert made.burn_in is not None
+        assert made.burn_in.injections == (
+            Asked(device=second.uuid, round=2, flip_bits=2),
+            Asked(device=second.uuid, slow_percent=5.0),
+            Asked(device=second.uuid, hot_c=95),
+        )
+        assert injections.hot(made.burn_in.injections) == {second.uuid: 95}
+    assert not settings.on_devices(options(burn_in={"inject": []}), clean, devices, TABLE).tainted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "flip",
+        "flip:99:1",
+        "flip:0",
+        "flip:0:0",
+        "flip:0:1:0",
+        "flip:0:1:65",
+        "flip:0:x",
+        "flip:0:inf",
+        "flip:0:nan",
+        "flip:0:1.9",
+        "flip:0:1:2.7",
+        "flip:0:1e12",
+        "flip:0:-1",
+        "slow:0:inf",
+        "slow:0:1001",
+        "hot:0:90.5",
+        "hot:0:inf",
+        "slow:0:0",
+        "slow:0:-5",
+        "hot:0",
+        "hot:0:0",
+        "hot:0:201",
+        "hot:0:x",
+        "hot:0:90:1",
+        "melt:0:1",
+    ],
+)
+def test_injections_that_make_no_sense(tmp_path: Path, text: str) -> None:
+    """Refused, with the forms there are."""
+    with pytest.raises(ConfigError, match="--inject"):
+        settings.with_injections(configured(tmp_path), [text], fake(tmp_path).stored.devices)
+
+
+@pytest.mark.parametrize(("devices", "others"), [(gpus(1), 0), (gpus(3), 2), ((*gpus(3), *cpus(1)), 2)])
+def test_a_slow_gpu_needs_three_others_to_be_found(tmp_path: Path, devices: tuple[Device, ...], others: int) -> None:
+    """It is slow from the first launch on: by itself nothing shows it."""
+    with pytest.raises(ConfigError, match=f"3 others of its kind at the least, and this run has {others}"):
+        settings.with_injections(configured(tmp_path), ["slow:0:10"], devices)
+
+
+def test_a_fault_says_what_it_does(tmp_path: Path) -> None:
+    """To whom, and how much."""
+    device = fake(tmp_path).stored.devices[0]
+    faults = ("flip:0:2", "slow:0:12.5", "hot:0:95")
+    assert [injections.told(injections.parse(text, [device]), device) for text in faults] == [
+        f"{device.label} flips 1 bit of one output in every check of round 2",
+        f"{device.label} takes 12.5 % longer for all that it does by itself",
+        f"{device.label} is read as 95 degrees C hot, all the time",
+    ]
+
+
+def test_no_profile_says_how_long_a_cell_measures(tmp_path: Path) -> None:
+    """Nor anything else that run.yaml has of it: a cell lasts its time, in blocks of which a window holds many."""
+    quick = fake(tmp_path).stored.configuration
+    slow = msgspec.structs.replace(quick.measurement, block_s=0.05, warm_up_cap_s=60, give_up=True, min_s=9, max_s=9)
+    other = msgspec.structs.replace(quick, measurement=slow)
+    made = [settings.configured(one, "10m", None, shipped_catalogue(), TABLE) for one in (quick, other)]
+    assert made[0] == made[1]
+    assert made[0].burn_in is not None
+    for kind, cell_s in made[0].burn_in.cell_s.items():
+        measurement = made[0].measurement_on(kind)
+        assert (measurement.block_s, measurement.min_s, measurement.max_s) == (0.25, cell_s, cell_s)
+        assert measurement.relative_half_width == 0
+
+
+def test_a_fault_that_there_is_not_is_named(tmp_path: Path) -> None:
+    """Before its device, which may be wrong too."""
+    with pytest.raises(ConfigError, match=r"no fault 'slov'\. Did you mean slow\? There is flip, slow and hot;"):
+        settings.with_injections(configured(tmp_path), ["slov:99"], fake(tmp_path).stored.devices)
+
+
+@pytest.mark.parametrize(
+    ("device", "number", "workload", "bits", "slow"),
+    [
+        ("a", 2, Workload.SOAK, 3, 5.0),
+        ("a", 2, Workload.MEMORY, 3, 5.0),
+        ("a", 1, Workload.SOAK, 0, 5.0),
+        ("a", 1, Workload.TRUTH, 0, 5.0),
+        ("a", 1, Workload.REPLAY, 0, 5.0),
+        ("a", 1, Workload.MEMORY, 0, 5.0),
+        ("a", 2, Workload.LINKS, 3, 0.0),
+        ("b", 2, Workload.SOAK, 0, 0.0),
+    ],
+)
+def test_which_launch_gets_which_fault(device: str, number: int, workload: Workload, bits: int, slow: float) -> None:
+    """Flips in every check of their round on their GPU, slowness in all that it does alone; nobody else gets any."""
+    given = (Asked(device="a", round=2, flip_bits=3), Asked(device="a", slow_percent=5.0), Asked(device="b", hot_c=90))
+    found = injections.for_launch(given, device, number, workload)
+    assert (found.flip_bits, found.slow_percent) == (bits, slow) if found else (bits, slow) == (0, 0.0)

@@ -1,0 +1,342 @@
+"""kinds/burn_in/busy_time.py and lost_launches.py, by their reports: no PASS for time that was not served, or for
+what hung.
+"""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import msgspec
+import pytest
+
+from orchestrator.analysis import evidence
+from orchestrator.analysis.evidence import LaunchEvidence
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.gpu.health.verdict import HealthVerdict
+from orchestrator.kinds.burn_in import busy_time, gpu_waits
+from orchestrator.kinds.burn_in.served_time import Load
+from orchestrator.state import stopping
+from orchestrator.state.archive import Attempt, assemble
+from orchestrator.store import journal
+from orchestrator.store.records import Beside, End, Foreign, Left, Segment, Start, StoodStill
+from orchestrator.system.calendar_times import iso
+from protocol.cell import Workload
+from protocol.failure import Category, Failure, Phase
+from tests.fakes.nights import Night, reasons, soak, sound, ten_minutes
+from tests.fakes.runs import SECOND_NS, cpus
+
+LAST = 16
+"""The number of the last whole round, from zero."""
+HUNG, IDLE, UNEXPLAINED = str(Category.DEADLINE), "without load", "nothing tells why"
+"""What reasons call a launch that hung, a gap, and a gap that no record explains."""
+
+pytestmark = pytest.mark.usefixtures("unsynced")
+
+
+def without_last_soak(folder: Path) -> Night:
+    """All of the plan but the soak of the last round on the first device."""
+    night = ten_minutes(folder)
+    place = night.stored.plan.order["cpu:0"].index((soak(night).id, LAST))
+    night.work(last=place)
+    night.work(first=place + 1)
+    return night
+
+
+def ended(night: Night, lasted_s: float, words: str = stopping.OUT_OF_TIME, phase: Phase = Phase.MEASURE) -> None:
+    """The soak of the last round is ended with the run."""
+    night.failed(soak(night), Category.STOPPED, number=LAST, phase=phase, message=words, lasted_s=lasted_s)
+
+
+def test_a_whole_burn_in_was_served(tmp_path: Path) -> None:
+    """Between launches of three seconds an ordinary gap counts."""
+    night = ten_minutes(tmp_path)
+    begin_ns = night.now_ns
+    night.work()
+    for gpu in night.finished().gpus:
+        assert gpu.verdict is HealthVerdict.PASS
+        assert gpu.served_seconds == pytest.approx((night.now_ns - begin_ns) / 1e9, abs=6)
+        assert gpu.under_load_seconds < gpu.served_seconds * 2 / 3
+
+
+@pytest.mark.parametrize(("pause_s", "reported"), [(40, False), (65, True)])
+def test_a_pause_is_not_time_at_work(tmp_path: Path, pause_s: int, reported: bool) -> None:
+    """The longest of two pauses is reported when it is longer than a minute."""
+    night = ten_minutes(tmp_path)
+    night.play(f"work 0-20, pause {pause_s}, work 20-40, pause {pause_s}, work 40-60")
+    for gpu in night.finished().gpus:
+        assert gpu.verdict is HealthVerdict.UNKNOWN
+        assert gpu.served_seconds == pytest.approx(60 * 5 + 2 * 20 - 2 * 2, abs=6)
+        assert [part in reasons(gpu) for part in (f"{IDLE} for 67 s from 2024-01-15T10:", "2 such")] == [reported] * 2
+
+
+def test_a_gap_is_explained_by_a_failure_on_another_device(tmp_path: Path) -> None:
+    """It waited for that launch."""
+    night = ten_minutes(tmp_path)
+    night.play("work 0-20, fail 70, work 20-")
+    first, second = night.finished().gpus
+    assert HUNG in reasons(first)
+    assert second.verdict is HealthVerdict.PASS, reasons(second)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        ", ".join(["segment, pause 60"] * 4),
+        # Resumed, and ended before any launch came to work.
+        *(", ".join([f"segment, {step}"] * 12) for step in ("import", "build")),
+    ],
+    ids=["no launch", "import", "build"],
+)
+def test_a_segment_without_work_has_served_nothing(tmp_path: Path, script: str) -> None:
+    """The clock went on, no device did anything."""
+    night = ten_minutes(tmp_path)
+    night.work(last=40)
+    for step in script.split(", "):
+        if step in {"import", "build"}:
+            ended(night, 20, "asked to stop", Phase.IMPORT if step == "import" else Phase.BUILD)
+        else:
+            night.play(step)
+    for gpu in night.finished().gpus:
+        assert gpu.served_seconds == pytest.approx(40 * 5, abs=6)
+        assert gpu.verdict is HealthVerdict.UNKNOWN
+        assert f"UNKNOWN: at work for {gpu.served_seconds:.0f} s of the 600 s" in reasons(gpu)
+
+
+@pytest.mark.parametrize("words", [stopping.OUT_OF_TIME, "the run was asked to stop"])
+@pytest.mark.parametrize(("lasted_s", "hung"), [(28, False), (30, True)])
+def test_a_launch_that_the_run_ended_far_too_late_hung(tmp_path: Path, lasted_s: float, hung: bool, words: str) -> None:
+    """After three times its three seconds and twenty more: UNKNOWN for its device."""
+    night = without_last_soak(tmp_path)
+    ended(night, lasted_s, words)
+    first, second = night.finished().gpus
+    assert second.verdict is HealthVerdict.PASS
+    assert first.verdict is (HealthVerdict.UNKNOWN if hung else HealthVerdict.PASS), reasons(first)
+    assert [part in reasons(first) for part in (HUNG, "30 s", "29 s")] == [hung] * 3
+    assert first.served_seconds - second.served_seconds == pytest.approx(0 if hung else 3 + 20, abs=1)
+
+
+@pytest.mark.parametrize("suspended", [False, True])
+def test_a_repeated_launch_makes_up_for_no_hang(tmp_path: Path, suspended: bool) -> None:
+    """It may hang again. suspended: the whole run was, so that no deadline went on."""
+    night = without_last_soak(tmp_path)
+    ended(night, 40)
+    if suspended:
+        night._journal.append(StoodStill(at_ns=night.now_ns, seconds=38.0))
+    night.segment()
+    night.one(soak(night), LAST)
+    first, second = night.finished().gpus
+    assert (f"{HUNG}: still at work after 40 s" in reasons(first)) is not suspended
+    if not suspended:
+        assert (first.verdict, second.verdict) == (HealthVerdict.UNKNOWN, HealthVerdict.PASS), reasons(second)
+
+
+@pytest.mark.parametrize(("phase", "stopped"), [(Phase.IMPORT, False), (Phase.MEASURE, True)])
+def test_a_deadline_that_was_not_missed_at_work_is_made_up_for(tmp_path: Path, phase: Phase, stopped: bool) -> None:
+    """Nothing had touched the device yet, or somebody had stopped the process."""
+    night = without_last_soak(tmp_path)
+    night.failed(soak(night), Category.DEADLINE, number=LAST, phase=phase, lasted_s=5, stopped=stopped)
+    night.one(soak(night), LAST)
+    first, _ = night.finished().gpus
+    assert first.verdict is HealthVerdict.WARN, reasons(first)
+
+
+@pytest.mark.parametrize(
+    ("other_s", "lasted_s", "absent"),
+    [
+        (15, 29.5, ""),  # on a busy host: the same check took half of that elsewhere
+        (40, 75, UNEXPLAINED),  # more than a minute does not count as served, but is no unexplained gap
+    ],
+)
+def test_a_launch_as_slow_as_others_did_not_hang(tmp_path: Path, other_s: int, lasted_s: float, absent: str) -> None:
+    """It is slow: other devices took about as long for the same check."""
+    night = without_last_soak(tmp_path)
+    night.one(soak(night, "cpu:1"), LAST, blocks=other_s)
+    ended(night, lasted_s)
+    first, _ = night.finished().gpus
+    assert HUNG not in reasons(first)
+    if absent:
+        assert absent not in reasons(first)
+    else:
+        assert first.verdict is HealthVerdict.PASS, reasons(first)
+
+
+def test_a_planned_cell_that_was_dropped_is_no_pass(tmp_path: Path) -> None:
+    """Though others of its kind did their work; with why."""
+    night = ten_minutes(tmp_path)
+    dropped = [cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK][1]
+    places = [at for at, slot in enumerate(night.stored.plan.order["cpu:0"]) if slot[0] == dropped.id]
+    for first, last in zip([0, *(at + 1 for at in places)], [*places, None], strict=True):
+        night.work(first=first, last=last)
+    night.dropped(dropped, "no time was left")
+    for gpu, why in zip(night.finished().gpus, (": no time was left", ""), strict=True):
+        (reason,) = (one for one in gpu.reasons if f"of gemm in {dropped.precision} never came to an end" in one.text)
+        assert (reason.verdict, why in reason.text) == (HealthVerdict.UNKNOWN, True)
+
+
+def test_work_beside_others_is_no_pass(tmp_path: Path) -> None:
+    """--allow-busy lets a run begin; its load was not that of the burn-in alone."""
+    night = without_last_soak(tmp_path)
+    launch = night.one(soak(night), LAST)
+    night._journal.append(Beside(launch=launch, at_ns=night.now_ns, by="python (PID 7)"))
+    first, second = night.finished().gpus
+    assert (first.verdict, second.verdict) == (HealthVerdict.UNKNOWN, HealthVerdict.PASS)
+    assert "1 launch worked beside others (python (PID 7))" in reasons(first)
+
+
+def test_a_worker_is_believed_within_the_journal() -> None:
+    """What it reports of its time cannot make a burn-in longer than it was."""
+    segment = Segment(boot_id="b", driver_version=None, tool_version="", pid=1, wall=0.0, monotonic_ns=0)
+    start = Start(launch=1, cell="c", attempt=1, round=0, device="cpu:0", batch_size=1, at_ns=100)
+    attempt = Attempt(segment, start, lasted_ms=50e-6)
+    reported = cast("LaunchEvidence", SimpleNamespace(worked_ns=(1, 10**18), stalls=()))
+    assert busy_time.work((), (), {}, 3) == {}  # its process ended before any segment was begun
+    assert busy_time.work([(attempt, reported)], (), {segment: ()}, 3) == {segment: Load([(100, 150)], since_ns=0)}
+
+
+@pytest.mark.parametrize(("lasted_s", "more_s"), [(2, 2), (15, 15), (27, 3 + 20), (0, 0)])
+def test_a_launch_that_was_cut_off_counts_for_the_length_of_a_cell(
+    tmp_path: Path, lasted_s: float, more_s: float
+) -> None:
+    """Until then: no evidence, but no time that is missing either. What came before is an ordinary gap or none."""
+    night = without_last_soak(tmp_path)
+    begin_ns = night.now_ns
+    if lasted_s:
+        ended(night, lasted_s)
+    first, second = night.finished().gpus
+    assert first.served_seconds - second.served_seconds == pytest.approx(more_s, abs=1)
+    assert night.now_ns - begin_ns == pytest.approx(lasted_s * SECOND_NS, abs=SECOND_NS)
+
+
+@pytest.mark.parametrize(("not_tested", "verdict"), [({}, HealthVerdict.UNKNOWN), ({"vae": "why"}, HealthVerdict.PASS)])
+def test_a_planned_cell_without_a_check_is_no_pass(
+    tmp_path: Path, not_tested: dict[str, str], verdict: HealthVerdict
+) -> None:
+    """Unless it reports that it cannot be verified, and others of its kind were."""
+    night = ten_minutes(tmp_path)
+    cell = soak(night)
+    empty = msgspec.structs.replace(sound(cell), checks=0, digests=(), not_tested=not_tested)
+    for place, slot in enumerate(night.stored.plan.order["cpu:0"]):
+        if slot[0] == cell.id:
+            night.one(cell, slot[1], verification=empty)
+        else:
+            night.work(first=place, last=place + 1)
+    first, _ = night.finished().gpus
+    assert first.verdict is verdict, reasons(first)
+
+
+def test_a_gap_is_explained_by_a_retry_on_another_device(tmp_path: Path) -> None:
+    """Half a minute for the launch that crashed, more than one for its retry: one gap of the other device."""
+    night = ten_minutes(tmp_path)
+    night.work(last=20)
+    night.failed(soak(night), Category.CRASHED, number=LAST - 1, lasted_s=30)
+    night.one(soak(night), LAST - 1, blocks=70)
+    night.work(first=20)
+    first, second = night.finished().gpus
+    assert (first.verdict, second.verdict) == (HealthVerdict.WARN, HealthVerdict.PASS), reasons(second)
+
+
+class Busy(Night):
+    """One that was begun though others use its devices."""
+
+    def asked(self, configuration: Configuration) -> Configuration:
+        """With --allow-busy."""
+        return msgspec.structs.replace(super().asked(configuration), allow_busy=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "seen", "pause_s", "unexplained"),
+    [
+        (Night, "", 200, True),
+        (Night, "came", 200, False),
+        (Night, "came and left", 200, False),
+        (Night, "came", 630 + 70, True),  # it was given up before
+        (Night, "came and left", 630 + 70, True),
+        (Busy, "came and left", 200, True),  # and waited for by nobody
+    ],
+)
+def test_a_gap_is_explained_by_others_who_use_the_gpu(
+    tmp_path: Path, kind: type[Night], seen: str, pause_s: int, unexplained: bool
+) -> None:
+    """Until they leave, or it is given up; also for the devices that wait with it."""
+    night = kind(tmp_path, cpus(2), "10m")
+    night.work(last=20)
+    if seen:
+        night._journal.append(Foreign(device="cpu:0", at_ns=night.now_ns, by="python (PID 7)"))
+    night.play(f"pause {pause_s}")
+    if "left" in seen:
+        night._journal.append(Foreign(device="cpu:0", at_ns=night.now_ns, by=""))
+    night.work(first=20)
+    for gpu in night.finished().gpus:
+        assert (UNEXPLAINED in reasons(gpu)) is unexplained, reasons(gpu)
+
+
+@pytest.mark.parametrize(("teardown_s", "idle"), [(29.0, True), (30.5, False)])
+def test_a_gap_is_explained_by_memory_that_stays_taken(tmp_path: Path, teardown_s: float, idle: bool) -> None:
+    """From its last launch to its next, where its memory was not back within half a minute."""
+    night = ten_minutes(tmp_path)
+    night.work(last=20)
+    records = list(journal.read(night.paths.journal))
+    last = max(number for number, one in enumerate(records) if isinstance(one, Left))
+    records[last] = msgspec.structs.replace(records[last], teardown_ms=teardown_s * 1000)
+    begun_ns = night.now_ns
+    night.play("pause 200, work 20-40")
+    records += journal.read(night.paths.journal)[len(records) :]
+    archive = assemble(night.stored, night.paths, tuple(records))
+    launches = [(begun_ns - SECOND_NS, begun_ns), (begun_ns + 205 * SECOND_NS, night.now_ns)]
+    work = {archive.segments[0]: Load(launches)}
+    assert bool([*busy_time.idle(work, gpu_waits.told(archive, ()))]) is idle
+
+
+def test_an_end_that_a_later_segment_wrote_has_no_time_of_its_own(tmp_path: Path) -> None:
+    """The clock began anew with the machine: its reason has the beginning of the launch."""
+    night = ten_minutes(tmp_path)
+    night.work(last=20)
+    begun = night.archive().segments[0].at(night.now_ns)
+    launch = night.interrupted(soak(night), number=LAST)
+    night.segment(now_ns=10**9)
+    failure = Failure(category=Category.CRASHED, message="it is gone", phase=Phase.MEASURE)
+    night._journal.append(End(launch=launch, at_ns=night.now_ns, failure=failure))
+    first, _ = night.finished().gpus
+    assert f"round {LAST + 1}, {iso(begun)}: crashed: it is gone" in reasons(first), reasons(first)
+
+
+def test_a_stall_is_not_load(tmp_path: Path) -> None:
+    """A worker that was stopped in its launch and went on: neither under load nor served meanwhile."""
+    night = without_last_soak(tmp_path)
+    night.one(soak(night), LAST, stood_still_s=64.0)
+    first, second = night.finished().gpus
+    assert first.served_seconds - second.served_seconds == pytest.approx(3, abs=1)
+    assert first.under_load_seconds - second.under_load_seconds == pytest.approx(3, abs=0.5)
+    assert (first.verdict, second.verdict) == (HealthVerdict.UNKNOWN, HealthVerdict.PASS)
+    assert f"{IDLE} for 64 s from 2024-01-15T10:" in reasons(first)
+
+
+def test_a_gap_is_explained_by_a_stall_of_another_device(tmp_path: Path) -> None:
+    """The links of a round take all devices: they waited for it."""
+    night = ten_minutes(tmp_path)
+    place = night.stored.plan.order["cpu:0"].index((soak(night).id, LAST))
+    night.work(last=place)
+    night.one(soak(night), LAST, stood_still_s=64.0)
+    night.work(first=place + 1)
+    first, second = night.finished().gpus
+    assert (first.verdict, second.verdict) == (HealthVerdict.UNKNOWN, HealthVerdict.PASS), reasons(second)
+    assert IDLE in reasons(first)
+
+
+def test_a_stall_is_not_slow(tmp_path: Path) -> None:
+    """Its windows have the rate of the blocks that worked, or none."""
+    night = ten_minutes(tmp_path)
+    launch = night.one(soak(night), LAST, blocks=30, stood_still_s=64.0)
+    night.finish()
+    rates = [window.rate for window in evidence.gather(night.archive()).launches[launch].rates]
+    assert len(rates) in {2, 3, 4}
+    assert rates == [pytest.approx(10, rel=0.05)] * len(rates)
+
+
+@pytest.mark.parametrize(("launches", "short"), [(18, False), (15, True)])
+def test_the_longest_launch_may_be_missing_at_the_end(tmp_path: Path, launches: int, short: bool) -> None:
+    """Where there was no time for it: of CPU devices a replay, which lasts for several cells of a short burn-in."""
+    night = Night(tmp_path, cpus(2), "50s", start_s=1)
+    night.work(last=launches)
+    for gpu in night.finished().gpus:
+        assert ("of the 50 s" in reasons(gpu)) is short

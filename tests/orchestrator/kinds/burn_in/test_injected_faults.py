@@ -1,0 +1,159 @@
+"""kinds/burn_in/injected_faults.py: which faults that were brought about on purpose were found."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.analysis import evidence
+from orchestrator.analysis.report_builder import merge
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.figures.burn_in import Fate, InjectedReport
+from orchestrator.kinds.burn_in.findings import Pace
+from orchestrator.kinds.burn_in.injections import Asked
+from orchestrator.kinds.burn_in.rate_checks import OVER_TIME
+from orchestrator.report.as_text import to_text
+from protocol.cell import Device, Workload
+from protocol.verification import Verification
+from tests.fakes.findings import mismatch
+from tests.fakes.nights import Night, same, sound
+from tests.fakes.runs import cpus, gpus
+
+pytestmark = pytest.mark.usefixtures("unsynced")
+
+
+class Tainted(Night):
+    """A burn-in with one fault on its last device."""
+
+    def __init__(self, folder: Path, devices: tuple[Device, ...], duration: str, fault: dict[str, object]) -> None:
+        self._fault = msgspec.convert({"device": devices[-1].uuid, **fault}, Asked)
+        super().__init__(folder, devices, duration)
+
+    def asked(self, configuration: Configuration) -> Configuration:
+        """As of --burn-in with --inject."""
+        made = super().asked(configuration)
+        assert made.burn_in is not None
+        asked = msgspec.structs.replace(made.burn_in, injections=(self._fault,))
+        return msgspec.structs.replace(made, burn_in=asked, tainted=True)
+
+
+def outcome(night: Night) -> InjectedReport:
+    """What is said of the fault; the text report says it too."""
+    made = night.ended()
+    assert made.burn_in is not None
+    (fault,) = made.burn_in.injected
+    assert fault.fate is not None
+    assert fault.found is (fault.fate is Fate.FOUND)
+    text = " ".join(to_text(made).split())
+    assert f"injected: {fault.fate.upper()}: {fault.fault}: {fault.outcome.removeprefix(f'{fault.fate}: ')}" in text
+    missed = "0 of 1 BROUGHT ABOUT" if fault.fate is Fate.UNDONE else "NOT ALL FOUND: 0 of 1"
+    told = "1 of 1 found" if fault.found else missed
+    assert f"Faults were injected on purpose, {told}: this says nothing about the GPUs." in text
+    return fault
+
+
+def test_flipped_bits_that_a_check_did_not_find_are_named(tmp_path: Path) -> None:
+    """Of the round and the device alone; with the check that is blind."""
+    night = Tainted(tmp_path, cpus(2), "10m", {"round": 1, "flip_bits": 2})
+    cells = {cell.workload: cell for cell in night.stored.plan.cells}
+    found: dict[tuple[int, Workload, int], Verification] = {}
+    for workload, cell in cells.items():
+        wrong = msgspec.structs.replace(sound(cell), mismatches=1, kept=(mismatch(),))
+        found |= {(0, workload, 1): wrong, (1, workload, 1): wrong, (1, workload, 0): wrong}
+    del found[1, Workload.MEMORY, 1]
+    night.work(verified=found)
+    fault = outcome(night)
+    assert fault.gpu_uuid == night.stored.devices[1].uuid
+    assert "flips 2 bits" in fault.fault
+    assert fault.fate is Fate.IN_PART
+    assert fault.outcome.count("the memory test") == 1
+    assert "verified products" not in fault.outcome
+
+
+def test_flipped_bits_that_every_check_found_are_found(tmp_path: Path) -> None:
+    """In so many launches of so many."""
+    night = Tainted(tmp_path, cpus(2), "10m", {"round": 1, "flip_bits": 1})
+    wrong = {
+        (place, cell.workload, 1): msgspec.structs.replace(sound(cell), mismatches=1, kept=(mismatch(),))
+        for place in (0, 1)
+        for cell in night.stored.plan.cells
+    }
+    night.work(verified=wrong)
+    launches = sum(night.stored.devices[1].uuid in cell.devices for cell in night.stored.plan.cells)
+    fault = outcome(night)
+    assert (fault.found, fault.outcome) == (True, f"brought about in {launches} launches, found in {launches}")
+
+
+@pytest.mark.parametrize("received", [False, True])
+def test_a_flip_that_only_another_one_shows_is_not_found(tmp_path: Path, received: bool) -> None:
+    """Links are one launch of all: what the other device has flipped there is no proof for this one.
+
+    received: also in what came from that one, and in the sum of both.
+    """
+    night = Tainted(tmp_path, cpus(2), "10m", {"round": 1, "flip_bits": 1})
+    sender = night.stored.devices[0].uuid
+    followed = (mismatch(what=f"copy from {sender}", sender=sender), mismatch(what="sum over all devices", of_all=True))
+    wrong = {}
+    for cell in night.stored.plan.cells:
+        links = followed if received else ()
+        for place, kept in enumerate([(mismatch(),), links if cell.workload is Workload.LINKS else (mismatch(),)]):
+            wrong[place, cell.workload, 1] = msgspec.structs.replace(sound(cell), mismatches=len(kept), kept=kept)
+    night.work(verified=wrong)
+    fault = outcome(night)
+    assert fault.fate is Fate.IN_PART
+    assert "not in transfers between devices" in fault.outcome
+
+
+def test_a_round_that_never_came_brought_nothing_about(tmp_path: Path) -> None:
+    """There is nothing that could have been found, which the run's verdict says; not while it may still come."""
+    night = Tainted(tmp_path, cpus(1), "10m", {"round": 4, "flip_bits": 1})
+    night.work(last=3)
+    so_far = merge(night.archive(), evidence.gather(night.archive(), goes_on=True))
+    assert not any("never brought about" in reason for reason in so_far.verdict.reasons)
+    fault = outcome(night)
+    assert (fault.fate, fault.outcome) == (Fate.UNDONE, "not brought about: no launch of that round has a result")
+    why = "1 of 1 fault never brought about, so nothing proves that checks find it: inject it into a burn-in that comes"
+    assert any(reason.startswith(why) for reason in night.report().verdict.reasons)
+
+
+@pytest.mark.parametrize(
+    ("devices", "rate", "found", "words"),
+    [
+        (gpus(4), lambda gpu, _hours: 0.9 if gpu == 3 else 1.0, True, "found beside its siblings"),
+        (gpus(4), same, False, "not found: beside its siblings: 100.0% of its siblings' rate"),
+        (cpus(1), same, False, "not found: no rate of it was judged"),
+    ],
+)
+def test_a_slowed_device_is_found_by_its_rates(
+    tmp_path: Path, devices: tuple[Device, ...], rate: Callable[[int, float], float], found: bool, words: str
+) -> None:
+    """Or not, and then what the rates said."""
+    night = Tainted(tmp_path, devices, "1h", {"slow_percent": 11.0})
+    night.work(rate=rate)
+    fault = outcome(night)
+    assert fault.found is found
+    assert words in fault.outcome
+
+
+def test_what_all_lose_over_the_night_is_not_the_doing_of_one_that_is_slow(tmp_path: Path) -> None:
+    """It would be slow from the first launch on: a room that warms says nothing of that."""
+    night = Tainted(tmp_path, gpus(4), "1h", {"slow_percent": 11.0})
+    night.work(rate=lambda _gpu, hours: 1 - 0.1 * hours)
+    made = night.ended().burn_in
+    assert made is not None
+    assert any(one.kind == OVER_TIME and one.pace is Pace.SLOWER for one in made.gpus[3].paces)
+    (fault,) = made.injected
+    assert fault.fate is Fate.MISSED
+    assert "not found: beside its siblings: 100.0%" in fault.outcome
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_heat_is_found_when_the_load_was_ended(tmp_path: Path, ended: bool) -> None:
+    """Or it was not hot enough."""
+    night = Tainted(tmp_path, gpus(1), "10m", {"hot_c": 95})
+    night.work(last=3)
+    if ended:
+        night.too_hot(0, "too hot: for 10 s at 95")
+    fault = outcome(night)
+    assert (fault.found, fault.outcome.startswith("found")) == (ended, ended)

@@ -1,0 +1,352 @@
+"""kinds/burn_in/rate_checks.py and rate_courses.py: what a night's rates say of each GPU, by itself and beside its
+siblings.
+"""
+
+import random
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from orchestrator.analysis.evidence import LaunchEvidence, gather
+from orchestrator.figures.burn_in import GpuBurnIn, PaceReport
+from orchestrator.gpu.health.verdict import HealthVerdict
+from orchestrator.kinds.burn_in import rate_checks
+from orchestrator.kinds.burn_in.findings import Pace, RateVerdict
+from orchestrator.kinds.burn_in.rate_checks import BESIDE, OVER_TIME, Launched
+from orchestrator.kinds.burn_in.rate_courses import ITSELF, SIBLINGS
+from orchestrator.state.archive import Attempt
+from orchestrator.stats.drift import Course, Drift
+from orchestrator.stats.drift import DriftVerdict as CourseVerdict
+from orchestrator.stats.siblings import SiblingCell
+from orchestrator.stats.slowdown_reasons import Reading, Reason
+from orchestrator.stats.trend import Interval
+from orchestrator.stats.windows import Window
+from orchestrator.store.records import Segment, Start
+from protocol.cell import Cell, Device, Workload
+from tests.fakes.nights import Night
+from tests.fakes.runs import SECOND_NS, gpus
+
+pytestmark = pytest.mark.usefixtures("unsynced")
+
+
+Rate = Callable[[Cell, int, float], float]
+
+
+def a_night(folder: Path, rate: Rate, count: int = 4) -> tuple[GpuBurnIn, ...]:
+    """An hour of some healthy GPUs; rate: of a GPU in a cell, at so many hours."""
+    night = Night(folder, gpus(count))
+    night.work(rate_in=rate)
+    return night.watched().gpus
+
+
+def only(gpu: int, share: float, where: Callable[[Cell, float], bool] = lambda _cell, _hours: True) -> Rate:
+    """That share of the usual rate of one GPU, in some cells or at some hours."""
+    return lambda cell, at, hours: share if at == gpu and where(cell, hours) else 1.0
+
+
+def verdicts(night: Sequence[GpuBurnIn]) -> list[HealthVerdict]:
+    """In the order of the GPUs."""
+    return [gpu.verdict for gpu in night]
+
+
+def pace(gpu: GpuBurnIn, kind: str) -> PaceReport:
+    """What one kind of its rates says."""
+    return next(one for one in gpu.paces if one.kind == kind)
+
+
+@pytest.mark.parametrize("count", [4, 2])
+def test_what_all_gpus_lose_alike_is_a_finding(tmp_path: Path, count: int) -> None:
+    """WARN for each, with both courses where there are both, its beginning, and the room as the likely cause."""
+    for gpu in a_night(tmp_path, lambda _cell, _gpu, hours: 1 - 0.1 * hours, count):
+        found = pace(gpu, OVER_TIME)
+        assert (gpu.verdict, found.pace) == (HealthVerdict.WARN, Pace.SLOWER)
+        courses = {one.against: one for one in found.courses}
+        assert set(courses) == ({SIBLINGS, ITSELF} if count == 4 else {ITSELF})
+        assert courses[ITSELF].verdict is CourseVerdict.SLOWING
+        assert (courses[ITSELF].change_percent or 0) < -4
+        assert count == 2 or courses[SIBLINGS].verdict is CourseVerdict.STEADY
+        (reason,) = gpu.reasons
+        assert ("room" in reason.text, ", over 0.9 h from 20" in reason.text) == (True, True)
+
+
+@pytest.mark.parametrize(("lost", "count"), [(0.02, 2), (0.0, 4)])
+def test_a_room_that_hardly_warms_is_no_finding(tmp_path: Path, lost: float, count: int) -> None:
+    """Two percent of an hour, also without siblings that take it out; both courses are in the report."""
+    for gpu in a_night(tmp_path, lambda _cell, _gpu, hours: 1 - lost * hours, count):
+        found = pace(gpu, OVER_TIME)
+        assert (gpu.verdict, found.pace) == (HealthVerdict.PASS, Pace.STEADY)
+        if not lost:
+            changes = {one.against: one.change_percent for one in found.courses}
+            assert changes == pytest.approx({SIBLINGS: 0, ITSELF: 0}, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("rate", "kind", "carried"),
+    [
+        # The mean over all of its work hides it: the cell is named.
+        (only(2, 0.92, lambda cell, _: cell.precision == "fp16"), BESIDE, "fp16 at 92.0%"),
+        # In the load, of which there is more, it is as fast as its siblings.
+        (only(2, 0.7, lambda cell, _: cell.workload is Workload.TRUTH), f"{BESIDE} in checks of truth", "70.0%"),
+        (only(2, 0.7, lambda cell, _: cell.workload is Workload.REPLAY), f"{BESIDE} in training", "70.0%"),
+    ],
+)
+def test_a_gpu_that_is_slow_in_one_kind_of_work_alone_is_a_finding(
+    tmp_path: Path, rate: Rate, kind: str, carried: str
+) -> None:
+    """Beside its siblings, for that kind of work only."""
+    night = a_night(tmp_path, rate)
+    found = pace(night[2], kind)
+    assert found.pace is Pace.SLOWER
+    assert carried in found.text
+    assert kind == BESIDE or pace(night[2], BESIDE).pace is Pace.STEADY
+    assert verdicts(night) == [HealthVerdict.PASS, HealthVerdict.PASS, HealthVerdict.WARN, HealthVerdict.PASS]
+
+
+@pytest.mark.parametrize("workload", [Workload.TRUTH, Workload.REPLAY])
+def test_a_gpu_that_slows_in_one_kind_of_work_alone_is_a_finding(tmp_path: Path, workload: Workload) -> None:
+    """In an hour it is at that work four times or five."""
+    night = a_night(tmp_path, only(2, 0.7, lambda cell, hours: cell.workload is workload and hours > 0.5))
+    found = pace(night[2], OVER_TIME)
+    assert (night[2].verdict, found.pace) == (HealthVerdict.WARN, Pace.SLOWER)
+    assert (f"{workload} " in found.text, SIBLINGS in found.text) == (True, True)
+    assert {pace(gpu, OVER_TIME).pace for place, gpu in enumerate(night) if place != 2} == {Pace.STEADY}
+
+
+def test_a_rate_that_goes_down_and_up_is_inconclusive(tmp_path: Path) -> None:
+    """A quarter of an hour in the middle, thirty percent slower: no longer burn-in would settle it."""
+    found = pace(a_night(tmp_path, only(2, 0.7, lambda _, hours: 0.35 < hours < 0.6))[2], OVER_TIME)
+    assert (found.pace, "too short" in found.text) == (Pace.UNTOLD, False)
+
+
+Waits = Callable[[Cell, int], bool]
+"""Whether a GPU, by its number, waited for the host in a cell."""
+
+
+def waiting(monkeypatch: pytest.MonkeyPatch, waits: Waits, rounds: Collection[int] = range(99)) -> None:
+    """Have launches of these rounds say that they did."""
+    judged, numbers = rate_checks.paces, {gpu.uuid: place for place, gpu in enumerate(gpus(8))}
+
+    def said(devices: Sequence[Device], good: Sequence[Launched], *others: Any) -> dict[str, dict[str, RateVerdict]]:
+        launches = [
+            (attempt, cell, replace(evidence, launch_bound=waits(cell, numbers[attempt.start.device]) and late))
+            for attempt, cell, evidence in good
+            for late in [attempt.start.round in rounds]
+        ]
+        return judged(devices, launches, *others)
+
+    monkeypatch.setattr(rate_checks, "paces", said)
+
+
+def training(cell: Cell) -> bool:
+    """Whether a cell is one."""
+    return cell.workload is Workload.REPLAY
+
+
+@pytest.mark.parametrize(
+    ("waits", "expected"),
+    [
+        (range(1, 4), Pace.SLOWER),  # the slow one keeps its host waiting, its siblings wait for theirs
+        (range(1), Pace.UNTOLD),
+    ],
+)
+def test_a_gpu_that_waits_for_the_host_is_not_called_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: range, expected: Pace
+) -> None:
+    """But siblings that wait are at least as fast as they look: a GPU that is slower still is slow."""
+    waiting(monkeypatch, lambda _, gpu: gpu in waits)
+    night = a_night(tmp_path, only(0, 0.8, lambda cell, _: training(cell)))
+    kind = f"{BESIDE} in training"
+    assert pace(night[0], kind).pace is expected
+    assert (f"speed {kind}" in night[0].not_tested) is (expected is Pace.UNTOLD)
+
+
+@pytest.mark.parametrize(("slow", "expected"), [("bert-base", Pace.SLOWER), ("vae", Pace.STEADY)])
+def test_waiting_in_one_model_excuses_nothing_in_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: str, expected: Pace
+) -> None:
+    """Each kind of work for itself: work that waited for the host is not judged, and named."""
+    waiting(monkeypatch, lambda cell, _: training(cell) and cell.model != "bert-base")
+    night = a_night(tmp_path, only(1, 0.8, lambda cell, _: cell.model == slow))
+    found = pace(night[1], f"{BESIDE} in training")
+    assert found.pace is expected
+    assert "vae" in found.text.partition("nothing is said of replay")[2]
+    mine = HealthVerdict.WARN if expected is Pace.SLOWER else HealthVerdict.PASS
+    assert verdicts(night) == [HealthVerdict.PASS, mine, HealthVerdict.PASS, HealthVerdict.PASS]
+
+
+def test_single_launches_that_waited_are_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They took as long as the host did: the other launches show how fast the GPU is."""
+    waiting(monkeypatch, lambda cell, gpu: training(cell) and gpu == 3, rounds=(2,))
+    third_round = (0.5, 0.75)  # hours: of four
+    night = a_night(
+        tmp_path, only(3, 0.6, lambda cell, hours: training(cell) and third_round[0] < hours < third_round[1])
+    )
+    assert pace(night[3], f"{BESIDE} in training").pace is Pace.STEADY
+    assert verdicts(night) == [HealthVerdict.PASS] * 4
+
+
+def test_work_that_all_others_waited_in_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that is slow there may look fast beside them, and is no PASS without a word."""
+    waiting(monkeypatch, lambda cell, gpu: cell.model == "vae" and gpu > 0)
+    night = a_night(tmp_path, lambda cell, gpu, _hours: 0.85 if gpu > 0 and cell.model == "vae" else 1.0)
+    found = pace(night[0], f"{BESIDE} in training")
+    assert found.pace is Pace.STEADY
+    for said in (found.text, night[0].not_tested[f"speed {BESIDE} in training"]):
+        assert "nothing is said of replay vae" in said
+
+
+def test_a_gpu_that_waited_in_all_of_its_work_is_not_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No longer burn-in would settle it."""
+    waiting(monkeypatch, lambda _cell, gpu: gpu == 2)
+    night = a_night(tmp_path, lambda *_: 1.0)
+    assert [f"speed {OVER_TIME}" in gpu.not_tested for gpu in night] == [False, False, True, False]
+
+
+def test_a_host_that_is_busier_in_the_evening_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work that waits for it is slower then on all GPUs, which says nothing of them."""
+    waiting(monkeypatch, lambda cell, _: cell.model == "vae")
+    night = a_night(tmp_path, lambda cell, _gpu, hours: 0.85 if cell.model == "vae" and hours > 0.55 else 1.0)
+    assert verdicts(night) == [HealthVerdict.PASS] * 4
+    for said in (pace(night[0], OVER_TIME).text, night[0].not_tested[f"speed {OVER_TIME}"]):
+        assert "nothing is said of replay vae" in said
+
+
+def test_speed_without_siblings_is_not_tested(tmp_path: Path) -> None:
+    """Of two GPUs, one may be at half its rate all the time: PASS names it."""
+    first, second = a_night(tmp_path, only(1, 0.5), count=2)
+    assert first.verdict is second.verdict is HealthVerdict.PASS
+    for kind in (BESIDE, f"{BESIDE} in checks of truth", f"{BESIDE} in training"):
+        assert f"speed {kind}" in second.not_tested
+
+
+def test_the_reason_comes_from_a_kind_of_work_that_slows() -> None:
+    """Another one, which is inconclusive, may have lost more by chance."""
+    slow, unsteady = Interval(-5.0, -6.0, -4.0), Interval(-9.0, -30.0, 12.0)
+    whole = Course(verdict=CourseVerdict.SLOWING, hours=1.0, change=slow)
+    kinds = {"soak": whole, "replay": Course(verdict=CourseVerdict.TOO_SHORT, hours=1.0, change=unsteady)}
+    one = Drift(gpu="GPU-0", raw=whole, relative=None, kinds={}, raw_kinds=kinds)
+    rates = []
+    for place in range(20):
+        soak, replay = 1 - 0.0025 * place, 1 - 0.0045 * place
+        hot = Reading(rate=soak, clock_mhz=1500 * soak, temperature_c=60 + place)
+        rates += [
+            (Window(place, "soak", soak), hot),
+            (Window(100 + place, "replay", replay), Reading(rate=replay, clock_mhz=1500, temperature_c=60)),
+        ]
+    why = rate_checks._why_it_slowed(one, sorted(rates, key=lambda rate: rate[0].number))
+    assert why is not None
+    assert why.reason is Reason.HEAT
+
+
+def test_the_test_of_memory_has_no_rate(tmp_path: Path) -> None:
+    """A launch that happens to end within a slow pattern is no slower: neither beside siblings nor over the night."""
+
+    def rate(cell: Cell, gpu: int, hours: float) -> float:
+        return 0.9 - 0.5 * hours if gpu == 2 and cell.workload is Workload.MEMORY else 1.0
+
+    for gpu in a_night(tmp_path, rate):
+        assert (gpu.verdict, {one.pace for one in gpu.paces}) == (HealthVerdict.PASS, {Pace.STEADY}), gpu.reasons
+
+
+def test_only_work_whose_rate_is_the_gpus_own_has_windows(tmp_path: Path) -> None:
+    """So that no course over the night is made of any other."""
+    night = Night(tmp_path, gpus(1))
+    night.work(last=12)
+    night.finish()
+    keys = {window.key.split()[0] for one in gather(night.archive()).launches.values() for window in one.rates}
+    assert keys == {Workload.SOAK, Workload.TRUTH, Workload.REPLAY}
+
+
+def test_an_inconclusive_loss_of_all_gpus_is_no_finding(tmp_path: Path) -> None:
+    """All lose about the margin alike: against its siblings each is steady, and no more is claimed."""
+    chance = random.Random(5)
+    for gpu in a_night(tmp_path, lambda _cell, _gpu, hours: 1 - 0.0525 * hours + chance.gauss(0, 0.006)):
+        found = pace(gpu, OVER_TIME)
+        assert (gpu.verdict, found.pace) == (HealthVerdict.PASS, Pace.UNTOLD), found
+        courses = {one.against: one.verdict for one in found.courses}
+        assert courses[SIBLINGS] is CourseVerdict.STEADY
+        assert courses[ITSELF] is CourseVerdict.TOO_SHORT
+
+
+def test_a_gpu_at_the_margin_whose_launches_scatter_is_inconclusive(tmp_path: Path) -> None:
+    """Its launches differ by as much: neither within the margin nor beyond."""
+    chance = random.Random(5)
+
+    def rate(cell: Cell, gpu: int, _hours: float) -> float:
+        return 0.96 + chance.gauss(0, 0.05) if gpu == 2 and cell.workload is Workload.SOAK else 1.0
+
+    assert pace(a_night(tmp_path, rate)[2], BESIDE).pace is Pace.UNTOLD
+
+
+def test_a_boot_in_the_middle_begins_no_new_burn_in(tmp_path: Path) -> None:
+    """The clock begins anew, with the numbers of the first half: what one GPU lost with it is found and dated."""
+    night = Night(tmp_path, gpus(4))
+    middle = len(night.stored.plan.order[night.stored.devices[0].uuid]) // 2
+    begun_ns = night.now_ns
+    night.work(last=middle)
+    for place in range(4):
+        night.climate(place)
+    night.segment(boot_id="another", now_ns=begun_ns)
+    night.work(first=middle, rate=lambda gpu, _hours: 0.9 if gpu == 2 else 1.0)
+    found = [pace(gpu, OVER_TIME) for gpu in night.finished().gpus]
+    assert [one.pace for one in found] == [Pace.STEADY, Pace.STEADY, Pace.SLOWER, Pace.STEADY]
+    assert all(0.8 < course.hours < 1 for one in found for course in one.courses)
+    slow = {one.against: one for one in found[2].courses}
+    assert slow[SIBLINGS].change_percent == pytest.approx(-10, abs=1)
+    assert slow[SIBLINGS].step_at_hours == pytest.approx(0.4, abs=0.1)
+
+
+def launched(boot: str, wall: float, monotonic_s: int, *numbers: int) -> Launched:
+    """A launch of a boot, with windows of these numbers. wall, monotonic_s: when its segment began."""
+    segment = Segment(
+        boot_id=boot, driver_version=None, tool_version="", pid=1, wall=wall, monotonic_ns=monotonic_s * SECOND_NS
+    )
+    start = Start(launch=1, cell="c", attempt=1, round=0, device="GPU-0", batch_size=1, at_ns=0)
+    rates = tuple(Window(number, "soak", 1.0) for number in numbers)
+    return Attempt(segment, start), cast("Cell", None), cast("LaunchEvidence", SimpleNamespace(rates=rates))
+
+
+@pytest.mark.parametrize(
+    ("wall", "moved"),
+    [
+        (20_000.0, 1009),  # by the calendar: its clock began 10,090 seconds after that of the first
+        (10_204.0, 29),  # to the nearest window
+        (10_000.0, 15),  # the calendar was set back: right behind the last window of the first boot
+    ],
+)
+def test_windows_of_a_later_boot_come_behind_those_of_the_first(wall: float, moved: int) -> None:
+    """A segment of the same boot has its clock, whatever the calendar says."""
+    first = launched("first", 10_000.0, 100, 10, 11, 24)
+    again = launched("first", 77.0, 150, 20)
+    second = launched("second", wall, 10, 10, 12)
+    assert rate_checks._shifts([first, again, second]) == {"first": 0, "second": moved}
+
+
+def test_boots_without_a_window_do_not_move_what_follows() -> None:
+    """The third comes behind the first."""
+    found = rate_checks._shifts([launched("a", 0.0, 0, 50), launched("b", 10.0, 0), launched("c", 20.0, 0, 3)])
+    assert found == {"a": 0, "b": 1, "c": 48}
+
+
+def test_a_launch_that_stood_still_is_not_compared_with_its_siblings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mean time would have the pause in it, and its scatter would hide a GPU that is slow."""
+    night = Night(tmp_path, gpus(4))
+    cell = night.first(Workload.SOAK)
+    uuid = cell.devices[0]
+    place = night.stored.plan.order[uuid].index((cell.id, 1))
+    night.work(last=place)
+    night.one(cell, 1, forward_ms=200.0, stood_still_s=30.0)
+    night.work(first=place + 1)
+    seen: list[SiblingCell] = []
+    monkeypatch.setattr(rate_checks.siblings, "judge", lambda cells, *_, **__: seen.extend(cells) or ())
+    night.finished()
+    (judged,) = (one for one in seen if one.name == f"soak gemm {cell.precision}")
+    rates = judged.rates[uuid]
+    assert rates
+    assert rates == [pytest.approx(0.01, rel=1e-3)] * len(rates)

@@ -1,0 +1,195 @@
+"""The plan: which cells, in which order, with which seeds."""
+
+from collections import Counter
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.config import catalogue
+from orchestrator.config.catalogue import is_probe
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.errors import ConfigError
+from orchestrator.plan import planner, shapes
+from protocol.cell import Cell, Device, MemoryFormat, Mode, Precision, Workload
+from tests.fakes.configurations import configuration, cpu, gpu
+from tests.fakes.runs import shipped
+
+MODELS = catalogue.load().models
+DEFAULTS = configuration()
+
+
+def lists(values: object, most: int = 2) -> st.SearchStrategy[tuple]:
+    """Lists without duplicates."""
+    return st.lists(values, min_size=1, max_size=most, unique_by=str).map(tuple)
+
+
+sizes = lists(st.integers(1, 512))
+configurations = st.builds(
+    configuration,
+    models=lists(st.sampled_from(MODELS), 4),
+    workloads=lists(st.sampled_from([Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION])).map(
+        lambda phases: (Workload.LOAD, *phases)
+    ),
+    precisions=lists(st.sampled_from(Precision)),
+    batch_sizes=sizes,
+    training_batch_sizes=sizes,
+    generation_batch_sizes=sizes,
+    sequence_lengths=st.just(()) | lists(st.integers(2, 512)),
+    input_sizes=st.just(()) | lists(st.sampled_from([224, 512, 768, 1000])),
+    memory_format=st.none() | st.sampled_from(MemoryFormat),
+    launches=st.integers(1, 5),
+    seed=st.integers(0, 10**9),
+    modes=lists(st.sampled_from(Mode)),
+)
+devices = st.integers(1, 8).map(lambda count: tuple(gpu(number) for number in range(count)))
+
+
+def without_device(cell: Cell) -> tuple[object, ...]:
+    """What is measured, wherever."""
+    return msgspec.structs.astuple(msgspec.structs.replace(cell, devices=()))
+
+
+def orders(asked: Configuration, machine: tuple[Device, ...]) -> dict[str, list[tuple[object, ...]]]:
+    """For each device what it measures, in order."""
+    made = planner.make(asked, machine)
+    cells = {cell.id: cell for cell in made.cells}
+    return {uuid: [(without_device(cells[cell]), number) for cell, number in made.order[uuid]] for uuid in made.order}
+
+
+@given(configurations, devices)
+def test_every_round_holds_every_cell_of_a_device_once(asked: Configuration, machine: tuple[Device, ...]) -> None:
+    """The order is made of complete blocks, one for each launch of a cell, one after the other."""
+    made = planner.make(asked, machine)
+    for device in machine:
+        mine = {cell.id for cell in made.cells if cell.devices == (device.uuid,)}
+        order = made.order[device.uuid]
+        assert [number for _, number in order] == sorted(number for _, number in order)
+        for number in range(asked.launches):
+            assert Counter(cell for cell, of in order if of == number) == Counter(mine)
+
+
+@given(configurations, devices)
+def test_launches_of_a_cell_are_never_consecutive(asked: Configuration, machine: tuple[Device, ...]) -> None:
+    """Launches of one cell that follow each other would share the machine's drift; only a lone cell has no choice."""
+    made = planner.make(asked, machine)
+    for order in made.order.values():
+        if len({cell for cell, _ in order}) > 1:
+            assert all(before != after for (before, _), (after, _) in pairwise(order))
+
+
+@given(configurations, devices)
+def test_every_device_does_the_same_in_the_same_order(asked: Configuration, machine: tuple[Device, ...]) -> None:
+    """Identical GPUs are compared, so they measure the same cells with the same seeds beside the same neighbours."""
+    first, *others = orders(asked, machine).values()
+    assert all(other == first for other in others)
+
+
+@given(configurations, devices)
+def test_the_same_configuration_gives_the_same_plan(asked: Configuration, machine: tuple[Device, ...]) -> None:
+    """What --dry-run shows is what a run does, and what `resume` goes on with."""
+    assert planner.make(asked, machine) == planner.make(asked, machine)
+    assert planner.make(asked, machine).hash == planner.make(asked, machine).hash
+
+
+@given(configurations, devices)
+def test_cells_have_distinct_identities(asked: Configuration, machine: tuple[Device, ...]) -> None:
+    """No two cells of a plan share a folder."""
+    cells = planner.make(asked, machine).cells
+    assert len({cell.id for cell in cells}) == len(cells)
+
+
+def test_loading_is_measured_once_for_each_precision() -> None:
+    """A load has no batch: one cell for each device, model and precision, as batch size 1."""
+    asked = configuration(workloads=(Workload.LOAD,), precisions=tuple(Precision), batch_sizes=(1, 8, 32))
+    cells = planner.make(asked, (gpu(0), gpu(1))).cells
+    loads = Counter((cell.devices, cell.model, cell.precision) for cell in cells if cell.workload is Workload.LOAD)
+    models = [model.name for model in MODELS if not (is_probe(model) or model.on_request)]
+    assert loads == Counter(
+        ((gpu(at).uuid,), name, precision) for at in (0, 1) for name in models for precision in Precision
+    )
+    assert {cell.batch_size for cell in cells} == {1}
+
+
+def test_training_has_batch_sizes_of_its_own() -> None:
+    """Inference and training take their sizes from different lists."""
+    asked = configuration(models=MODELS[:1], probes=(), batch_sizes=(1, 8), training_batch_sizes=(4,))
+    cells = planner.make(asked, (gpu(0),)).cells
+    found = {(cell.workload, cell.batch_size) for cell in cells}
+    assert found == {(Workload.LOAD, 1), (Workload.INFERENCE, 1), (Workload.INFERENCE, 8), (Workload.TRAINING, 4)}
+
+
+def test_the_cell_carries_size_format_and_new_tokens() -> None:
+    """Each is part of a cell's identity; in generation the size is that of the prompt."""
+    writing = configuration(workloads=(*DEFAULTS.workloads, Workload.GENERATION))
+    asked = msgspec.structs.replace(writing, sequence_lengths=(128,), input_sizes=(512,))
+    for made in (writing, asked):
+        cells = planner.make(made, (gpu(0),)).cells
+        found = {(cell.model, cell.workload, cell.input_size, cell.new_tokens, cell.memory_format) for cell in cells}
+        expected = {
+            (shape.model.name, shape.workload, shape.input_size, shape.new_tokens, shape.memory_format)
+            for model in MODELS
+            for shape in shapes.of(model, made)
+            if not (is_probe(model) or model.on_request)
+        }
+        assert {cell for cell in found if cell[1] is not Workload.PROBE} == expected
+        assert {tokens for _, workload, _, tokens, _ in found if workload is Workload.GENERATION} == {64}
+
+
+def test_what_a_model_cannot_do_is_left_out_of_every_device() -> None:
+    """And stands in the plan, with the reason."""
+    asked = configuration(models=shipped("lstm", "bert-base"), probes=(), sequence_lengths=(128, 513))
+    made = planner.make(asked, (gpu(0), gpu(1)))
+    assert [(one.device, one.model, one.why) for one in made.left_out] == [
+        (gpu(at).uuid, "bert-base", "takes 1 to 512 tokens, not 513") for at in (0, 1)
+    ]
+    assert {cell.input_size for cell in made.cells if cell.model == "bert-base"} == {128}
+
+
+def test_a_device_with_nothing_to_measure_is_refused() -> None:
+    """A plan without cells would be a run without a result."""
+    asked = configuration(models=shipped("bert-base", "lstm"), probes=(), workloads=(Workload.GENERATION,))
+    with pytest.raises(ConfigError, match=r"^GPU 0: nothing is to be measured there\. bert-base: writes no text, so"):
+        planner.make(asked, (gpu(0),))
+
+
+def test_one_device_alone_is_solo() -> None:
+    """Nothing else of the run is at work, so its numbers compare with those of --solo and not with a full node's."""
+    assert {cell.mode for cell in planner.make(DEFAULTS, (gpu(0),)).cells} == {Mode.SOLO}
+    assert {cell.mode for cell in planner.make(DEFAULTS, (gpu(0), gpu(1))).cells} == {Mode.LOADED}
+    solo = configuration(modes=(Mode.SOLO,))
+    assert {cell.mode for cell in planner.make(solo, (gpu(0), gpu(1))).cells} == {Mode.SOLO}
+
+
+def test_a_round_has_each_mode_by_itself() -> None:
+    """Every cell in both, in the order of the modes that was asked for; on one device alone there is one."""
+    asked = configuration(modes=(Mode.LOADED, Mode.SOLO), launches=2)
+    made = planner.make(asked, (gpu(0), gpu(1)))
+    cells = {cell.id: cell for cell in made.cells}
+    order = [(number, cells[cell].mode) for cell, number in made.order[gpu(0).uuid]]
+    assert list(dict.fromkeys(order)) == [
+        *[(0, Mode.LOADED), (0, Mode.SOLO)],
+        *[(1, Mode.LOADED), (1, Mode.SOLO)],
+    ]
+    assert order == sorted(order)
+    assert {msgspec.structs.replace(cell, mode=Mode.SOLO).id for cell in made.cells} <= cells.keys()
+    assert {cell.mode for cell in planner.make(asked, (gpu(0),)).cells} == {Mode.SOLO}
+
+
+def test_precision_and_mode_do_not_change_the_numbers_worked_on() -> None:
+    """Precision, mode and batch size see the same weights and inputs; another model or phase does not."""
+    asked = configuration(precisions=tuple(Precision))
+    for machine in ((gpu(0),), (gpu(0), cpu(0))):
+        by_work: dict[tuple[str, Workload], set[int]] = {}
+        for cell in planner.make(asked, machine).cells:
+            by_work.setdefault((cell.model, cell.workload), set()).add(cell.seed)
+        assert all(len(seeds) == 1 for seeds in by_work.values())
+        assert len(set.union(*by_work.values())) == len(by_work)
+
+
+def test_another_seed_gives_another_order() -> None:
+    """The seed decides the order."""
+    one, two = (next(iter(orders(configuration(seed=seed), (gpu(0),)).values())) for seed in (1, 2))
+    assert [cell for cell, _ in one] != [cell for cell, _ in two]

@@ -1,0 +1,88 @@
+"""What comes first when there may not be time for everything."""
+
+import itertools
+
+from orchestrator.config import catalogue
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.plan import planner, priority
+from protocol.cell import Cell, Precision, Workload
+from tests.fakes.configurations import configuration, cpu, gpu
+
+ASKED = configuration(
+    workloads=(Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION),
+    precisions=(Precision.FP32, Precision.BF16),
+    batch_sizes=(1, 8, 32),
+    training_batch_sizes=(8, 32),
+    time_limit_s=60.0,
+)
+
+
+def ordered(asked: Configuration = ASKED) -> list[Cell]:
+    """The cells of a GPU in the order of the plan."""
+    made = planner.make(asked, (gpu(0),))
+    cells = {cell.id: cell for cell in made.cells}
+    return [cells[cell_id] for cell_id, _ in made.order[gpu(0).uuid]]
+
+
+def test_every_model_has_its_first_look_before_any_has_a_second() -> None:
+    """Inference of each model at the smallest batch, in the first precision; only then anything else."""
+    models = [model.name for model in catalogue.load().models if model.family != "probe" and not model.on_request]
+    first = ordered()[: len(models)]
+    assert sorted(cell.model for cell in first) == sorted(models)
+    assert {(cell.workload, cell.batch_size, cell.precision) for cell in first} == {
+        (Workload.INFERENCE, 1, Precision.FP32)
+    }
+
+
+def test_then_come_probes_training_and_the_largest_batch() -> None:
+    """The order of the table, in the first precision; and all of it again in the second."""
+    kinds = [
+        (cell.workload, cell.batch_size)
+        for cell in ordered()
+        if cell.precision is Precision.FP32 and cell.workload is not Workload.GENERATION
+    ]
+    groups = [kind for kind, _ in itertools.groupby(kinds)]
+    assert groups[:5] == [
+        (Workload.INFERENCE, 1),
+        (Workload.PROBE, 1),
+        (Workload.TRAINING, 8),
+        (Workload.INFERENCE, 32),
+        (Workload.LOAD, 1),
+    ]
+    assert set(groups[5:]) == {(Workload.INFERENCE, 8), (Workload.TRAINING, 32)}
+    precisions = [precision for precision, _ in itertools.groupby(cell.precision for cell in ordered())]
+    assert precisions == [Precision.FP32, Precision.BF16]
+
+
+def test_what_costs_less_goes_first_among_equals() -> None:
+    """More cells are measured in the same time."""
+    first = [cell.model for cell in ordered()[:17]]
+    assert first.index("resnet50") < first.index("bert-large") < first.index("qwen2.5-0.5b")
+
+
+def test_a_further_round_waits_for_the_one_before() -> None:
+    """With several launches a cell, each cell has its first before any has its second."""
+    made = planner.make(configuration(launches=2, time_limit_s=60.0), (cpu(0),))
+    rounds = [number for _, number in made.order["cpu:0"]]
+    assert rounds == sorted(rounds)
+
+
+def test_identical_gpus_keep_the_same_order() -> None:
+    """Their difference is then their own."""
+    devices = (gpu(0), gpu(1))
+    made = planner.make(ASKED, devices)
+    cells = {cell.id: cell for cell in made.cells}
+    queues = [
+        [(cells[one].model, cells[one].workload, cells[one].batch_size) for one, _ in made.order[device.uuid]]
+        for device in devices
+    ]
+    assert queues[0] == queues[1]
+
+
+def test_without_a_limit_the_order_stays_random() -> None:
+    """A cell's priority is nobody's business while there is time for all."""
+    asked = configuration(batch_sizes=(1, 8, 32))
+    numbers = [
+        priority.number(cell, asked) for cell in ordered(configuration(batch_sizes=(1, 8, 32), time_limit_s=None))
+    ]
+    assert numbers != sorted(numbers)

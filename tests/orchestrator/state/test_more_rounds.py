@@ -1,0 +1,330 @@
+"""state/more_rounds.py: a burn-in goes on until its time is up, whatever its launches do and whoever is taken out.
+
+Plan, state machine and budget are those of a run; the clock is a number, and launches are entries in a heap.
+"""
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from orchestrator.config.run_configuration import Configuration, Slot, StoredRun
+from orchestrator.kinds.burn_in import levels, settings
+from orchestrator.kinds.burn_in import planning as burn_in_plan
+from orchestrator.kinds.burn_in.served_time import is_short
+from orchestrator.state import coherence, more_rounds, recovery, transitions
+from orchestrator.state.slots import Added, Dropped, Ended, Freed, NextLaunch, Quarantined, SlotStatus, Started
+from orchestrator.state.time_budget import Budget
+from orchestrator.store.records import Added as AddedRecord
+from orchestrator.store.records import Header, Record, Segment
+from protocol.cell import Cell, Device, Workload
+from protocol.failure import Category, Failure, Phase
+from tests.fakes.configurations import configuration, shipped_catalogue
+from tests.fakes.runs import gpus
+
+BETWEEN_S = 1.5
+"""From one launch to the next on a device."""
+SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=1.0, monotonic_ns=1)
+Outcome = Callable[[NextLaunch], Category | None]
+
+
+def well(_: NextLaunch) -> None:
+    """Every launch has a result."""
+
+
+def header(devices: tuple[Device, ...]) -> Header:
+    """What a journal begins with."""
+    uuids = tuple(device.uuid for device in devices)
+    return Header(run_id="r", plan_hash="p", tool_version="0", created=1.0, hostname="h", devices=uuids)
+
+
+def a_night(duration: str) -> Configuration:
+    """As of --burn-in."""
+    return settings.configured(configuration(models=()), duration, None, shipped_catalogue(), levels.load())
+
+
+class Simulated:
+    """A night of some GPUs. at_work_s: until when each had launches with a result. failing launches end at once.
+
+    out: GPU → when it is taken out.
+    """
+
+    def __init__(self, devices: tuple[Device, ...], duration: str, outcome: Outcome, out: dict[str, float]) -> None:
+        self.configuration = a_night(duration)
+        assert self.configuration.burn_in is not None
+        self.asked = self.configuration.burn_in
+        self.devices = devices
+        self.plan = burn_in_plan.make(self.configuration, devices, levels.load())
+        names = {device.uuid: device.name for device in devices}
+        self.state = transitions.begin(self.plan, names, [device.uuid for device in devices], skips=False)
+        self.budget = Budget(self.configuration, devices, self.asked.duration_s, began=0.0)
+        self.last_s = dict.fromkeys(names, 0.0)
+        self.load_s: Counter[str] = Counter()
+        self.now = 0.0
+        self.launches = 0
+        self._ends: list[tuple[float, int, NextLaunch]] = []
+        self._outcome, self._out = outcome, dict(out)
+        while self._pass():
+            pass
+
+    def _pass(self) -> bool:
+        for uuid in [uuid for uuid, at in self._out.items() if self.now >= at]:
+            del self._out[uuid]
+            self.state = transitions.step(self.state, Quarantined(uuid, "too hot"))
+        for slot, reason in tuple(self.budget.decide(self.state, self.now)):
+            assert reason
+            self.state = transitions.step(self.state, Dropped(slot))
+        self.state, following = transitions.next_launches(self.state)
+        if not following and (slots := more_rounds.more(self.state, 7, self._fits)):
+            self.state = transitions.step(self.state, Added(slots))
+            self.state, following = transitions.next_launches(self.state)
+        for one in following:
+            self._launch(one)
+        if not self._ends:
+            return bool(following)
+        self.now, launch, one = heapq.heappop(self._ends)
+        category = self._outcome(one)
+        failure = None if category is None else Failure(category=category, message="", phase=Phase.BUILD)
+        self.state = transitions.step(self.state, Ended(launch, failure))
+        for uuid in one.cell.devices:
+            self.state = transitions.step(self.state, Freed(uuid))
+            if failure is None:
+                self.last_s[uuid] = self.now
+                self.load_s[uuid] += self.asked.cell_s[self.devices[0].kind]
+        return True
+
+    def _fits(self, cell: Cell) -> bool:
+        return self.budget.expected_s(cell) <= self.budget.ends - self.now
+
+    def _launch(self, one: NextLaunch) -> None:
+        self.launches += 1
+        assert self.launches < 30_000
+        self.state = transitions.step(self.state, Started(one.launch, one.slot, one.device, one.cell.batch_size))
+        lasts_s = self.asked.cell_s[self.devices[0].kind] if self._outcome(one) is None else 0.5
+        heapq.heappush(self._ends, (self.now + BETWEEN_S + lasts_s, one.launch, one))
+
+    def is_short(self, device: Device) -> bool:
+        """Whether it would be UNKNOWN for its time."""
+        return is_short(self.last_s[device.uuid], self.asked.duration_s, self.asked.cell_s[device.kind])
+
+
+@pytest.mark.parametrize("at_s", [300, 7200, 18_000])
+@pytest.mark.parametrize("duration", ["8h", "30m"])
+def test_the_others_have_their_time_when_one_is_taken_out(duration: str, at_s: float) -> None:
+    """At any time, though the cells that all share are passed over from then on, which the plan has counted on."""
+    devices = gpus(8)
+    night = Simulated(devices, duration, well, {devices[0].uuid: at_s / (1 if duration == "8h" else 16)})
+    assert night.state.devices[devices[0].uuid].quarantined
+    assert not any(night.is_short(device) for device in devices[1:])
+
+
+@pytest.mark.parametrize("category", [Category.IMPORT_ERROR, Category.OUT_OF_MEMORY, Category.EXCEPTION])
+@pytest.mark.parametrize("failing", [{Workload.TRUTH}, set(Workload) - {Workload.SOAK}])
+def test_cells_that_fail_at_once_leave_their_time_to_the_others(category: Category, failing: set[Workload]) -> None:
+    """Whatever is wrong with them, on all GPUs or on one: the night is as long as was asked for."""
+    devices = gpus(3)
+    everywhere = Simulated(devices, "1h", lambda one: category if one.cell.workload in failing else None, {})
+    assert not any(everywhere.is_short(device) for device in devices)
+    assert all(everywhere.load_s[device.uuid] > 0.5 * 3600 for device in devices)
+    here = devices[1].uuid
+    on_one = Simulated(
+        devices, "1h", lambda one: category if one.cell.workload in failing and one.device == here else None, {}
+    )
+    assert not any(on_one.is_short(device) for device in devices)
+
+
+def test_a_gpu_on_which_nothing_works_is_not_started_all_night() -> None:
+    """A round of which nothing came is its last; the others go on."""
+    devices = gpus(2)
+    dead = devices[0].uuid
+    alone = Simulated(devices[:1], "8h", lambda _: Category.IMPORT_ERROR, {})
+    assert alone.launches <= 4 * len(alone.plan.order[dead])
+    assert alone.now < 3600
+
+
+def test_rounds_are_added_while_there_is_time_and_all_go_in_step() -> None:
+    """Nothing is added that there is no time for, and each device has the cells of several devices in one order."""
+    devices = gpus(3)
+    night = Simulated(
+        devices, "2h", lambda one: None if one.cell.workload is not Workload.TRUTH else Category.CRASHED, {}
+    )
+    planned = night.plan.slots
+    assert any(slot not in planned for slot in night.state.slots)
+    for slot, known in night.state.slots.items():
+        if slot not in planned:
+            assert known.status in {SlotStatus.MEASURED, SlotStatus.FAILED, SlotStatus.DROPPED}, (slot, known)
+    added = [slot for slot in night.state.slots if slot not in planned]
+    in_vain = [slot for slot in added if night.state.slots[slot].status is SlotStatus.DROPPED]
+    assert len(in_vain) < len(night.state.cells)
+    assert all(not device.queue for device in night.state.devices.values())
+
+
+def test_a_round_is_for_all_who_share_cells_and_for_one_alone_where_they_do_not() -> None:
+    """Where a GPU is out, who is through goes on without the cells that all share; else all have the same round."""
+    devices = gpus(3)
+    out = devices[0].uuid
+    planned = burn_in_plan.make(a_night("30m"), devices, levels.load())
+    first_round = {uuid: tuple(slot for slot in order if slot[1] == 0) for uuid, order in planned.order.items()}
+    plan = msgspec.structs.replace(planned, order=first_round)
+    now = transitions.begin(plan, skips=False)
+    assert more_rounds.more(now, 7, lambda _: True) == ()  # nobody is through
+    while following := transitions.next_launches(now)[1]:
+        for one in following:
+            now = transitions.step(now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
+        assert more_rounds.more(now, 7, lambda _: True) == ()
+        for one in following:
+            now = transitions.step(now, Ended(one.launch, None))
+            for uuid in one.cell.devices:
+                now = transitions.step(now, Freed(uuid))
+    together = more_rounds.more(now, 7, lambda _: True)
+    assert sorted(together) == sorted((cell, 1) for cell in now.cells)
+    assert more_rounds.more(now, 7, lambda _: True) == together
+    after = transitions.step(now, Added(together))
+    work = [[_work(after.cells[slot[0]]) for slot in after.devices[device.uuid].queue] for device in devices]
+    assert work[0] == work[1] == work[2]
+    assert more_rounds.more(now, 7, lambda _: False) == ()
+    without = transitions.step(now, Quarantined(out, "too hot"))
+    alone = more_rounds.more(without, 7, lambda _: True)
+    assert sorted(alone) == sorted((cell.id, 1) for cell in now.cells.values() if out not in cell.devices)
+
+
+class Stepped:
+    """The first rounds of a night of some GPUs, whose launches end in any order, and what is added, as it is recorded.
+
+    failing: what has no result. told: all that was added, between the segments in which it was.
+    """
+
+    def __init__(self, devices: tuple[Device, ...], rounds: int, chance: random.Random) -> None:
+        self.configuration, self.devices = a_night("30m"), devices
+        planned = burn_in_plan.make(self.configuration, devices, levels.load())
+        order = {uuid: tuple(slot for slot in mine if slot[1] < rounds) for uuid, mine in planned.order.items()}
+        self.plan = msgspec.structs.replace(planned, order=order)
+        self.state = transitions.begin(self.plan, skips=False)
+        self.told: list[Record] = [header(devices), SEGMENT]
+        self.failing: frozenset[str] = frozenset()
+        self._chance, self._running = chance, list[NextLaunch]()
+
+    def work(self, most: int, *, add: bool = True) -> None:
+        """Launches, at most so many, and rounds as they are due."""
+        for _ in range(most):
+            self.state, following = transitions.next_launches(self.state)
+            if not following and add and (slots := more_rounds.more(self.state, 7, lambda _: True)):
+                self.add(slots)
+                self.state, following = transitions.next_launches(self.state)
+            for one in following:
+                self.state = transitions.step(
+                    self.state, Started(one.launch, one.slot, one.device, one.cell.batch_size)
+                )
+            self._running += following
+            if not self._running:
+                return
+            self._end(self._running.pop(self._chance.randrange(len(self._running))))
+
+    def add(self, slots: tuple[Slot, ...]) -> None:
+        """Some are added and journaled."""
+        self.state = transitions.step(self.state, Added(slots))
+        self.told.append(AddedRecord(slots=slots, suspects=(), at_ns=2))
+
+    def out(self, device: Device) -> None:
+        """It is taken out."""
+        self.state = transitions.step(self.state, Quarantined(device.uuid, "too hot"))
+
+    def all_come_back(self) -> None:
+        """The run is stopped and gone on with, and every GPU is given another chance."""
+        while self._running:
+            self._end(self._running.pop())
+        self.state = recovery._another_chance(self.state, {})
+        self.told.append(SEGMENT)
+
+    def wrong(self) -> str | None:
+        """What whoever reads the journal says of it."""
+        stored = StoredRun(
+            run_id="r",
+            tool_version="0",
+            command=(),
+            configuration=self.configuration,
+            devices=self.devices,
+            plan=self.plan,
+        )
+        return coherence.wrong(stored, self.told)
+
+    def _end(self, one: NextLaunch) -> None:
+        failed = Failure(category=Category.EXCEPTION, message="", phase=Phase.MEASURE)
+        self.state = transitions.step(self.state, Ended(one.launch, failed if one.planned in self.failing else None))
+        for uuid in one.cell.devices:
+            self.state = transitions.step(self.state, Freed(uuid))
+
+
+def test_a_round_that_one_gpu_was_without_is_not_made_up_for() -> None:
+    """Two went on without a third, one of them a round ahead, until all were out; then it is as before, with round 7.
+
+    The one that was behind is without round 6, and has 8 next: of nobody's journal the numbers go back.
+    """
+    devices = gpus(3)
+    night = Stepped(devices, 3, random.Random(1))
+    night.out(devices[0])
+    for number in (3, 4, 5):
+        night.work(10_000, add=False)
+        slots = more_rounds.more(night.state, 7, lambda _: True)
+        assert {later for _, later in slots} == {number}
+        night.add(slots)
+    night.work(10_000, add=False)
+    ahead = tuple(
+        slot for slot in more_rounds.more(night.state, 7, lambda _: True) if devices[1].uuid in _of(night, slot)
+    )
+    night.add(ahead)
+    night.all_come_back()
+    night.work(10_000, add=False)
+    night.add(more_rounds.more(night.state, 7, lambda _: True))
+    night.out(devices[0])
+    night.work(10_000, add=False)
+    following = more_rounds.more(night.state, 7, lambda _: True)
+    assert {number for _, number in ahead} == {6}
+    assert {number for _, number in following} == {8}
+    night.add(following)
+    assert night.wrong() is None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_is_added_is_believed_by_who_reads_the_journal(seed: int) -> None:
+    """Whoever is out, fails or comes back, and whenever: else the night would be lost, with its report."""
+    chance = random.Random(seed)
+    devices = gpus(2 + seed % 2)
+    night = Stepped(devices, 1, chance)
+    for _ in range(12):
+        night.work(chance.randrange(40))
+        night.failing = frozenset(chance.sample(sorted(night.state.cells), chance.randrange(4)))
+        match chance.randrange(3):
+            case 0:
+                night.out(chance.choice(devices))
+            case 1:
+                night.all_come_back()
+    added = [one for one in night.told if isinstance(one, AddedRecord)]
+    assert added
+    assert night.wrong() is None
+
+
+def test_a_round_at_the_end_of_the_time_is_no_sign_that_nothing_works() -> None:
+    """It has what fits. Where that fails, a night that is gone on with has more rounds all the same."""
+    night = Stepped(gpus(1), 1, random.Random(1))
+    night.work(10_000, add=False)
+    (first, *_) = more_rounds.more(night.state, 7, lambda _: True)
+    night.failing = frozenset({first[0]})
+    night.add((first,))
+    night.work(10_000, add=False)
+    assert night.state.slots[first].status is SlotStatus.FAILED
+    assert {number for _, number in more_rounds.more(night.state, 7, lambda _: True)} == {2}
+    night.failing = frozenset(night.state.cells)
+    night.work(10_000)
+    assert max(number for _, number in night.state.slots) == 2  # of a whole round nothing came: that was the last
+
+
+def _of(night: Stepped, slot: Slot) -> tuple[str, ...]:
+    return night.state.cells[slot[0]].devices
+
+
+def _work(cell: Cell) -> tuple[str, str, str]:
+    return cell.workload, cell.model, cell.precision

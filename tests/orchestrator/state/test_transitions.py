@@ -1,0 +1,290 @@
+"""orchestrator/state/transitions.py: what is launched, what is learned, and that every plan comes to an end."""
+
+from collections import Counter
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.config.run_configuration import Plan
+from orchestrator.state import recovery, transitions
+from orchestrator.state.failure_policy import ANY_NUMBER, POLICY, Reaction
+from orchestrator.state.slots import (
+    SETTLED,
+    Ended,
+    Freed,
+    NextLaunch,
+    Quarantined,
+    RunState,
+    SlotStatus,
+    Started,
+    StopAsked,
+)
+from orchestrator.store.records import End, Record, Segment, Start, TakenOut
+from protocol.cell import Cell, Mode, Precision, Workload
+from protocol.failure import Category, Failure, Phase
+from tests.fakes import steps
+from tests.fakes.steps import Decide, failure
+
+
+def cell(batch_size: int, device: str = "d0", model: str = "m", mode: Mode = Mode.LOADED) -> Cell:
+    """A cell that differs from others in what a test is about."""
+    return Cell(
+        devices=(device,),
+        model=model,
+        workload=Workload.INFERENCE,
+        precision=Precision.FP32,
+        batch_size=batch_size,
+        mode=mode,
+    )
+
+
+def plan(*cells: Cell, launches: int = 1) -> Plan:
+    """The cells in the order given, each device its own."""
+    order: dict[str, tuple[tuple[str, int], ...]] = {}
+    for number in range(launches):
+        for one in cells:
+            order[one.devices[0]] = (*order.get(one.devices[0], ()), (one.id, number))
+    return Plan(cells=cells, order=order)
+
+
+def run(one_plan: Plan, decide: Decide) -> tuple[RunState, list[NextLaunch]]:
+    """Run a plan in which each launch ends as `decide` says."""
+    return steps.run(transitions.begin(one_plan), decide)
+
+
+def fits(limit: int) -> Decide:
+    """Every batch above `limit` runs out of memory."""
+    return lambda launch: failure(Category.OUT_OF_MEMORY) if launch.cell.batch_size > limit else None
+
+
+def test_out_of_memory_halves_until_it_fits() -> None:
+    """32, 16, 8 → 4 fits."""
+    end, made = run(plan(cell(32)), fits(4))
+    assert [launch.cell.batch_size for launch in made] == [32, 16, 8, 4]
+    assert [launch.attempt for launch in made] == [1, 2, 3, 4]
+    (slot,) = end.slots.values()
+    assert (slot.status, slot.batch_size) == (SlotStatus.MEASURED, 4)
+
+
+def test_out_of_memory_down_to_one_does_not_fit() -> None:
+    """When not even one item fits, that is the answer."""
+    end, made = run(plan(cell(4)), fits(0))
+    assert [launch.cell.batch_size for launch in made] == [4, 2, 1]
+    assert [slot.status for slot in end.slots.values()] == [SlotStatus.DOES_NOT_FIT]
+
+
+def test_a_size_known_not_to_fit_is_not_tried_again() -> None:
+    """48 starts below what 32 has taught; another model and another device learn for themselves."""
+    cells = (cell(32), cell(48), cell(32, model="other"), cell(32, device="d1"))
+    end, made = run(plan(*cells), fits(8))
+    tried = [launch.cell.batch_size for launch in made if launch.slot[0] == cells[1].id]
+    assert tried == [12, 6]
+    for other in cells[2:]:
+        assert [launch.cell.batch_size for launch in made if launch.slot[0] == other.id] == [32, 16, 8]
+    assert all(slot.status is SlotStatus.MEASURED for slot in end.slots.values())
+
+
+def test_a_planned_smaller_size_is_referred_to_and_measured_once() -> None:
+    """32 shrinks to 8, which is planned anyway: it is measured once, and 32 refers to it."""
+    large, small = cell(32), cell(8)
+    end, made = run(plan(large, small), fits(8))
+    assert [launch.cell.batch_size for launch in made if launch.slot[0] == small.id] == [8]
+    assert 8 not in [launch.cell.batch_size for launch in made if launch.slot[0] == large.id]
+    assert end.slots[(large.id, 0)].refers_to == small.id
+    assert end.slots[(large.id, 0)].status is SlotStatus.REFERRED
+
+
+def test_a_larger_cell_refers_to_the_next_planned_one_even_if_that_shrinks_too() -> None:
+    """64 and 32 are planned and both shrink to 8: 8 is measured once, for 32, and 64 refers to 32."""
+    large, small = cell(64), cell(32)
+    end, made = run(plan(large, small), fits(8))
+    assert [launch.cell.batch_size for launch in made] == [64, 32, 16, 8]
+    assert end.slots[(large.id, 0)].refers_to == small.id
+    assert (end.slots[(small.id, 0)].status, end.slots[(small.id, 0)].batch_size) == (SlotStatus.MEASURED, 8)
+
+
+def test_out_of_memory_before_the_first_forward_is_not_retried() -> None:
+    """The model itself does not fit; a smaller batch would not help."""
+    end, made = run(plan(cell(32)), lambda _: failure(Category.OUT_OF_MEMORY, Phase.BUILD))
+    assert len(made) == 1
+    assert [slot.status for slot in end.slots.values()] == [SlotStatus.DOES_NOT_FIT]
+
+
+def test_out_of_memory_before_the_first_forward_holds_for_every_size() -> None:
+    """4 ran out while its model was built: 2 and 8 are not launched; what another device or precision holds, is."""
+    sizes, elsewhere, other = [cell(4), cell(2), cell(8)], cell(2, device="d1"), cell(2, model="other")
+    end, made = run(
+        plan(*sizes, elsewhere, other),
+        lambda launch: failure(Category.OUT_OF_MEMORY, Phase.BUILD) if launch.slot[0] == sizes[0].id else None,
+    )
+    assert {launch.slot[0] for launch in made} == {sizes[0].id, elsewhere.id, other.id}
+    assert end.slots[(sizes[1].id, 0)].status is SlotStatus.DOES_NOT_FIT
+    assert all(slot.status is not SlotStatus.WAITING for slot in end.slots.values())
+
+
+LIMITED = [one for one in Category if POLICY[one].retries < ANY_NUMBER and one is not Category.OUT_OF_MEMORY]
+
+
+@pytest.mark.parametrize("category", LIMITED)
+def test_the_policy_decides_how_often(category: Category) -> None:
+    """A failure that repeats is tried as often as its rule says, then it is final; other cells are measured."""
+    first, other = cell(1), cell(1, model="other")
+    end, made = run(plan(first, other), lambda launch: failure(category) if launch.slot[0] == first.id else None)
+    rule = POLICY[category]
+    assert end.slots[(first.id, 0)].status is SlotStatus.FAILED
+    if rule.reaction is Reaction.QUARANTINE:
+        assert [launch.slot[0] for launch in made] == [first.id]
+        assert end.devices["d0"].quarantined
+    else:
+        assert sum(launch.slot[0] == first.id for launch in made) == 1 + rule.retries
+        assert end.slots[(other.id, 0)].status is SlotStatus.MEASURED
+
+
+def test_every_category_has_a_rule() -> None:
+    """No failure can come that nobody has thought about."""
+    assert set(POLICY) == set(Category)
+
+
+def test_a_retry_waits_behind_the_others() -> None:
+    """What interrupts one launch again and again must not keep the others waiting."""
+    first, other = cell(1), cell(1, model="other")
+    _, made = run(plan(first, other), lambda launch: failure(Category.NO_OUTCOME) if launch.launch == 0 else None)
+    assert [launch.slot[0] for launch in made] == [first.id, other.id, first.id]
+
+
+def test_solo_runs_one_device_at_a_time() -> None:
+    """In solo mode nothing else works while a cell is measured."""
+    cells = [cell(1, device, mode=Mode.SOLO) for device in ("d0", "d1", "d2")]
+    now = transitions.begin(plan(*cells))
+    now, following = transitions.next_launches(now)
+    assert len(following) == 1
+    started = following[0]
+    now = transitions.step(now, Started(0, started.slot, started.device, 1))
+    assert transitions.next_launches(now)[1] == ()
+    now = transitions.step(transitions.step(now, Ended(0, None)), Freed(started.device))
+    assert len(transitions.next_launches(now)[1]) == 1
+
+
+def test_a_device_is_taken_until_it_is_free() -> None:
+    """The end of a launch is not yet a free device; a quarantined one never is."""
+    cells = [cell(1), cell(2)]
+    now, following = transitions.next_launches(transitions.begin(plan(*cells)))
+    now = transitions.step(now, Started(0, following[0].slot, "d0", 1))
+    now = transitions.step(now, Ended(0, None))
+    assert transitions.next_launches(now)[1] == ()
+    assert len(transitions.next_launches(transitions.step(now, Freed("d0")))[1]) == 1
+    out = transitions.step(transitions.step(now, Quarantined("d0", "why")), Freed("d0"))
+    assert transitions.next_launches(out)[1] == ()
+
+
+def test_after_a_stop_nothing_begins() -> None:
+    """Whatever is waiting stays waiting."""
+    assert transitions.next_launches(transitions.step(transitions.begin(plan(cell(1))), StopAsked()))[1] == ()
+
+
+OUTCOMES = st.sampled_from([None, *(failure(category) for category in Category)])
+
+
+@given(st.lists(OUTCOMES, max_size=200), st.integers(1, 3), st.integers(1, 3))
+@settings(max_examples=200)
+def test_every_plan_ends_and_a_journal_of_it_leads_to_the_same(
+    outcomes: list[Failure | None], devices: int, launches: int
+) -> None:
+    """Whatever happens, each slot is settled or its device is out; and the journal alone leads to the same state."""
+    cells = [cell(size, f"d{device}") for device in range(devices) for size in (1, 4, 32)]
+    one_plan = plan(*cells, launches=launches)
+    records: list[Record] = []
+    fate = iter(outcomes)
+
+    def decide(launch: NextLaunch) -> Failure | None:
+        outcome = next(fate, None)
+        records.append(
+            Start(
+                launch=launch.launch,
+                cell=launch.slot[0],
+                round=launch.slot[1],
+                attempt=launch.attempt,
+                batch_size=launch.cell.batch_size,
+                device=launch.device,
+                at_ns=0,
+            )
+        )
+        records.append(End(launch=launch.launch, at_ns=0, failure=outcome))
+        return outcome
+
+    end, made = run(one_plan, decide)
+    assert Counter(end.tally) == Counter(slot.status for slot in end.slots.values())
+    for (cell_id, _), slot in end.slots.items():
+        quarantined = end.devices[end.cells[cell_id].devices[0]].quarantined
+        assert slot.status in SETTLED or quarantined
+        if slot.refers_to:
+            assert slot.refers_to in end.cells
+    folders = [(launch.slot[0], launch.attempt) for launch in made]
+    assert len(folders) == len(set(folders))
+    restored, _ = transitions.next_launches(recovery.restore(one_plan, records))
+    for slot, known in end.slots.items():
+        quarantined = end.devices[end.cells[slot[0]].devices[0]].quarantined
+        assert restored.slots[slot] == known or quarantined  # there nothing is settled any more
+    assert restored.too_large == end.too_large
+    assert restored.attempts == end.attempts
+
+
+def test_an_interrupted_attempt_counts_and_is_tried_again() -> None:
+    """A Start without an End is an attempt; the fifth repetition is the last."""
+    one_plan = plan(cell(8))
+    (slot,) = transitions.begin(one_plan).slots
+
+    def start(launch: int) -> Start:
+        return Start(launch=launch, cell=slot[0], round=0, attempt=launch + 1, batch_size=8, device="d0", at_ns=0)
+
+    now = recovery.restore(one_plan, [start(0)])
+    assert now.slots[slot].failures == (Category.INTERRUPTED,)
+    (again,) = transitions.next_launches(now)[1]
+    assert (again.launch, again.attempt) == (1, 2)
+    ends = [End(launch=launch, at_ns=0, failure=recovery.interrupted()) for launch in range(6)]
+    records = [record for launch in range(6) for record in (start(launch), ends[launch])]
+    assert recovery.restore(one_plan, records).slots[slot].status is SlotStatus.FAILED
+
+
+def test_a_result_that_was_lost_is_measured_again() -> None:
+    """A second End takes the result back, and the slot waits for another attempt."""
+    one_plan = plan(cell(8))
+    (slot,) = transitions.begin(one_plan).slots
+    start = Start(launch=0, cell=slot[0], round=0, attempt=1, batch_size=8, device="d0", at_ns=0)
+    good = End(launch=0, at_ns=0, result_sha256="ab")
+    taken_back = End(launch=0, at_ns=1, failure=failure(Category.RESULT_LOST))
+    assert transitions.next_launches(recovery.restore(one_plan, [start, good]))[1] == ()
+    (again,) = transitions.next_launches(recovery.restore(one_plan, [start, good, taken_back]))[1]
+    assert (again.slot, again.launch, again.attempt) == (slot, 1, 2)
+
+
+def test_a_resumed_run_gives_a_device_another_chance() -> None:
+    """What took a device out may have been mended by whoever resumes the run."""
+    one_plan = plan(cell(8), cell(1, model="other"), cell(8, "d1"))
+    first = next(iter(transitions.begin(one_plan).slots))
+    start = Start(launch=0, cell=first[0], round=0, attempt=1, batch_size=8, device="d0", at_ns=0)
+    end = End(launch=0, at_ns=0, failure=failure(Category.UNKILLABLE))
+    out = TakenOut(device="d0", at_ns=0, reason="it cannot be killed")
+    again = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
+
+    def begun(*records: Record) -> list[str]:
+        return [one.device for one in transitions.next_launches(recovery.restore(one_plan, records))[1]]
+
+    assert begun(start, end, out) == ["d1"]
+    assert begun(start, end, out, again) == ["d0", "d1"]
+
+
+def test_an_end_of_an_unknown_launch_changes_nothing() -> None:
+    """A stale message is evidence, not news."""
+    now = transitions.begin(plan(cell(1)))
+    assert transitions.step(now, Ended(99, None)) == now
+
+
+def test_states_are_values() -> None:
+    """A step makes a new state and leaves the old one as it was."""
+    before = transitions.begin(plan(cell(1)))
+    copy = msgspec.structs.replace(before)
+    transitions.step(before, Quarantined("d0", "why"))
+    assert before == copy

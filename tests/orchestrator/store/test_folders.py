@@ -1,0 +1,219 @@
+"""Folders that a run writes to: chosen, tried and made before anything starts."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.options import OPTIONS
+from orchestrator.config import catalogue, settings
+from orchestrator.config import resolution as config
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.errors import ConfigError, RunFolderError, StorageError
+from orchestrator.store import folders
+from protocol.exit_codes import ExitCode
+from tests.fakes import faults
+from tests.fakes.commands import python
+from tests.fakes.configurations import DEFAULTS
+from tests.fakes.node import ROOT
+
+
+def test_weights_are_kept_where_caches_are(tmp_path: Path) -> None:
+    """XDG_CACHE_HOME, else the home folder, else, without a usable one, the temporary folder."""
+    home = str(tmp_path)
+    assert folders.default_cache({"XDG_CACHE_HOME": "/x", "HOME": home}, 7) == Path("/x/gpubench")
+    assert folders.default_cache({"XDG_CACHE_HOME": "relative", "HOME": home}, 7) == tmp_path / ".cache/gpubench"
+    assert folders.default_cache({"HOME": home}, 7) == tmp_path / ".cache/gpubench"
+    for environment in ({}, {"HOME": ""}, {"HOME": str(tmp_path / "none")}):
+        assert folders.default_cache(environment, 7).name == "gpubench-cache-7"
+
+
+@pytest.mark.parametrize("home", [None, "/home/none"])
+def test_without_a_temporary_folder_no_run_can_be_and_why_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    """A place for weights is named all the same, so that whoever only asks does not fail."""
+
+    def full() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", full)
+    environment = {} if home is None else {"HOME": home}
+    assert folders.default_cache(environment, 7) == Path("/tmp/gpubench-cache-7")
+    with pytest.raises(ConfigError, match=r"^no temporary folder can be written: free space, or set TMPDIR"):
+        require_writable(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_cannot_be_begun_leaves_no_folder(tmp_path: Path) -> None:
+    """Neither where its first file is refused, nor where its folder is; what to do is said."""
+    now = datetime(2026, 4, 1)
+
+    def begin(runs: Path, origin: str) -> None:
+        with folders.new_run(runs, origin, now) as paths:
+            paths.plan.write_text("{}")
+            raise StorageError("run.yaml: full")
+
+    with pytest.raises(ConfigError, match=r"^run.folder: run.yaml: full. Nothing was started. Free space"):
+        begin(tmp_path, "run.folder")
+    assert list(tmp_path.iterdir()) == []
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(ConfigError, match=r"^--runs-folder: .*/file: cannot be written: Not a directory. Nothing"):
+        begin(file, "--runs-folder")
+
+
+def require_writable(tmp_path: Path, *, make: bool = True, **changes: str) -> None:
+    """The question, for a configuration that writes into `tmp_path` alone."""
+    values = {"path": "out/deep/report.json", "folder": "runs", "cache": "cache"} | changes
+    keys = {"output.path": values["path"], "run.folder": values["folder"], "run.cache": values["cache"]}
+    origins = {"output.path": "-o/--output", "run.folder": "night.yaml, line 7, run.folder"}
+    everything = config.gather(OPTIONS, DEFAULTS, None, settings.from_options(keys, origins, OPTIONS))
+    resolved = config.resolve(everything, catalogue.load(), config.Places(tmp_path, tmp_path))
+    folders.require_writable(resolved, everything, make=make)
+
+
+def test_missing_folders_are_made(tmp_path: Path) -> None:
+    """Nobody has to make the folder of a report first."""
+    require_writable(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "runs", "cache"}
+    assert list((tmp_path / "out/deep").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"path": "/proc/report.json"}, "-o/--output: /proc: cannot be written: .* for the report; name another"),
+        ({"path": "/proc/none/report.json"}, "-o/--output: /proc/none: cannot be written: "),
+        ({"folder": "/proc/runs"}, "night.yaml, line 7, run.folder: /proc/runs: cannot be written: .* for the run"),
+        ({"cache": "/proc/cache"}, "run.cache .*: /proc/cache: cannot be written: .* for weights"),
+        ({"path": "file/report.json"}, "-o/--output: .*/file is a file, not a folder"),
+        ({"folder": "file"}, "night.yaml, line 7, run.folder: .*/file is a file, not a folder"),
+        ({"path": "folder"}, "-o/--output: .*/folder is a folder; name the report's file"),
+        ({"path": "taken"}, "-o/--output: .*/taken.json is a folder; name the report's file"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, changes: dict[str, str], message: str) -> None:
+    """Before anything is run, and with the option to change."""
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "taken.json").mkdir()
+    with pytest.raises(ConfigError, match=message):
+        require_writable(tmp_path, **changes)
+
+
+def test_resume_finds_the_newest_run(tmp_path: Path) -> None:
+    """The names of runs begin with the time; a folder without run.yaml is none."""
+    for name in ("20260101-000000-aaaaaa", "20260102-000000-000000"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.yaml").touch()
+    (tmp_path / "20260103-000000-ffffff").mkdir()
+    assert folders.existing_run(None, str(tmp_path)).folder.name == "20260102-000000-000000"
+
+
+def test_of_two_runs_of_one_second_the_later_one_is_the_newest(tmp_path: Path) -> None:
+    """Behind the second, the names are chance."""
+    for at_ns, name in ((1, "20260101-000000-bbbbbb"), (2, "20260101-000000-aaaaaa")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.yaml").touch()
+        os.utime(tmp_path / name / "run.yaml", ns=(at_ns, at_ns))
+    assert folders.existing_run(None, str(tmp_path)).folder.name == "20260101-000000-aaaaaa"
+
+
+@pytest.mark.parametrize("name", [None, "missing", ".", "", "file"])
+def test_a_folder_without_a_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None) -> None:
+    """Missing, or something else."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFolderError):
+        folders.existing_run(name, str(tmp_path))
+
+
+@pytest.mark.parametrize(("runs", "message"), [("", "got an empty text"), ("file", "file is a file, not a folder")])
+def test_a_runs_folder_that_is_none_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: str, message: str
+) -> None:
+    """Where `resume` is to look for the newest run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFolderError, match=message):
+        folders.existing_run(None, runs)
+
+
+@pytest.mark.parametrize("name", ["pipe", "link", "/dev/null", "/dev/stdout", "/dev/gpubench.json"])
+def test_no_report_takes_the_place_of_a_device(tmp_path: Path, name: str) -> None:
+    """An older file is moved aside for a new one: as root, `-o /dev/null` would take it from the whole machine."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/null")
+    path = tmp_path / name
+    with pytest.raises(ConfigError, match=r"^-o: .* is a device, a pipe or a socket, and no place for a file"):
+        folders.require_file(path, "-o")
+    with pytest.raises(ConfigError, match="no place for a file"):
+        folders.require_place(path, (ReportFormat.JSON,), "-o", make=True)
+
+
+def test_a_file_is_refused_in_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """With the option and the reason, before the work that it is meant for; nothing is left of the question."""
+    with pytest.raises(ConfigError, match=r"^--junit: /proc: cannot be written: .*It was meant for x\.xml; name"):
+        folders.require_file(Path("/proc/x.xml"), "--junit")
+    folders.require_file(tmp_path / "x.xml", "--junit")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_made_to_find_out(tmp_path: Path) -> None:
+    """A dry run tries the nearest folder that is there."""
+    require_writable(tmp_path, make=False)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ConfigError, match=r"/proc/none/deeper: cannot be written"):
+        require_writable(tmp_path, make=False, folder="/proc/none/deeper")
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"), [(0o755, "cannot be written by you"), (0o000, "run: cannot be read: Permission denied")]
+)
+def test_the_run_of_another_user_is_refused(tmp_path: Path, mode: int, message: str) -> None:
+    """What a process that is not root may not write, or not even look at."""
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in ("run.yaml", "lock"):
+        (run / name).touch(mode=0o444)
+    run.chmod(mode)
+    source = """
+import os
+from orchestrator import errors
+from orchestrator.store import folders
+if os.geteuid() == 0:
+    os.chown("run", 65533, 65533)
+    os.chmod(".", 0o755)
+    os.seteuid(65534)
+try:
+    folders.require_ours(folders.existing_run("run", "runs"))
+except errors.RunFolderError as error:
+    print(error)
+"""
+    told = python("-c", source, cwd=tmp_path)
+    run.chmod(0o755)
+    assert message in told.stdout, told.stderr
+
+
+def test_a_run_on_a_file_system_that_is_read_only_is_refused_for_that(tmp_path: Path) -> None:
+    """Also to root, and to whoever began it, of whom nothing else is wrong; with what can be done there."""
+    run = tmp_path / "run"
+    faults.prepare(run, faults.model("good"))
+    script = f'mount --bind {run} {run} && mount -o remount,bind,ro {run} && exec "$@"'
+    unshared = ("unshare", "--mount", "sh", "-c", script, "sh")
+    if shutil.which("unshare") is None or subprocess.run([*unshared, "true"], check=False).returncode:
+        pytest.skip("mounts cannot be made here (no CAP_SYS_ADMIN)")
+    command = (*unshared, sys.executable, "-m", "orchestrator", "resume", str(run))
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == ExitCode.USAGE
+    assert ended.stderr == (
+        f"error: {run}: cannot be written: Read-only file system. Resume the run where it can be written, or a copy of "
+        f"its folder; `gpubench-orchestrate report {run} -o FILE` makes the report of what was measured.\n"
+    )
