@@ -36,7 +36,6 @@ EXCEPTIONS: frozenset[tuple[str, str]] = frozenset(
         ("orchestrator.analysis.reporting", "orchestrator.engine.run_status"),
         ("orchestrator.analysis.reporting", "orchestrator.kinds.burn_in.busy_time"),
         ("orchestrator.analysis.reporting", "orchestrator.report"),
-        ("orchestrator.analysis.reporting", "orchestrator.report.text_failures"),
         ("orchestrator.compare.report_reader", "orchestrator.history.run_lookup"),
         ("orchestrator.config.run_configuration", "orchestrator.kinds.burn_in.injections"),
         ("orchestrator.engine.launches.assignments", "orchestrator.kinds.burn_in.injections"),
