@@ -74,8 +74,6 @@ _COLUMNS: Final[Mapping[str, bool]] = {
     "Unit": False,
     "Launches": False,
     "p": True,
-    "d": True,
-    "delta": True,
     "Remarks": False,
 }
 """And whether they hold numbers."""
@@ -297,7 +295,5 @@ def _row(one: Comparison, cell: ComparedCell) -> dict[str, Entry]:
         "Unit": UNITS.get(cell.metric, ""),
         "Launches": f"{cell.launches_before} and {cell.launches_after}",
         "p": "" if cell.p is None else f"{cell.p:.3g}",
-        "d": wording.effect(cell.cohens_d),
-        "delta": wording.effect(cell.cliffs_delta),
         "Remarks": wording.remark(cell),
     }

@@ -28,12 +28,12 @@ def _one(one: Comparison) -> Iterator[str]:
         if cell.verdict not in (ChangeVerdict.SAME, ChangeVerdict.NOT_COMPARABLE)
     ]
     if told:
-        yield "| cell | speed | 95 % interval | d | delta | verdict |"
-        yield "|---|---|---|---|---|---|"
+        yield "| cell | speed | 95 % interval | verdict |"
+        yield "|---|---|---|---|"
         name = wording.naming(one)
         yield from (_row(cell, name(cell)) for cell in told[:_MOST_ROWS])
         if len(told) > _MOST_ROWS:
-            yield f"| and {len(told) - _MOST_ROWS} more | | | | | |"
+            yield f"| and {len(told) - _MOST_ROWS} more | | | |"
         yield ""
     for words in (*wording.remarks(one, ChangeVerdict.NOT_COMPARABLE), *wording.apart(one), *one.notes):
         yield f"- {escaped(words)}"
@@ -53,8 +53,6 @@ def _row(cell: ComparedCell, name: str) -> str:
         escaped(name),
         wording.ratio(cell),
         wording.interval(cell),
-        wording.effect(cell.cohens_d),
-        wording.effect(cell.cliffs_delta),
         escaped(f"{cell.verdict} ({words})" if (words := wording.remark(cell)) else str(cell.verdict)),
     )
     return f"| {' | '.join(columns)} |"

@@ -10,12 +10,10 @@ from orchestrator.report.numbers import number
 from orchestrator.stats.two_runs import ChangeVerdict
 from protocol.exit_codes import ExitCode
 
-_HEAD: Final = ("Cell", "Speed", "95% interval", "d", "Verdict")
+_HEAD: Final = ("Cell", "Speed", "95% interval", "Verdict")
 _ROWS: Final = 300
 _REMARKS: Final = 20
-LEGEND: Final = (
-    "Speed: of the second over the first, above 1 is faster. d: Cohen's d, of the logarithms of the launches."
-)
+LEGEND: Final = "Speed: of the second over the first, above 1 is faster."
 
 
 def to_text(comparisons: Sequence[Comparison], code: ExitCode) -> str:
@@ -45,7 +43,6 @@ def _one(one: Comparison) -> Iterator[str]:
                 name(cell),
                 wording.ratio(cell),
                 wording.interval(cell),
-                wording.effect(cell.cohens_d),
                 str(cell.verdict),
             )
             for cell in shown[:_ROWS]

@@ -84,11 +84,6 @@ def interval(cell: ComparedCell) -> str:
     return "" if cell.low is None else f"{cell.low:.3f} to {cell.high:.3f}"
 
 
-def effect(value: float | None) -> str:
-    """Cohen's d or Cliff's delta."""
-    return "" if value is None else f"{value:+.2f}" if abs(value) < 100 else f"{value:+.0f}"
-
-
 def remark(cell: ComparedCell) -> str:
     """What stands against a verdict, and how many launches would be needed; empty where there is nothing to say."""
     words = [cell.reason] if cell.reason else []

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from orchestrator.config.naming import plural
+from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.figures.cells import LoadMetrics
 from orchestrator.figures.report import FailureReport, Report
 from orchestrator.report import stack_warning
-from orchestrator.report.lines import WITHOUT_BATCH, Line, lines, memory_mb, time_ms
+from orchestrator.report.lines import Line, lines, memory_mb, time_ms
 from orchestrator.report.markup import escaped, table
 from orchestrator.report.numbers import NOT_AVAILABLE, duration, number, share, unit
 from orchestrator.report.text_burn_in import asked, meaning
@@ -105,13 +106,13 @@ def _cell(line: Line, names: Mapping[str, str]) -> tuple[str, ...]:
     size = NOT_AVAILABLE if entry.batch_size is None or entry.workload in WITHOUT_BATCH else str(entry.batch_size)
     if metric is None:
         return (_name(line), names[entry.gpu_uuid], size, status, *(NOT_AVAILABLE,) * 5)
-    interval = metric.relative_half_width
+    interval, figure = metric.relative_half_width, line.figure
     return (
         _name(line),
         names[entry.gpu_uuid],
         size,
         status,
-        NOT_AVAILABLE if isinstance(metric, LoadMetrics) else unit(line.value, UNITS[line.figure]),
+        NOT_AVAILABLE if isinstance(metric, LoadMetrics) or figure is None else unit(line.value, figure.unit),
         unit(time_ms(metric), "ms"),
         NOT_AVAILABLE if interval is None else f"+/- {interval * 100:.2f}%",
         share(metric.launch_spread_percent),

@@ -13,17 +13,12 @@ from orchestrator.figures.report import FailureReport, Report
 from orchestrator.report import layout
 from orchestrator.report.text_exclusions import input_sizes
 from orchestrator.report.text_gpus import label, label_of
-from orchestrator.state.failure_explanations import EXPLANATIONS
+from orchestrator.state.failure_policy import POLICY, Trait, has_trait
 from orchestrator.state.stopping import OUT_OF_TIME, how_it_ended
 from protocol.failure import Category
 
 SHOWN_FAILURES: Final = 20
 _SHOWN_LINES: Final = 8
-_HARDWARE: Final = frozenset(
-    {Category.DEVICE_LOST, Category.DEVICE_HARDWARE, Category.UNKILLABLE, Category.DEVICE_NOT_FREED}
-)
-_ASKED_FOR: Final = frozenset({Category.STOPPED, Category.INTERRUPTED, Category.RESULT_LOST, Category.THROTTLED})
-"""Never the cause of anything else."""
 _SKIPPED: Final = ("the model is skipped", "the cell is skipped")
 """How outcomes.py begins the reason of a cell that was not tried because it had failed elsewhere."""
 _WITHOUT: Final = frozenset({Status.FAILED, Status.MISSING})
@@ -70,7 +65,7 @@ def root_cause(report: Report) -> Iterator[str]:
     yield from layout.wrap(failure.message, "  ")
     yield from _evidence(failure)
     if failure.category is not None:
-        yield from layout.wrap(f"What to do: {EXPLANATIONS[Category(failure.category)].advice}", "  ", "  ")
+        yield from layout.wrap(f"What to do: {POLICY[Category(failure.category)].advice}", "  ", "  ")
     yield from layout.wrap(f"Logs: {failure.folder}", "  ", "  ")
     for device in report.gpu_info:
         if device.taken_out:
@@ -85,12 +80,12 @@ def root_cause(report: Report) -> Iterator[str]:
 
 def root(found: Sequence[FailureReport]) -> FailureReport | None:
     """The earliest of the gravest. Interrupted attempts and those that a person stopped explain nothing."""
-    causes = [one for one in found if one.category is not None and one.category not in _ASKED_FOR]
+    causes = [one for one in found if one.category is not None and not has_trait(one.category, Trait.NO_ROOT_CAUSE)]
     return min(causes, key=_gravity, default=None)
 
 
 def _gravity(failure: FailureReport) -> int:
-    if failure.category in _HARDWARE:
+    if has_trait(failure.category, Trait.ROOT_CAUSE):
         return 0
     return 1 if failure.status in _WITHOUT else 2
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from orchestrator.figures.comparisons import FullNode, Spread, SpreadValue
 from orchestrator.figures.report import Report
+from orchestrator.figures.table import FIGURES
 from orchestrator.report import layout
 from orchestrator.report.numbers import share, unit
 from orchestrator.report.text_gpus import label
@@ -29,14 +30,7 @@ _FREQUENT: Final = "not steady"
 """A short warm-up makes many of these notes; they must not hide the others."""
 _LOAD: Final = "model_load_time_ms"
 _PHASES: Final = {"inference": "infer", "training": "train", "generation": "write"}
-UNITS: Final = {
-    _LOAD: "ms",
-    "throughput_samples_per_sec": "smp/s",
-    "tokens_per_second": "tok/s",
-    "sustained_tflops": "TFLOP/s",
-    "copy_gb_per_sec": "GB/s",
-    "transfer_gb_per_sec": "GB/s",
-}
+UNITS: Final = {figure.field: figure.unit for figure in FIGURES if figure.main}
 NOT_COMPARABLE: Final = ("n/c", "not comparable")
 
 

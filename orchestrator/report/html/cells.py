@@ -5,16 +5,17 @@ from functools import partial
 from typing import Final
 
 from orchestrator.analysis.outcomes import Status
+from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.figures import keys
 from orchestrator.figures.cells import Measured
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.report import CellEntry, Report
+from orchestrator.figures.table import main_figure
 from orchestrator.report.html.page_types import Badge, Cells, Column, Entry, Table, Tone
-from orchestrator.report.lines import WITHOUT_BATCH, figure, memory_mb, time_ms
+from orchestrator.report.lines import memory_mb, time_ms
 from orchestrator.report.numbers import NOT_AVAILABLE, number
 from orchestrator.report.text_gpus import label
 from orchestrator.report.text_remarks import remark
-from orchestrator.report.text_spread import UNITS
 
 MOST_CELLS: Final = 1500
 """Rows that a reader scrolls through, and most pages have room for. What is not well is first where there are more."""
@@ -97,14 +98,14 @@ def _check(device: str, entry: CellEntry) -> tuple[Entry, ...]:
 
 
 def _row(device: str, key: CellKey, metric: Measured) -> tuple[Entry, ...]:
-    name = figure(key.phase, metric)
+    figure = main_figure(key.phase, key.model_name)
     half_width = metric.relative_half_width
     return (
         *(device, key.model_name, key.phase.value, key.precision, key.mode, _size(key.input_size)),
         batch(key.phase, key.batch_size),
         badge(metric.status),
-        number(getattr(metric, name)),
-        UNITS[name],
+        number(figure.number(metric)),
+        figure.unit,
         number(time_ms(metric)),
         NOT_AVAILABLE if half_width is None else f"{half_width * 100:.2f}",
         number(memory_mb(metric)),

@@ -10,7 +10,7 @@ from orchestrator.report.html.cells import badge
 from orchestrator.report.html.page_types import Badge, Finding, Section, Tone
 from orchestrator.report.text_exclusions import dropped_by_reason, dropped_lines, left_out
 from orchestrator.report.text_failures import FACTS, FILES, MEMORY, gib, kind, out_of_time, root, what
-from orchestrator.state.failure_explanations import EXPLANATIONS
+from orchestrator.state.failure_policy import POLICY
 from protocol.failure import Category
 
 MOST_FAILURES: Final = 100
@@ -57,7 +57,7 @@ def _lines(one: FailureReport, *, advice: bool) -> Iterator[str]:
     if memory:
         yield f"Memory: {', '.join(memory)}"
     if advice and one.category is not None:
-        yield f"What to do: {EXPLANATIONS[Category(one.category)].advice}"
+        yield f"What to do: {POLICY[Category(one.category)].advice}"
     yield f"At {one.at}. In the end the cell was: {one.status.replace('_', ' ')}. Logs: {one.folder}"
 
 
