@@ -33,12 +33,6 @@ class Workload(enum.StrEnum):
     FAULT = "fault"
 
 
-OF_NO_MODEL: Final = frozenset(
-    {Workload.PROBE, Workload.SOAK, Workload.TRUTH, Workload.MEMORY, Workload.LINKS, Workload.STEPS}
-)
-"""Those that measure or check the device itself; their cells go by the name of a probe."""
-
-
 class Precision(enum.StrEnum):
     """How numbers are held and multiplied. docs/method.md says what each word means."""
 

@@ -39,6 +39,33 @@ class StopReason(enum.StrEnum):
     FIXED = "fixed number of iterations"
 
 
+class SeriesName(enum.StrEnum):
+    """A series of measured times.
+
+    ITERATION: always. FORWARD, BACKWARD, OPTIMIZER: of training; FORWARD of inference, too, whose LATENCY, end to end,
+    has a number of values of its own. INSTANTIATE, WEIGHTS, TO_DEVICE: of loading. FIRST_TOKEN: once an iteration of
+    generation, INTER_TOKEN: new_tokens - 1 times. BEST, COPY, TRIAD: of probes. COPIES,
+    TO_HOST, TO_DEVICE, ALL_REDUCE: of transfers between devices.
+    """
+
+    ITERATION = "iteration"
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+    LATENCY = "latency"
+    INSTANTIATE = "instantiate"
+    WEIGHTS = "weights"
+    TO_DEVICE = "to_device"
+    FIRST_TOKEN = "first_token"  # noqa: S105  # a time, no secret
+    INTER_TOKEN = "inter_token"  # noqa: S105  # a time, no secret
+    BEST = "best"
+    COPY = "copy"
+    TRIAD = "triad"
+    COPIES = "copies"
+    TO_HOST = "to_host"
+    ALL_REDUCE = "all_reduce"
+
+
 class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Iterations between two synchronisations, on the monotonic clock of the host (nanoseconds)."""
 
@@ -110,10 +137,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """Everything that one launch measured.
 
-    series: name → float32 milliseconds in measured order (see protocol.floats): "iteration" always; "forward",
-    "backward", "optimizer" for training; "forward" for inference, and "latency", end to end, of a number of its own;
-    "instantiate", "weights", "to_device" for load; "first_token" once and "inter_token" new_tokens - 1 times an
-    iteration for generation; for probes what each of them says.
+    series: SeriesName → float32 milliseconds in measured order (see protocol.floats).
     group: iterations that each value of a series covers (very short iterations are timed several at once).
     launch_bound: the device waited for the host; None where that has no meaning (CPU devices).
     flops_per_iteration: floating-point operations as torch's counter sees them; None where it sees not all of them.

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.outcomes import CellOutcome, Status
-from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
 from orchestrator.state.failure_policy import BEFORE_DEVICE, HARDWARE, POINTS_AT_DEVICE, POLICY, Reaction
 from orchestrator.state.fault_placement import Blame, Elsewhere, blame, twins
 from protocol.cell import Cell, Device, DeviceKind

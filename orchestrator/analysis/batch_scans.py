@@ -8,8 +8,8 @@ from orchestrator.analysis.evidence import Evidence, LaunchEvidence
 from orchestrator.figures.cells import BatchPoint, BatchScan
 from orchestrator.plan import batch_scan
 from orchestrator.plan.batch_scan import Tried
-from orchestrator.state import scan_results
-from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
 from orchestrator.state.slots import SETTLED
 from orchestrator.stats import series
 from protocol.cell import AUTO, Cell
@@ -33,17 +33,15 @@ def batch_scans(archive: Archive, evidence: Evidence) -> Iterator[BatchScan]:
 
 def is_an_answer(archive: Archive, evidence: Evidence, attempt: Attempt) -> bool:
     """Whether an attempt without a result told a scan that its size is too large: no failure, then."""
-    cell = next(cell for cell in archive.stored.plan.cells if cell.id == attempt.start.cell)
-    if cell.batch_size != AUTO or attempt.failure is None:
+    if attempt.failure is None or archive.replay.state.cells[attempt.start.cell].batch_size != AUTO:
         return False
-    tries = [other for other in archive.attempts if other.start.cell == cell.id]
-    found = scan_results.replay(cell, archive.stored.plan.rooms[cell.devices[0]], tries, evidence.damaged)
-    return any(one.launch == attempt.start.launch for one in found.tried)
+    tried = archive.replay.without(evidence.damaged).state.slots[attempt.slot].tried
+    return any(one.launch == attempt.start.launch for one in tried)
 
 
 def _scan(cell: Cell, tries: list[Attempt], archive: Archive, evidence: Evidence) -> BatchScan:
     room = archive.stored.plan.rooms[cell.devices[0]]
-    found = scan_results.replay(cell, room, tries, evidence.damaged)
+    found = archive.replay.without(evidence.damaged).state.slots[cell.id, 0]
     largest, best, bound = (
         batch_scan.largest(found.tried),
         batch_scan.best(found.tried),
@@ -91,8 +89,8 @@ def _point(one: Tried, why_not: str, launch: LaunchEvidence | None) -> BatchPoin
         throughput_samples_per_sec=None if figures is None else figures.items_per_second,
         peak_memory_mb=None if figures is None else mb(figures.peak_bytes),
         launches=0 if figures is None else 1,
-        steady_state=launch.warm_up.steady_state if launch else None,
-        stop_reason=launch.stop_reason if launch else None,
+        steady_state=launch.result.warm_up.steady_state if launch else None,
+        stop_reason=launch.result.stop_reason if launch else None,
         relative_half_width=launch.figures.relative_half_width if launch else None,
         drift_percent=drift_percent,
         drifting=series.drifting(drift_percent),

@@ -1,21 +1,54 @@
-"""The figures that every measured cell has, whatever it measured: trust, memory, telemetry, the shape of its times."""
+"""The figures that every measured cell has, whatever it measures: trust, memory, telemetry, the shape of its times."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from msgspec.structs import asdict
+
 from orchestrator.analysis.evidence import LaunchEvidence
+from orchestrator.figures.cells import CellReport, Measured
 from orchestrator.figures.parts import Statistics
 from orchestrator.gpu.telemetry import clock_events, validity
 from orchestrator.stats.launch import CellFigures
-from orchestrator.stats.series import Summary
-from protocol.cell import Device, DeviceKind
-from protocol.result import Memory, SteadyState
+from protocol.cell import Cell, Device, DeviceKind
+from protocol.result import Memory, SeriesName, SteadyState
 
 MIB: Final = 1024 * 1024
 
-Fields = dict[str, object]
-Launches = Sequence[LaunchEvidence]
+
+@dataclass(frozen=True)
+class Counted:
+    """A planned cell with the launches that its figures are made of. figures: None where there are none."""
+
+    cell: Cell
+    device: Device
+    figures: CellFigures | None
+    launches: Sequence[LaunchEvidence]
+
+    def mean_ms(self, series: SeriesName) -> float | None:
+        """Median over the launches of the mean of a series."""
+        return None if self.figures is None else self.figures.means_ms.get(series)
+
+    def median(self, read: Callable[[LaunchEvidence], float | None]) -> float | None:
+        """Median over the launches that have a value."""
+        known = self.each(read)
+        return float(median(known)) if known else None
+
+    def each(self, read: Callable[[LaunchEvidence], float | None]) -> tuple[float, ...]:
+        """The value of every launch that has one."""
+        return tuple(value for launch in self.launches if (value := read(launch)) is not None)
+
+    def largest(self, read: Callable[[LaunchEvidence], float | None]) -> float | None:
+        """Maximum over the launches that have a value."""
+        known = self.each(read)
+        return float(max(known)) if known else None
+
+    def largest_mb(self, read: Callable[[LaunchEvidence], int | None]) -> float | None:
+        """Maximum of sizes in bytes, as mebibytes."""
+        largest = self.largest(read)
+        return None if largest is None else largest / MIB
 
 
 def mb(size: int | None) -> float | None:
@@ -23,106 +56,72 @@ def mb(size: int | None) -> float | None:
     return None if size is None else size / MIB
 
 
-def measured(cell: CellFigures | None, launches: Launches, device: Device) -> Fields:
-    """The fields of Measured."""
-    return {
-        "iterations": cell.iterations if cell else None,
-        "measured_seconds": cell.measured_s if cell else None,
-        "relative_half_width": cell.relative_half_width if cell else None,
-        "launch_spread_percent": cell.launch_spread_percent if cell else None,
-        "drift_percent": cell.drift_percent if cell else None,
-        "drifting": cell.drifting if cell else None,
-        "launch_bound": any_of(launches, lambda one: one.launch_bound),
-        "statistics": _statistics(cell, launches),
-        **_warm_up(launches),
-        **_memory(launches, device),
-        **_telemetry(launches, device),
-    }
-
-
-def middle(launches: Launches, read: Callable[[LaunchEvidence], float | None]) -> float | None:
-    """Median over the launches that say something."""
-    known = [value for launch in launches if (value := read(launch)) is not None]
-    return median(known) if known else None
-
-
-def each(launches: Launches, read: Callable[[LaunchEvidence], float | None]) -> tuple[float, ...]:
-    """The value of every launch that says something."""
-    return tuple(value for launch in launches if (value := read(launch)) is not None)
-
-
-def largest(launches: Launches, read: Callable[[LaunchEvidence], int | None]) -> int | None:
-    """Maximum over the launches that say something."""
-    return max((value for launch in launches if (value := read(launch)) is not None), default=None)
-
-
-def any_of(launches: Launches, read: Callable[[LaunchEvidence], bool | None]) -> bool | None:
-    """Whether it is true of any launch that says something."""
-    known = [value for launch in launches if (value := read(launch)) is not None]
-    return any(known) if known else None
-
-
 def peak(memory: Memory) -> int | None:
     """The allocator's larger peak, in bytes; None on a CPU device."""
     return _greater(memory.cold_allocated_bytes, memory.warm_allocated_bytes)
 
 
-def _warm_up(launches: Launches) -> Fields:
-    states = [launch.warm_up.steady_state for launch in launches]
-    worst = SteadyState.NONE if SteadyState.NONE in states else next(iter(states), None)
-    return {
-        "steady_state": worst,
-        "stop_reason": ", ".join(dict.fromkeys(launch.stop_reason for launch in launches)) or None,
-        "warm_up_iterations": sum(launch.warm_up.iterations for launch in launches) if launches else None,
-        "first_iteration_ms": middle(launches, lambda one: one.warm_up.first_iteration_ms),
-        "second_iteration_ms": middle(launches, lambda one: one.warm_up.second_iteration_ms),
-    }
+def measured(fate: CellReport, counted: Counted, value: Callable[[LaunchEvidence], float | None]) -> Measured:
+    """What became of a cell, with the figures that every measurement has. value: the main figure of a launch.
 
-
-def _memory(launches: Launches, device: Device) -> Fields:
-    """On a CPU device the allocator says nothing, and the resident set of the process is what counts."""
-    on_cpu = device.kind is DeviceKind.CPU
-    basis = "resident set" if on_cpu else "allocated"
-    return {
-        "peak_memory_mb": mb(largest(launches, lambda one: one.memory.resident_bytes if on_cpu else peak(one.memory))),
-        "peak_memory_reserved_mb": mb(largest(launches, lambda one: _peak_reserved(one.memory))),
-        "cold_memory_allocated_mb": mb(largest(launches, lambda one: one.memory.cold_allocated_bytes)),
-        "cold_memory_reserved_mb": mb(largest(launches, lambda one: one.memory.cold_reserved_bytes)),
-        "warm_memory_allocated_mb": mb(largest(launches, lambda one: one.memory.warm_allocated_bytes)),
-        "warm_memory_reserved_mb": mb(largest(launches, lambda one: one.memory.warm_reserved_bytes)),
-        "memory_basis": basis if launches else None,
-        "gpu_memory_used_mb": mb(largest(launches, lambda one: one.readings.memory_used_bytes)),
-    }
-
-
-def _telemetry(launches: Launches, device: Device) -> Fields:
-    energy_j = middle(launches, _energy_per_sample)
+    On a CPU device the allocator says nothing, and the resident set of the process is what counts.
+    """
+    figures, launches = counted.figures, counted.launches
+    on_cpu = counted.device.kind is DeviceKind.CPU
+    states = [launch.result.warm_up.steady_state for launch in launches]
+    bound = [launch.result.launch_bound for launch in launches if launch.result.launch_bound is not None]
+    energy_j = counted.median(_energy_per_sample)
     notes = dict.fromkeys(one.readings.note for one in launches if one.readings.note)
-    return {
-        "gpu_utilization_percent": middle(launches, lambda one: one.readings.gpu_utilization_percent),
-        "memory_utilization_percent": middle(launches, lambda one: one.readings.memory_utilization_percent),
-        "power_draw_w": middle(launches, lambda one: one.readings.power_draw_w),
-        "energy_per_sample_j": energy_j,
-        "samples_per_sec_per_watt": 1 / energy_j if energy_j else None,
-        "temperature_c": middle(launches, lambda one: one.readings.temperature_c),
-        "temperature_max_c": largest(launches, lambda one: one.readings.temperature_max_c),
-        "sm_clock_drift_percent": max(
-            (drift for one in launches if (drift := one.readings.sm_clock_drift_percent) is not None),
-            key=abs,
-            default=None,
+    return Measured(
+        **asdict(fate),
+        steady_state=SteadyState.NONE if SteadyState.NONE in states else next(iter(states), None),
+        stop_reason=", ".join(dict.fromkeys(launch.result.stop_reason for launch in launches)) or None,
+        warm_up_iterations=sum(launch.result.warm_up.iterations for launch in launches) if launches else None,
+        first_iteration_ms=counted.median(lambda one: one.result.warm_up.first_iteration_ms),
+        second_iteration_ms=counted.median(lambda one: one.result.warm_up.second_iteration_ms),
+        iterations=figures.iterations if figures else None,
+        measured_seconds=figures.measured_s if figures else None,
+        relative_half_width=figures.relative_half_width if figures else None,
+        launch_spread_percent=figures.launch_spread_percent if figures else None,
+        launch_values=counted.each(value),
+        drift_percent=figures.drift_percent if figures else None,
+        drifting=figures.drifting if figures else None,
+        launch_bound=any(bound) if bound else None,
+        peak_memory_mb=counted.largest_mb(lambda one: _resident(one) if on_cpu else peak(one.result.memory)),
+        peak_memory_reserved_mb=counted.largest_mb(lambda one: _peak_reserved(one.result.memory)),
+        cold_memory_allocated_mb=counted.largest_mb(lambda one: one.result.memory.cold_allocated_bytes),
+        cold_memory_reserved_mb=counted.largest_mb(lambda one: one.result.memory.cold_reserved_bytes),
+        warm_memory_allocated_mb=counted.largest_mb(lambda one: one.result.memory.warm_allocated_bytes),
+        warm_memory_reserved_mb=counted.largest_mb(lambda one: one.result.memory.warm_reserved_bytes),
+        memory_basis=("resident set" if on_cpu else "allocated") if launches else None,
+        gpu_memory_used_mb=counted.largest_mb(lambda one: one.readings.memory_used_bytes),
+        gpu_utilization_percent=counted.median(lambda one: one.readings.gpu_utilization_percent),
+        memory_utilization_percent=counted.median(lambda one: one.readings.memory_utilization_percent),
+        power_draw_w=counted.median(lambda one: one.readings.power_draw_w),
+        energy_per_sample_j=energy_j,
+        samples_per_sec_per_watt=1 / energy_j if energy_j else None,
+        temperature_c=counted.median(lambda one: one.readings.temperature_c),
+        temperature_max_c=counted.largest(lambda one: one.readings.temperature_max_c),
+        sm_clock_mhz=counted.median(lambda one: one.readings.sm_clock_mhz),
+        sm_clock_drift_percent=max(
+            counted.each(lambda one: one.readings.sm_clock_drift_percent), key=abs, default=None
         ),
-        "sm_clock_mhz": middle(launches, lambda one: one.readings.sm_clock_mhz),
-        "memory_clock_mhz": middle(launches, lambda one: one.readings.memory_clock_mhz),
-        "clock_event_reasons": clock_events.words(one.readings.reasons for one in launches),
-        "power_capped_percent": _percent(launches, lambda one: one.readings.power_violation),
-        "slowdown_percent": _percent(launches, lambda one: one.readings.slowdown),
-        "throttled": _throttled(launches),
-        "contaminated": device.busy_with is not None or any(one.beside for one in launches),
-        "telemetry_note": "a CPU device has no NVML" if device.kind is DeviceKind.CPU else "; ".join(notes),
-    }
+        memory_clock_mhz=counted.median(lambda one: one.readings.memory_clock_mhz),
+        clock_event_reasons=tuple(clock_events.words(one.readings.reasons for one in launches)),
+        power_capped_percent=_percent(counted.largest(lambda one: one.readings.power_violation)),
+        slowdown_percent=_percent(counted.largest(lambda one: one.readings.slowdown)),
+        throttled=_throttled(launches),
+        contaminated=counted.device.busy_with is not None or any(one.beside for one in launches),
+        telemetry_note="a CPU device has no NVML" if on_cpu else "; ".join(notes),
+        statistics=_statistics(counted),
+    )
 
 
-def _throttled(launches: Launches) -> bool | None:
+def _resident(launch: LaunchEvidence) -> int:
+    return launch.result.memory.resident_bytes
+
+
+def _throttled(launches: Sequence[LaunchEvidence]) -> bool | None:
     """Whether any launch was. None where none is known to have been, and some were not watched."""
     states = [validity.throttled(one.readings) for one in launches]
     if True in states:
@@ -130,9 +129,8 @@ def _throttled(launches: Launches) -> bool | None:
     return None if None in states or not states else False
 
 
-def _percent(launches: Launches, read: Callable[[LaunchEvidence], float | None]) -> float | None:
-    """The largest fraction of any launch, in percent: one that was held down is not made good by two that were not."""
-    return max((value * 100 for launch in launches if (value := read(launch)) is not None), default=None)
+def _percent(share: float | None) -> float | None:
+    return None if share is None else share * 100
 
 
 def _energy_per_sample(launch: LaunchEvidence) -> float | None:
@@ -140,24 +138,34 @@ def _energy_per_sample(launch: LaunchEvidence) -> float | None:
     return energy_j / items if energy_j is not None and items else None
 
 
-def _statistics(cell: CellFigures | None, launches: Launches) -> Statistics | None:
-    """All launches of the cell thrown together, for the eye."""
-    iteration = cell.pooled.get("iteration") if cell else None
-    if cell is None or iteration is None:
+def _statistics(counted: Counted) -> Statistics | None:
+    """The times of all launches pooled, to show their shape."""
+    pooled = counted.figures.pooled if counted.figures else {}
+    iteration, forward = pooled.get(SeriesName.ITERATION), pooled.get(SeriesName.FORWARD)
+    if iteration is None:
         return None
     return Statistics(
-        pooled_launches=cell.launches,
+        pooled_launches=len(counted.launches),
         values=iteration.count,
-        values_cover=launches[0].group,
+        values_cover=counted.launches[0].result.group,
         outliers=iteration.outliers,
-        **_shape("forward", cell.pooled.get("forward")),
-        **_shape("iteration", iteration),
+        forward_time_mean_ms=forward.mean_ms if forward else None,
+        forward_time_std_ms=forward.std_ms if forward else None,
+        forward_time_min_ms=forward.min_ms if forward else None,
+        forward_time_max_ms=forward.max_ms if forward else None,
+        forward_time_p50_ms=forward.p50_ms if forward else None,
+        forward_time_p95_ms=forward.p95_ms if forward else None,
+        forward_time_p99_ms=forward.p99_ms if forward else None,
+        forward_time_p99_9_ms=forward.p99_9_ms if forward else None,
+        iteration_time_mean_ms=iteration.mean_ms,
+        iteration_time_std_ms=iteration.std_ms,
+        iteration_time_min_ms=iteration.min_ms,
+        iteration_time_max_ms=iteration.max_ms,
+        iteration_time_p50_ms=iteration.p50_ms,
+        iteration_time_p95_ms=iteration.p95_ms,
+        iteration_time_p99_ms=iteration.p99_ms,
+        iteration_time_p99_9_ms=iteration.p99_9_ms,
     )
-
-
-def _shape(name: str, summary: Summary | None) -> dict[str, float | None]:
-    points = ("mean", "std", "min", "max", "p50", "p95", "p99", "p99_9")
-    return {f"{name}_time_{point}_ms": getattr(summary, f"{point}_ms") if summary else None for point in points}
 
 
 def _peak_reserved(memory: Memory) -> int | None:

@@ -13,8 +13,9 @@ from orchestrator.figures import keys
 from orchestrator.figures.cells import Measured, ModelResult, ProbeMetrics
 from orchestrator.figures.comparisons import Spread, SpreadValue
 from orchestrator.figures.keys import CellKey
+from orchestrator.figures.table import Figure, main_figure
 from orchestrator.stats.series import spread_percent
-from protocol.cell import Device, DeviceKind, Mode, Workload
+from protocol.cell import Device, DeviceKind, Mode
 from protocol.result import SteadyState
 
 COMPARED: Final = "COMPARED"
@@ -23,14 +24,6 @@ THROTTLED: Final = "throttled"
 NO_VERDICT_ON_CPU: Final = (
     "CPU devices get no performance verdict: the machine drifts, and slices of its cores share caches"
 )
-FIGURES: Final = {
-    Workload.LOAD: ("model_load_time_ms",),
-    Workload.INFERENCE: ("throughput_samples_per_sec",),
-    Workload.TRAINING: ("throughput_samples_per_sec",),
-    Workload.GENERATION: ("tokens_per_second",),
-    Workload.PROBE: ("sustained_tflops", "copy_gb_per_sec", "transfer_gb_per_sec"),
-}
-"""What is compared: the first figure that a device has a value of. Each kind of probe has one of its three."""
 _OUT_OF_MEMORY: Final = frozenset({Status.DEGRADED, Status.REFERRED, Status.DOES_NOT_FIT})
 
 
@@ -57,10 +50,10 @@ class Point(NamedTuple):
 
 
 class SideBySide(NamedTuple):
-    """A cell on identical devices. figure: name of what is compared. reasons: why a point is not, None where it is."""
+    """A cell on identical devices. figure: what is compared. reasons: why a point is not, None where it is."""
 
     group: Group
-    figure: str
+    figure: Figure
     points: tuple[Point, ...]
     reasons: tuple[str | None, ...]
 
@@ -93,8 +86,8 @@ def measured(results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]) -> 
 
 
 def _side_by_side(group: Group, metrics: Sequence[tuple[Device, Measured]]) -> SideBySide:
-    figure = _figure(group.cell.phase, [metric for _, metric in metrics])
-    points = tuple(Point(device, metric, getattr(metric, figure)) for device, metric in metrics)
+    figure = main_figure(group.cell.phase, group.cell.model_name)
+    points = tuple(Point(device, metric, figure.number(metric)) for device, metric in metrics)
     return SideBySide(group, figure, points, tuple(_not_comparable(point, points) for point in points))
 
 
@@ -114,19 +107,13 @@ def _spread(side: SideBySide) -> Spread:
         memory_format=key.memory_format or None,
         new_tokens=key.new_tokens,
         batch_size_requested=key.batch_size,
-        metric=figure,
+        metric=figure.field,
         values=tuple(_value(point, reason, middle) for point, reason in zip(points, reasons, strict=True)),
         median=middle,
         spread_percent=spread_percent(compared),
         comparison=COMPARED if compared else NOT_COMPARABLE,
         notes=tuple(_notes(group, points, reasons)),
     )
-
-
-def _figure(phase: Workload, metrics: Sequence[Measured]) -> str:
-    """Name of the figure that is compared."""
-    names = FIGURES[phase]
-    return next((name for name in names if any(getattr(metric, name) is not None for metric in metrics)), names[0])
 
 
 def _not_comparable(point: Point, points: Sequence[Point]) -> str | None:

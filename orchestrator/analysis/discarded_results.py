@@ -15,7 +15,8 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.state.archive import Archive, Attempt, ResultFileError
+from orchestrator.state.archive import Archive, ResultFileError
+from orchestrator.state.attempts import Attempt
 from orchestrator.system import safe_read
 from protocol.paths import LaunchPaths
 from protocol.verification import KEPT_MISMATCHES, Mismatch, Seen, Verification

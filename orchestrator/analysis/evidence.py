@@ -13,8 +13,11 @@ from operator import attrgetter
 from statistics import fmean
 from typing import Final
 
+import msgspec
+
 from orchestrator.analysis import discarded_results, outcomes, smaller_gpus
 from orchestrator.analysis.outcomes import CellOutcome
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.gpu.health import clocks, course, records
 from orchestrator.gpu.health.clocks import ClockUse
 from orchestrator.gpu.health.course import Courses
@@ -22,7 +25,8 @@ from orchestrator.gpu.telemetry.climate import Climate, climates
 from orchestrator.gpu.telemetry.readings import Readings, Track, of_slice
 from orchestrator.gpu.telemetry.samples import read_samples
 from orchestrator.gpu.telemetry.traces import Trace, points, trace
-from orchestrator.state.archive import Archive, Attempt, ResultFileError
+from orchestrator.state.archive import Archive, ResultFileError
+from orchestrator.state.attempts import Attempt
 from orchestrator.stats import launch as figures
 from orchestrator.stats import stalls
 from orchestrator.stats.launch import CellFigures, LaunchFigures
@@ -30,43 +34,28 @@ from orchestrator.stats.stalls import Span
 from orchestrator.stats.windows import Window, windows
 from protocol.cell import Cell, Device, DeviceKind, Workload
 from protocol.messages import Sample
-from protocol.result import Environment, Ledger, Memory, Result, StopReason, WarmUp
+from protocol.result import Result
 from protocol.verification import Verification
 
 _AT_NS: Final = attrgetter("at_ns")
-_NOT_PACED: Final = frozenset({Workload.LINKS, Workload.STEPS, Workload.MEMORY})
-"""Work of a burn-in whose rates say little of one GPU: others decide them too, or how far its clock has risen, or which
-pattern of the memory test it is at: a step of one takes eight times that of another."""
+_NO_SERIES: Final[dict[str, bytes]] = {}
 
 
 @dataclass(frozen=True)
 class LaunchEvidence:
-    """One good launch, without its raw times. The counters are those of Result, where they are explained.
+    """One good launch. result: without its blocks and series, which would take gigabytes.
 
     measured_s: in its measured blocks. worked_ns: from the first of them to the last, monotonic; None without any.
     stalls: of a burn-in, when in that time its worker stood still, which measured_s leaves out.
-    verification, rates: of a burn-in, what was verified and rates in windows of ten seconds. others: what the other
-    devices of a launch on several verified. beside: who else computed on its GPU, empty for nobody.
+    rates: of a burn-in, in windows of ten seconds. beside: who else computed on its GPU, empty for nobody.
     """
 
-    parameters: int
+    result: Result
     figures: LaunchFigures
-    ledger: Ledger
-    warm_up: WarmUp
-    stop_reason: StopReason
-    memory: Memory
-    group: int
-    launch_bound: bool | None
-    loss: float | None
-    flops_per_iteration: float | None
-    bytes_per_iteration: Mapping[str, int]
-    environment: Environment
     readings: Readings
     measured_s: float
     worked_ns: tuple[int, int] | None = None
     stalls: tuple[Span, ...] = ()
-    verification: Verification | None = None
-    others: Mapping[str, Verification] = field(default_factory=dict)
     rates: tuple[Window, ...] = ()
     beside: str = ""
 
@@ -117,6 +106,7 @@ def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
     cells: dict[str, CellFigures] = {}
     devices: dict[str, DeviceEvidence] = {}
     uses: dict[str, ClockUse] = {}
+    stands, slots = archive.replay, outcomes.slots_by_cell(archive.replay.state)
     planned = archive.stored.plan.slots
     worked = _worked(archive)
     for device in archive.stored.devices:
@@ -125,27 +115,23 @@ def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
         uses[device.uuid] = clocks.over(samples.values())
         tracks = {boot: Track(taken) for boot, taken in samples.items()}
         for attempts in _by_cell(archive, device):
-            results = dict(_results(archive, attempts, damaged))
+            results = dict(_results(archive, attempts, lost := dict[int, str]()))
+            damaged |= lost
+            stands = stands.without(lost)
             for attempt in attempts:
                 if result := results.get(attempt.start.launch):
                     during = tracks[attempt.segment.boot_id]
                     launches[attempt.start.launch] = _launch(device, result, during, attempt.beside)
-            if counted := outcomes.counted(attempts, damaged, planned):
-                cells[attempts[0].start.cell] = figures.of_cell(
+            cell = attempts[0].start.cell
+            if counted := outcomes.counted(stands.state, slots[cell], planned):
+                cells[cell] = figures.of_cell(
                     [results[number] for number in counted], [launches[number].figures for number in counted]
                 )
-    found = outcomes.derive(
-        archive.stored.plan,
-        archive.attempts,
-        damaged,
-        dropped=archive.dropped,
-        skipped=archive.skipped,
-        taken_out=archive.taken_out,
-    )
+    found = outcomes.derive(stands, goes_on=goes_on)
     suspect, explained = smaller_gpus.raised(archive.stored.devices, archive.stored.plan.cells, found)
     found |= suspect | explained
     return Evidence(
-        outcomes=outcomes.awaited(archive.stored.plan, found, archive.taken_out) if goes_on else found,
+        outcomes=found,
         launches=launches,
         cells=cells,
         damaged=damaged,
@@ -231,26 +217,14 @@ def _launch(device: Device, result: Result, track: Track, beside: str) -> Launch
     readings = track.over([(block.start_ns, block.end_ns) for block in result.blocks])
     stood_still = stalls.stalls(result) if result.verification is not None else ()
     return LaunchEvidence(
-        parameters=result.parameters,
+        result=msgspec.structs.replace(result, blocks=(), series=_NO_SERIES),
         figures=figures.of_launch(result),
-        ledger=result.ledger,
-        warm_up=result.warm_up,
-        stop_reason=result.stop_reason,
-        memory=result.memory,
-        group=result.group,
-        launch_bound=result.launch_bound,
-        loss=result.loss,
-        flops_per_iteration=result.flops_per_iteration,
-        bytes_per_iteration=result.bytes_per_iteration,
-        environment=result.environment,
         readings=readings if device.slice_of is None else of_slice(readings),
         measured_s=sum(block.end_ns - block.start_ns - stalls.inside(block, stood_still) for block in result.blocks)
         / 1e9,
         worked_ns=(result.blocks[0].start_ns, result.blocks[-1].end_ns) if result.blocks else None,
         stalls=stood_still,
-        verification=result.verification,
-        others=result.others,
-        rates=() if result.verification is None or result.cell.workload in _NOT_PACED else _rates(result, stood_still),
+        rates=_rates(result, stood_still) if result.verification and WORKLOADS[result.cell.workload].own_rate else (),
         beside=beside,
     )
 

@@ -8,24 +8,22 @@ something else where a side has two kinds of launches.
 
 from collections.abc import Iterator, Sequence
 from statistics import geometric_mean
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from orchestrator.analysis.cross_gpu import FIGURES, measured
+from orchestrator.analysis.cross_gpu import measured
 from orchestrator.analysis.sibling_cells import UNSTEADY
 from orchestrator.config import margins
 from orchestrator.figures import keys
 from orchestrator.figures.cells import Measured, ModelResult, ProbeMetrics
 from orchestrator.figures.comparisons import FullNode
 from orchestrator.figures.keys import CellKey
+from orchestrator.figures.table import Better, main_figure
 from orchestrator.stats import two_runs
 from orchestrator.stats.two_runs import Judged, Pair
-from protocol.cell import Device, Mode, Workload
+from protocol.cell import Device, Mode
 from protocol.result import SteadyState
-
-_TIMES: Final = frozenset({Workload.LOAD})
-"""What measures a time: less is faster."""
 
 
 class _Both(NamedTuple):
@@ -80,11 +78,11 @@ def _pair(one: _Both) -> Pair:
 
 def _rates(one: _Both, metric: Measured) -> list[float]:
     """Of each launch, more is faster."""
-    return [1 / value if one.key.phase in _TIMES else value for value in metric.launch_values]
+    is_time = main_figure(one.key.phase, one.key.model_name).better is Better.LOWER
+    return [1 / value if is_time else value for value in metric.launch_values]
 
 
 def _told(one: _Both, cell: str, reason: str | None, judged: Judged | None) -> FullNode:
-    names = FIGURES[one.key.phase]
     return FullNode(
         gpu_uuid=one.device.uuid,
         gpu_id=one.device.gpu_id,
@@ -94,7 +92,7 @@ def _told(one: _Both, cell: str, reason: str | None, judged: Judged | None) -> F
         precision=one.key.precision,
         input_size=one.key.input_size,
         batch_size_requested=one.key.batch_size,
-        metric=next((name for name in names if getattr(one.solo, name) is not None), names[0]),
+        metric=main_figure(one.key.phase, one.key.model_name).field,
         solo=_middle(one.solo.launch_values),
         loaded=_middle(one.loaded.launch_values),
         ratio=None if judged is None else judged.ratio,

@@ -20,7 +20,8 @@ from orchestrator.analysis import model_figures
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.outcomes import CellOutcome
 from orchestrator.figures.launch_samples import LaunchSamples, Samples, Series
-from orchestrator.state.archive import Archive, Attempt, ResultFileError, read_result
+from orchestrator.state.archive import Archive, ResultFileError, read_result
+from orchestrator.state.attempts import Attempt
 from protocol.cell import Cell
 from protocol.paths import LaunchPaths
 from protocol.result import Result
@@ -78,7 +79,7 @@ def _of_cell(tries: Iterable[Attempt], cell: Cell, evidence: Evidence) -> _OfCel
 
 
 def _kept(attempt: Attempt, cell: Cell, evidence: Evidence) -> _Kept:
-    start, value = attempt.start, model_figures.VALUES.get(cell.workload)
+    start, value = attempt.start, model_figures.LAUNCH_VALUE.get(cell.workload)
     known = evidence.launches.get(start.launch)
     return _Kept(
         launch=start.launch,

@@ -1,125 +1,133 @@
-"""The figures of one cell as the report writes them: names and units of the requirements, None for what is unknown.
+"""The figures of one cell as the report has them: names and units of the requirements, None for what is unknown.
 
-Each function gives the fields that its kind of metric has beyond CellReport and Measured.
+Each function takes what every measurement has and adds the figures of its kind.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from orchestrator.analysis.cell_figures import Fields, each, largest, mb, middle, peak
+from msgspec.structs import asdict
+
+from orchestrator.analysis.cell_figures import Counted, peak
 from orchestrator.analysis.evidence import LaunchEvidence
 from orchestrator.analysis.plausibility import Seen
-from orchestrator.stats.launch import CellFigures
-from protocol.cell import Cell, Workload
-from protocol.result import Memory
-
-Launches = Sequence[LaunchEvidence]
-
-
-def load(cell: CellFigures | None, launches: Launches) -> Fields:
-    """The fields of LoadMetrics. The first load of a process is what its warm-up calls the first iteration."""
-    means = cell.means_ms if cell else {}
-    return {
-        "model_load_time_ms": means.get("iteration"),
-        "cold_load_time_ms": middle(launches, lambda one: one.warm_up.first_iteration_ms),
-        "instantiate_time_ms": means.get("instantiate"),
-        "weights_time_ms": means.get("weights"),
-        "to_device_time_ms": means.get("to_device"),
-        "memory_allocated_mb": mb(largest(launches, lambda one: _model_bytes(one.memory))),
-        "launch_values": each(launches, VALUES[Workload.LOAD]),
-    }
+from orchestrator.figures.cells import GenerationMetrics, LoadMetrics, Measured, PhaseMetrics, ProbeMetrics
+from orchestrator.figures.parts import Plausibility
+from protocol.cell import ModelSpec, Workload
+from protocol.result import SeriesName
 
 
-def phase(cell: CellFigures | None, launches: Launches, item: str) -> Fields:
-    """The fields of PhaseMetrics. item: what a sample is called."""
-    means = cell.means_ms if cell else {}
-    latency = cell.pooled.get("latency") if cell else None
-    return {
-        "forward_time_ms": means.get("forward"),
-        "backward_time_ms": means.get("backward"),
-        "optimize_step_time_ms": means.get("optimizer"),
-        "total_iteration_time_ms": means.get("iteration"),
-        "inference_latency_ms": means.get("latency"),
-        "inference_latency_values": latency.count if latency else None,
-        "throughput_samples_per_sec": cell.throughput if cell else None,
-        "launch_values": each(launches, _throughput),
-        "sample_unit": item,
-        "loss": launches[0].loss if launches else None,
-    }
-
-
-def generation(cell: CellFigures | None, launches: Launches, planned: Cell) -> Fields:
-    """The fields of GenerationMetrics."""
-    means = cell.means_ms if cell else {}
-    between = cell.pooled.get("inter_token") if cell else None
-    tokens, expected = (cell.tokens, cell.tokens_expected) if cell else (None, None)
-    whole_ms, first_ms = means.get("iteration"), means.get("first_token")
-    return {
-        "prompt_tokens": planned.input_size,
-        "new_tokens": planned.new_tokens,
-        "generation_time_ms": whole_ms,
-        "time_to_first_token_ms": first_ms,
-        "time_per_output_token_ms": _per_output_token(whole_ms, first_ms, planned.new_tokens),
-        "inter_token_mean_ms": means.get("inter_token"),
-        "inter_token_p50_ms": between.p50_ms if between else None,
-        "inter_token_p95_ms": between.p95_ms if between else None,
-        "inter_token_p99_ms": between.p99_ms if between else None,
-        "tokens_per_second": cell.tokens_per_second if cell else None,
-        "launch_values": each(launches, VALUES[Workload.GENERATION]),
-        "tokens_generated": tokens,
-        "tokens_expected": expected,
-        "tokens_complete": None if tokens is None or expected is None else tokens == expected,
-        "energy_per_token_j": middle(launches, _energy_per_token),
-        "sample_unit": "sequences",
-    }
-
-
-def seen(cell: CellFigures | None, launches: Launches, planned: Cell) -> Seen | None:
-    """What the plausibility of a cell is judged by, None where it has no result."""
-    if cell is None or not launches or not cell.means_ms.get("iteration"):
-        return None
-    return Seen(
-        iteration_ms=cell.means_ms["iteration"],
-        flops=launches[0].flops_per_iteration,
-        model_bytes=launches[0].memory.model_bytes,
-        generates=planned.workload is Workload.GENERATION,
+def load(base: Measured, counted: Counted) -> LoadMetrics:
+    """Of loading. The first load of a process is what its warm-up calls the first iteration."""
+    return LoadMetrics(
+        **asdict(base),
+        model_load_time_ms=counted.mean_ms(SeriesName.ITERATION),
+        cold_load_time_ms=base.first_iteration_ms,
+        instantiate_time_ms=counted.mean_ms(SeriesName.INSTANTIATE),
+        weights_time_ms=counted.mean_ms(SeriesName.WEIGHTS),
+        to_device_time_ms=counted.mean_ms(SeriesName.TO_DEVICE),
+        memory_allocated_mb=counted.largest_mb(_model_bytes),
     )
 
 
-def probe(cell: CellFigures | None, launches: Launches) -> Fields:
-    """The fields of ProbeMetrics that were measured. Rates are made launch by launch: each finds its own best shape."""
-    return {
-        "total_iteration_time_ms": cell.means_ms.get("iteration") if cell else None,
-        "best_tflops": max((rate for one in launches if (rate := _best_tflops(one)) is not None), default=None),
-        "sustained_tflops": middle(launches, lambda one: _tflops(one, "iteration")),
-        "copy_gb_per_sec": middle(launches, lambda one: _gb_per_sec(one, "copy")),
-        "triad_gb_per_sec": middle(launches, lambda one: _gb_per_sec(one, "triad")),
-        "transfer_gb_per_sec": middle(launches, lambda one: _gb_per_sec(one, "iteration")),
-        "launch_values": each(launches, VALUES[Workload.PROBE]),
-    }
+def phase(base: Measured, counted: Counted, item: str, plausibility: Plausibility) -> PhaseMetrics:
+    """Of inference and training. item: what a sample is called."""
+    figures = counted.figures
+    latency = figures.pooled.get(SeriesName.LATENCY) if figures else None
+    return PhaseMetrics(
+        **asdict(base),
+        sample_unit=item,
+        plausibility=plausibility,
+        forward_time_ms=counted.mean_ms(SeriesName.FORWARD),
+        backward_time_ms=counted.mean_ms(SeriesName.BACKWARD),
+        optimize_step_time_ms=counted.mean_ms(SeriesName.OPTIMIZER),
+        total_iteration_time_ms=counted.mean_ms(SeriesName.ITERATION),
+        inference_latency_ms=counted.mean_ms(SeriesName.LATENCY),
+        inference_latency_values=latency.count if latency else None,
+        throughput_samples_per_sec=figures.throughput if figures else None,
+        loss=counted.launches[0].result.loss if counted.launches else None,
+    )
+
+
+def generation(base: Measured, counted: Counted, plausibility: Plausibility) -> GenerationMetrics:
+    """Of generation."""
+    figures, cell = counted.figures, counted.cell
+    between = figures.pooled.get(SeriesName.INTER_TOKEN) if figures else None
+    tokens, expected = (figures.tokens, figures.tokens_expected) if figures else (None, None)
+    whole_ms, first_ms = counted.mean_ms(SeriesName.ITERATION), counted.mean_ms(SeriesName.FIRST_TOKEN)
+    return GenerationMetrics(
+        **asdict(base),
+        sample_unit="sequences",
+        plausibility=plausibility,
+        prompt_tokens=cell.input_size,
+        new_tokens=cell.new_tokens,
+        generation_time_ms=whole_ms,
+        time_to_first_token_ms=first_ms,
+        time_per_output_token_ms=_per_output_token(whole_ms, first_ms, cell.new_tokens),
+        inter_token_mean_ms=counted.mean_ms(SeriesName.INTER_TOKEN),
+        inter_token_p50_ms=between.p50_ms if between else None,
+        inter_token_p95_ms=between.p95_ms if between else None,
+        inter_token_p99_ms=between.p99_ms if between else None,
+        tokens_per_second=figures.tokens_per_second if figures else None,
+        tokens_generated=tokens,
+        tokens_expected=expected,
+        tokens_complete=None if tokens is None or expected is None else tokens == expected,
+        energy_per_token_j=counted.median(_energy_per_token),
+    )
+
+
+def probe(base: Measured, counted: Counted, spec: ModelSpec) -> ProbeMetrics:
+    """Of a probe. Rates are made launch by launch: each finds its own best shape."""
+    cell, device = counted.cell, counted.device
+    return ProbeMetrics(
+        **asdict(base),
+        gpu_uuid=device.uuid,
+        gpu_id=device.gpu_id,
+        name=spec.name,
+        title=spec.title,
+        precision=cell.precision,
+        mode=cell.mode,
+        total_iteration_time_ms=counted.mean_ms(SeriesName.ITERATION),
+        best_tflops=counted.largest(_best_tflops),
+        sustained_tflops=counted.median(_sustained_tflops),
+        copy_gb_per_sec=counted.median(lambda one: _gb_per_sec(one, SeriesName.COPY)),
+        triad_gb_per_sec=counted.median(lambda one: _gb_per_sec(one, SeriesName.TRIAD)),
+        transfer_gb_per_sec=counted.median(lambda one: _gb_per_sec(one, SeriesName.ITERATION)),
+    )
+
+
+def seen(counted: Counted, *, generates: bool) -> Seen | None:
+    """What the plausibility of a cell is judged by, None where it has no result."""
+    iteration_ms = counted.mean_ms(SeriesName.ITERATION)
+    if not counted.launches or not iteration_ms:
+        return None
+    result = counted.launches[0].result
+    return Seen(
+        iteration_ms=iteration_ms,
+        flops=result.flops_per_iteration,
+        model_bytes=result.memory.model_bytes,
+        generates=generates,
+    )
 
 
 def _rate_of_probe(launch: LaunchEvidence) -> float | None:
-    """The first that this kind of probe has, in the order of cross_gpu.FIGURES."""
-    rates = (_tflops(launch, "iteration"), _gb_per_sec(launch, "copy"), _gb_per_sec(launch, "iteration"))
-    return next((rate for rate in rates if rate is not None), None)
+    """The first that this kind of probe has."""
+    copied, carried = _gb_per_sec(launch, SeriesName.COPY), _gb_per_sec(launch, SeriesName.ITERATION)
+    return next((rate for rate in (_sustained_tflops(launch), copied, carried) if rate is not None), None)
 
 
 def _throughput(launch: LaunchEvidence) -> float | None:
     return launch.figures.throughput
 
 
-VALUES: Final[Mapping[Workload, Callable[[LaunchEvidence], float | None]]] = MappingProxyType(
-    {
-        Workload.LOAD: lambda launch: launch.figures.means_ms.get("iteration"),
-        Workload.INFERENCE: _throughput,
-        Workload.TRAINING: _throughput,
-        Workload.GENERATION: lambda launch: launch.figures.tokens_per_second,
-        Workload.PROBE: _rate_of_probe,
-    }
-)
-"""The figure of a launch that cells are compared by; checks of a burn-in have none."""
+LAUNCH_VALUE: Final[Mapping[Workload, Callable[[LaunchEvidence], float | None]]] = {
+    Workload.LOAD: lambda launch: launch.figures.means_ms.get(SeriesName.ITERATION),
+    Workload.INFERENCE: _throughput,
+    Workload.TRAINING: _throughput,
+    Workload.GENERATION: lambda launch: launch.figures.tokens_per_second,
+    Workload.PROBE: _rate_of_probe,
+}
+"""The main figure of a launch, by which cells are compared; checks of a burn-in have none."""
 
 
 def _per_output_token(whole_ms: float | None, first_ms: float | None, new_tokens: int | None) -> float | None:
@@ -135,25 +143,27 @@ def _energy_per_token(launch: LaunchEvidence) -> float | None:
 
 def _best_tflops(launch: LaunchEvidence) -> float | None:
     """The quickest that was seen: the burst that chose the shape, or a block of the measurement that was quicker."""
-    times_ms = [launch.figures.means_ms.get("best"), launch.figures.means_ms.get("iteration")]
-    known = [time_ms for time_ms in (*times_ms, launch.figures.quickest_block_ms) if time_ms]
-    return _rate(min(known, default=None), launch.flops_per_iteration)
+    means_ms = launch.figures.means_ms
+    times_ms = (means_ms.get(SeriesName.BEST), means_ms.get(SeriesName.ITERATION), launch.figures.quickest_block_ms)
+    return _tflops(launch, min((time_ms for time_ms in times_ms if time_ms), default=None))
 
 
-def _tflops(launch: LaunchEvidence, series: str) -> float | None:
-    return _rate(launch.figures.means_ms.get(series), launch.flops_per_iteration)
+def _sustained_tflops(launch: LaunchEvidence) -> float | None:
+    return _tflops(launch, launch.figures.means_ms.get(SeriesName.ITERATION))
 
 
-def _rate(time_ms: float | None, operations: float | None) -> float | None:
+def _tflops(launch: LaunchEvidence, time_ms: float | None) -> float | None:
+    operations = launch.result.flops_per_iteration
     return None if not time_ms or operations is None else operations / (time_ms * 1e9)
 
 
-def _gb_per_sec(launch: LaunchEvidence, series: str) -> float | None:
-    time_ms, moved = launch.figures.means_ms.get(series), launch.bytes_per_iteration.get(series)
+def _gb_per_sec(launch: LaunchEvidence, series: SeriesName) -> float | None:
+    time_ms, moved = launch.figures.means_ms.get(series), launch.result.bytes_per_iteration.get(series)
     return None if not time_ms or moved is None else moved / (time_ms * 1e6)
 
 
-def _model_bytes(memory: Memory) -> int:
+def _model_bytes(launch: LaunchEvidence) -> int:
     """What the allocator holds for the model; on a CPU device, where it does not say, parameters and buffers."""
+    memory = launch.result.memory
     allocated = peak(memory)
     return memory.model_bytes if allocated is None else allocated

@@ -1,6 +1,6 @@
-"""What became of each planned cell, told from its attempts alone. The report says this, whatever ran.
+"""What became of each planned cell: a view of the replay of its run's journal. The report says this, whatever ran.
 
-    a result at the size asked for                           ok
+    a result at the requested size                           ok
     a result at a smaller size                               degraded
     known to be too large; a smaller size is planned anyway  referred, to that cell
     out of memory at batch 1, or before the first forward    does not fit
@@ -9,25 +9,24 @@
     no time left for it                                      dropped
     no attempt, or only interrupted ones                     missing
 
-A scan for the batch size is ok when it knows the largest and the best, which is the one that counts. Otherwise out of
-memory halves the batch: 8, 4, 2, 1. A size that ran out of memory on a device is known not to fit there, and so
-is every larger one; before the first forward it is the model that does not fit, at any size.
+A scan for the batch size is ok when it knows the largest and the best, which is the one that counts. Elsewhere out of
+memory halves the batch: 8, 4, 2, 1. Before the first forward it is the model that does not fit, at any size.
 """
 
 import enum
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from orchestrator.config.run_configuration import Plan
+from orchestrator.config.run_configuration import Slot
 from orchestrator.plan import batch_scan
-from orchestrator.state import scan_results
-from orchestrator.state.archive import Attempt
-from orchestrator.state.failure_policy import BEFORE_FIRST_FORWARD, POLICY, Reaction
-from orchestrator.state.slots import SlotState, SlotStatus, scopes
+from orchestrator.state.attempts import Attempt
+from orchestrator.state.failure_policy import BEFORE_FIRST_FORWARD, Trait, has_trait
+from orchestrator.state.replay import Replay, interrupted
+from orchestrator.state.slots import RunState, SlotState, SlotStatus, scopes
+from orchestrator.state.transitions import fitting
 from protocol.cell import AUTO, Cell
 from protocol.failure import Category, Failure
 
@@ -62,11 +61,6 @@ class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-_ENDED_WITH_THE_RUN: Final = frozenset(
-    {Category.INTERRUPTED, Category.STOPPED, Category.RESULT_LOST, Category.THROTTLED, Category.CONTAMINATED}
-)
-"""What is measured again in any case, so that an attempt which is the last one was so because the run ended."""
-
 _SKIPPED: Final = (
     "the model is skipped",
     "the model is skipped in this workload, precision and input size",
@@ -74,181 +68,111 @@ _SKIPPED: Final = (
 )
 """By policy.Reach."""
 
-_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+def derive(replay: Replay, *, goes_on: bool = False) -> dict[str, CellOutcome]:
+    """The outcome of every planned cell, by its id. goes_on: somebody works on the run, what is missing may come."""
+    view = _View(replay, goes_on=goes_on)
+    found: dict[str, CellOutcome] = {}
+    for cell in sorted(replay.plan.cells, key=lambda cell: cell.batch_size):  # what a larger size refers to comes first
+        found[cell.id] = view.outcome(cell, found)
+    return {cell.id: found[cell.id] for cell in replay.plan.cells}
 
 
-def derive(
-    plan: Plan,
-    attempts: Sequence[Attempt],
-    damaged: Collection[int] = (),
-    *,
-    dropped: Mapping[tuple[str, int], str] = MappingProxyType({}),
-    skipped: Mapping[str, str] = _NONE,
-    taken_out: Mapping[str, str] = _NONE,
-) -> dict[str, CellOutcome]:
-    """The outcome of every planned cell, by its id.
-
-    attempts: of the whole run, in order. damaged: launches whose result file is not what the journal promised; they
-    count as failed, also where there was no time for others of their cell. dropped: launches for which there was no
-    time, of which added ones take nothing from the plan; skipped: what nothing more was launched of (slots.scopes),
-    taken_out: devices that are not used any more; each with the reason.
-    """
-    planned = plan.slots
-    had_a_result = {attempt.start.cell for attempt in attempts if attempt.start.launch in damaged}
-    given = {
-        cell: CellOutcome(status=Status.DROPPED, reason=why)
-        for (cell, number), why in dropped.items()
-        if (cell, number) in planned and cell not in had_a_result
-    }
-    given |= {
-        cell.id: CellOutcome(status=Status.FAILED, reason=f"{words}: {skipped[scope]}")
-        for cell in plan.cells
-        for scope, words in zip(scopes(cell), _SKIPPED, strict=True)
-        if scope in skipped
-    }
-    tries: dict[str, list[Attempt]] = defaultdict(list)
-    for attempt in attempts:
-        tries[attempt.start.cell].append(attempt)
-    families: dict[Cell, dict[int, Cell]] = defaultdict(dict)
-    outcomes: dict[str, CellOutcome] = {}
-    for cell in plan.cells:
-        if cell.batch_size == AUTO:
-            found = scan_results.replay(cell, plan.rooms[cell.devices[0]], tries[cell.id], damaged)
-            outcomes[cell.id] = _scanned(found, tries[cell.id], given.get(cell.id))
-        else:
-            families[_family(cell)][cell.batch_size] = cell
-    quarantined = _quarantined(attempts) | {uuid: _taken_out(why) for uuid, why in taken_out.items()}
-    for shared, members in families.items():
-        out = next(filter(None, map(quarantined.get, shared.devices)), "")
-        family = _Family(members, tries, damaged, planned, why=out, given=given)
-        outcomes.update(family.outcomes())
-    return outcomes
+def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
+    """The launches of each cell, planned or added."""
+    found: dict[str, list[Slot]] = defaultdict(list)
+    for slot in state.slots:
+        found[slot[0]].append(slot)
+    return found
 
 
-def awaited(plan: Plan, found: Mapping[str, CellOutcome], taken_out: Collection[str]) -> dict[str, CellOutcome]:
-    """The outcomes of a run that still goes on: what is missing is still to come, except on devices taken out."""
-    return {
-        cell.id: msgspec.structs.replace(found[cell.id], reason=NOT_YET)
-        if found[cell.id].status is Status.MISSING and not set(cell.devices) & set(taken_out)
-        else found[cell.id]
-        for cell in plan.cells
-    }
-
-
-def counted(
-    tries: Sequence[Attempt], damaged: Collection[int], planned: Collection[tuple[str, int]]
-) -> tuple[int, ...]:
+def counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
     """The launches of one cell that make up its figures: one for each round, all at one batch size.
 
-    Results at different sizes are never mixed: the smallest is what fitted every time; of a scan, the fastest. What
-    was added beyond the planned launches makes the size no smaller than theirs.
+    slots: all of the cell. Results at different sizes are never mixed: the smallest is what fitted every time; of a
+    scan, the fastest. What was added beyond the planned launches makes the size no smaller than theirs.
     """
-    good = [attempt for attempt in tries if attempt.promised is not None and attempt.start.launch not in damaged]
-    speeds = {one.start.launch: one.end.figures.items_per_second for one in good if one.end and one.end.figures}
-    if speeds:
-        return (max(speeds, key=speeds.__getitem__),)
-    of_the_plan = [one for one in good if (one.start.cell, one.start.round) in planned]
-    size = min((attempt.start.batch_size for attempt in of_the_plan or good), default=None)
-    rounds: dict[int, int] = {}
-    for attempt in good:
-        if attempt.start.batch_size == size:
-            rounds.setdefault(attempt.start.round, attempt.start.launch)
-    return tuple(rounds.values())
+    if not slots:
+        return ()
+    if state.cells[slots[0][0]].batch_size == AUTO:
+        best = batch_scan.best(state.slots[slots[0]].tried)
+        return () if best is None else (best.launch,)
+    good = {slot: state.slots[slot] for slot in slots if state.slots[slot].status is SlotStatus.MEASURED}
+    of_the_plan = [one for slot, one in good.items() if slot in planned]
+    size = min((one.batch_size for one in of_the_plan or good.values()), default=None)
+    return tuple(sorted(one.launch for one in good.values() if one.batch_size == size and one.launch is not None))
 
 
-def halvings(batch_size: int) -> Iterator[int]:
-    """The sizes that are tried after `batch_size` ran out of memory, down to 1."""
-    while batch_size > 1:
-        batch_size //= 2
-        yield batch_size
+class _View:
+    """Reads the outcome of one cell after the other from a replay."""
 
+    def __init__(self, replay: Replay, *, goes_on: bool) -> None:
+        self._replay, self._state, self._goes_on = replay, replay.state, goes_on
+        self._slots = slots_by_cell(replay.state)
+        self._planned = replay.plan.slots
+        self._attempts = {attempt.start.launch: attempt for attempt in replay.attempts}
+        self._unfit, self._unfit_at_all, self._not_built = _memory(replay)
 
-def _scanned(found: SlotState, tries: Sequence[Attempt], given: CellOutcome | None) -> CellOutcome:
-    best = batch_scan.best(found.tried)
-    if found.status is SlotStatus.MEASURED and best is not None:
-        return CellOutcome(status=Status.OK, batch_size=best.batch_size, counted=(best.launch,))
-    if found.status is SlotStatus.DOES_NOT_FIT:
-        return CellOutcome(status=Status.DOES_NOT_FIT, reason="out of memory at batch size 1")
-    if found.status is SlotStatus.FAILED and tries[-1].failure is not None:
-        return CellOutcome(status=Status.FAILED, reason=f"{tries[-1].failure.category}: {tries[-1].failure.message}")
-    missing = CellOutcome(status=Status.MISSING, reason="the scan was not finished" if tries else "not attempted")
-    return given or missing
+    def outcome(self, cell: Cell, smaller: Mapping[str, CellOutcome]) -> CellOutcome:
+        """What became of a cell. smaller: what became of those with a smaller batch."""
+        found = self._outcome(cell, smaller)
+        if self._goes_on and found.status is Status.MISSING and not self._replay.quarantined.keys() & {*cell.devices}:
+            return msgspec.structs.replace(found, reason=NOT_YET)
+        return found
 
+    def _outcome(self, cell: Cell, smaller: Mapping[str, CellOutcome]) -> CellOutcome:
+        slots = [self._state.slots[slot] for slot in self._slots.get(cell.id, ())]
+        if cell.batch_size == AUTO:
+            return self._of_scan(cell, slots)
+        if launches := counted(self._state, self._slots.get(cell.id, ()), self._planned):
+            return self._measured(cell, launches)
+        without_result = self._without_result(cell, slots)
+        early = self._unfit_at_all.get(_family(cell))
+        if cell.id in self._not_built:
+            return CellOutcome(status=Status.DOES_NOT_FIT, reason=_BEFORE_FORWARD)
+        if early is not None and without_result.status is not Status.FAILED:
+            why = f"not tried: batch size {early} ran {_BEFORE_FORWARD}, so no size would fit"
+            return CellOutcome(status=Status.DOES_NOT_FIT, reason=why)
+        if target := next((one.refers_to for one in slots if one.refers_to is not None), None):
+            return self._referred(cell, slots, target, smaller[target])
+        if any(map(_is_unfit, slots)):
+            return CellOutcome(status=Status.DOES_NOT_FIT, reason="out of memory down to batch size 1")
+        return without_result
 
-class _Family:
-    """Planned cells of one device that differ in their batch size alone: what one learns about memory, all know."""
+    def _of_scan(self, cell: Cell, slots: Sequence[SlotState]) -> CellOutcome:
+        """The outcome of a scan for the batch size, which is one slot."""
+        found = slots[0]
+        best = batch_scan.best(found.tried)
+        if found.status is SlotStatus.MEASURED and best is not None:
+            return CellOutcome(status=Status.OK, batch_size=best.batch_size, counted=(best.launch,))
+        if found.status is SlotStatus.DOES_NOT_FIT:
+            return CellOutcome(status=Status.DOES_NOT_FIT, reason="out of memory at batch size 1")
+        if found.status is SlotStatus.FAILED and found.launch is not None:
+            failure = self._failure(found.launch)
+            return CellOutcome(status=Status.FAILED, reason=f"{failure.category}: {failure.message}")
+        why = "not attempted" if found.launch is None else "the scan was not finished"
+        return self._skipped(cell) or self._dropped(cell) or CellOutcome(status=Status.MISSING, reason=why)
 
-    def __init__(
-        self,
-        members: Mapping[int, Cell],
-        tries: Mapping[str, Sequence[Attempt]],
-        damaged: Collection[int],
-        planned: Collection[tuple[str, int]],
-        *,
-        why: str,
-        given: Mapping[str, CellOutcome],
-    ) -> None:
-        """given: what is said of a cell whose attempts say nothing better. why: the device was taken out, or empty."""
-        self._members = members
-        self._tries = {size: tries.get(cell.id, ()) for size, cell in members.items()}
-        self._damaged = damaged
-        self._planned = planned
-        self._quarantine = why
-        self._given = given
-        unfit = [one for attempts in self._tries.values() for one in attempts if _out_of_memory(one)]
-        self._smallest_unfit = min((one.start.batch_size for one in unfit), default=None)
-        early = [one.start.batch_size for one in unfit if _before_first_forward(one)]
-        self._unfit_at_all = min(early, default=None)
-
-    def outcomes(self) -> dict[str, CellOutcome]:
-        """Smallest first: what a larger size refers to is known by then."""
-        found: dict[int, CellOutcome] = {}
-        for size in sorted(self._members):
-            found[size] = self._outcome(size, found)
-        return {self._members[size].id: outcome for size, outcome in found.items()}
-
-    def _outcome(self, requested: int, smaller: Mapping[int, CellOutcome]) -> CellOutcome:
-        if launches := counted(self._tries[requested], self._damaged, self._planned):
-            return self._measured(requested, launches)
-        if self._unfit_at_all is not None and (outcome := self._unfit(requested, self._unfit_at_all)) is not None:
-            return outcome
-        if not self._known_unfit(requested):
-            return self._without_result(requested, requested)
-        for size in halvings(requested):
-            if size in smaller:
-                return self._referred(requested, self._members[size].id, smaller[size])
-            if not self._known_unfit(size):
-                return self._without_result(requested, size)
-        return CellOutcome(status=Status.DOES_NOT_FIT, reason="out of memory down to batch size 1")
-
-    def _measured(self, requested: int, launches: tuple[int, ...]) -> CellOutcome:
-        size = next(a.start.batch_size for a in self._tries[requested] if a.start.launch == launches[0])
-        if size == requested:
+    def _measured(self, cell: Cell, launches: tuple[int, ...]) -> CellOutcome:
+        size = self._attempts[launches[0]].start.batch_size
+        if size == cell.batch_size:
             return CellOutcome(status=Status.OK, batch_size=size, counted=launches)
         return CellOutcome(
             status=Status.DEGRADED,
             batch_size=size,
             counted=launches,
-            reason=f"measured at batch size {size}: {requested} ran out of memory",
+            reason=f"measured at batch size {size}: {cell.batch_size} ran out of memory",
         )
 
-    def _unfit(self, requested: int, size: int) -> CellOutcome | None:
-        """The model does not fit, as was seen at `size`. None where the cell had failed before for another reason."""
-        why = "out of memory before the first forward pass"
-        if not any(_out_of_memory(attempt) and _before_first_forward(attempt) for attempt in self._tries[requested]):
-            if self._without_result(requested, requested).status is Status.FAILED:
-                return None
-            why = f"not tried: batch size {size} ran {why}, so no size would fit"
-        return CellOutcome(status=Status.DOES_NOT_FIT, reason=why)
-
-    def _referred(self, requested: int, target: str, outcome: CellOutcome) -> CellOutcome:
+    def _referred(self, cell: Cell, slots: Sequence[SlotState], target: str, outcome: CellOutcome) -> CellOutcome:
         """Point to the cell that was really measured; a chain of references is followed to its end."""
         if outcome.status is Status.DOES_NOT_FIT:
             return outcome
         target = outcome.refers_to or target
-        planned = next(size for size, cell in self._members.items() if cell.id == target)
-        tried = any(map(_out_of_memory, self._tries[requested]))
-        why = f"batch size {requested} ran out" if tried else f"not tried: batch size {self._smallest_unfit} ran out"
+        planned = self._state.cells[target].batch_size
+        tried = any(Category.OUT_OF_MEMORY in one.failures for one in slots)
+        ran_out = f"batch size {cell.batch_size} ran out"
+        why = ran_out if tried else f"not tried: batch size {self._unfit[_family(cell)]} ran out"
         shrunk = outcome.batch_size is not None and outcome.batch_size != planned
         measured = f", measured at {outcome.batch_size}," if shrunk else ""
         return CellOutcome(
@@ -258,58 +182,89 @@ class _Family:
             reason=f"{why} of memory; the cell of batch size {planned}{measured} stands for it",
         )
 
-    def _known_unfit(self, size: int) -> bool:
-        return self._smallest_unfit is not None and size >= self._smallest_unfit
-
-    def _without_result(self, requested: int, size: int) -> CellOutcome:
-        """No result although `size` is not known to be too large: it failed for another reason, or was not finished."""
-        given = self._given.get(self._members[requested].id)
-        if given is not None and given.status is Status.DROPPED:
-            return given
-        here = [attempt for attempt in self._tries[requested] if attempt.start.batch_size == size]
-        if not here:
-            why = self._quarantine or f"not attempted at batch size {size}"
-            return given or CellOutcome(status=Status.MISSING, reason=why)
-        last = here[-1]
-        if last.start.launch in self._damaged:
+    def _without_result(self, cell: Cell, slots: Sequence[SlotState]) -> CellOutcome:
+        """No result for another reason than memory: by the slot that was tried last."""
+        skipped = self._skipped(cell)
+        if skipped is None and (dropped := self._dropped(cell)) is not None:
+            return dropped
+        tried = [one for one in slots if one.launch is not None]
+        quarantine = next(filter(None, map(self._replay.quarantines.get, cell.devices)), "")
+        gone = f"the device was taken out of this run: {quarantine}" if quarantine else ""
+        if not tried:
+            size = min((fitting(self._state, slot) for slot in self._slots.get(cell.id, ())), default=cell.batch_size)
+            return skipped or _missing(gone or f"not attempted at batch size {size}")
+        last = max(tried, key=lambda one: one.launch or 0)
+        if last.launch in self._replay.lost:
             return CellOutcome(status=Status.FAILED, reason="its result file is missing or damaged")
-        if last.failure is None or self._will_be_resumed(here, last.failure.category):
-            return given or CellOutcome(status=Status.MISSING, reason="interrupted before it had a result")
-        if self._quarantine and self._retries_left(here, last.failure.category):
-            return given or CellOutcome(status=Status.MISSING, reason=self._quarantine)
-        return CellOutcome(status=Status.FAILED, reason=self._final(here, last.failure))
+        category = last.failures[-1] if last.failures else Category.INTERRUPTED
+        if last.status is not SlotStatus.FAILED:
+            if has_trait(category, Trait.REPEATED) or last.status is SlotStatus.RUNNING:
+                return skipped or _missing("interrupted before it had a result")
+            if category is Category.OUT_OF_MEMORY:
+                return skipped or _missing(gone or f"not attempted at batch size {last.batch_size // 2}")
+            if gone or self._goes_on:
+                return skipped or _missing(gone)
+        return CellOutcome(status=Status.FAILED, reason=_final(last, self._failure(last.launch)))
 
-    @staticmethod
-    def _final(here: Sequence[Attempt], failure: Failure) -> str:
-        """Why nothing more is tried; of what was cut short, also that it was the number of times that decided."""
-        if failure.category is not Category.INTERRUPTED:
-            return f"{failure.category}: {failure.message}"
-        times = sum(one.failure is not None and one.failure.category is Category.INTERRUPTED for one in here)
-        return f"interrupted {times} times and not tried again: {failure.message}; a new run measures it"
+    def _skipped(self, cell: Cell) -> CellOutcome | None:
+        """What is said of a cell that is skipped, unless its attempts say something better."""
+        found = None
+        for scope, words in zip(scopes(cell), _SKIPPED, strict=True):
+            if why := self._replay.skipped.get(scope):
+                found = CellOutcome(status=Status.FAILED, reason=f"{words}: {why}")
+        return found
 
-    def _will_be_resumed(self, here: Sequence[Attempt], category: Category) -> bool:
-        """Whether the last attempt ended with the run, and `resume` would make another."""
-        return category in _ENDED_WITH_THE_RUN and self._retries_left(here, category)
+    def _dropped(self, cell: Cell) -> CellOutcome | None:
+        """What is said of a cell for one of whose planned launches there was no time. A lost result is a failure."""
+        slots = self._slots.get(cell.id, ())
+        if any(self._state.slots[slot].launch in self._replay.lost for slot in slots):
+            return None
+        dropped = [slot for slot in slots if self._state.slots[slot].status is SlotStatus.DROPPED]
+        given = [self._replay.dropped.get(slot, "") for slot in dropped if slot in self._planned]
+        return CellOutcome(status=Status.DROPPED, reason=given[-1]) if given else None
 
-    @staticmethod
-    def _retries_left(here: Sequence[Attempt], category: Category) -> bool:
-        """Whether a fresh process would have tried once more on the same device."""
-        same = sum(attempt.failure is not None and attempt.failure.category is category for attempt in here)
-        return same <= POLICY[category].retries
-
-
-def _quarantined(attempts: Sequence[Attempt]) -> dict[str, str]:
-    """Devices that were taken out of the run, and why."""
-    reasons: dict[str, str] = {}
-    for attempt in attempts:
-        failure = attempt.failure
-        if failure is not None and POLICY[failure.category].reaction is Reaction.QUARANTINE:
-            reasons.setdefault(attempt.device, _taken_out(failure.category))
-    return reasons
+    def _failure(self, launch: int | None) -> Failure:
+        attempt = None if launch is None else self._attempts.get(launch)
+        return (attempt.failure if attempt is not None else None) or interrupted()
 
 
-def _taken_out(why: str) -> str:
-    return f"the device was taken out of this run: {why}"
+_BEFORE_FORWARD: Final = "out of memory before the first forward pass"
+
+
+def _missing(reason: str) -> CellOutcome:
+    return CellOutcome(status=Status.MISSING, reason=reason)
+
+
+def _final(slot: SlotState, failure: Failure) -> str:
+    """Why nothing more is tried; of what was cut short, also that it was the number of times that decided."""
+    if failure.category is not Category.INTERRUPTED:
+        return f"{failure.category}: {failure.message}"
+    times = slot.failures.count(Category.INTERRUPTED)
+    return f"interrupted {times} times and not tried again: {failure.message}; a new run measures it"
+
+
+def _is_unfit(slot: SlotState) -> bool:
+    """Whether a launch ran out of memory at every size; one of a resumed burn-in may wait for another try."""
+    if slot.status is SlotStatus.DOES_NOT_FIT:
+        return True
+    ran_out = slot.status is SlotStatus.WAITING and slot.failures[-1:] == (Category.OUT_OF_MEMORY,)
+    return ran_out and slot.batch_size == 1
+
+
+def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
+    """Family → smallest batch that ran out of memory, the same before the first forward; cells that did the latter."""
+    smallest: dict[Cell, int] = {}
+    early: dict[Cell, int] = {}
+    not_built: set[str] = set()
+    for attempt in filter(_out_of_memory, replay.attempts):
+        cell = replay.state.cells[attempt.start.cell]
+        if cell.batch_size == AUTO:
+            continue  # an answer, which a scan keeps for itself
+        for sizes in (smallest, early) if _before_first_forward(attempt) else (smallest,):
+            sizes[_family(cell)] = min(sizes.get(_family(cell), attempt.start.batch_size), attempt.start.batch_size)
+        if _before_first_forward(attempt):
+            not_built.add(cell.id)
+    return smallest, early, not_built
 
 
 def _out_of_memory(attempt: Attempt) -> bool:
@@ -321,5 +276,5 @@ def _before_first_forward(attempt: Attempt) -> bool:
 
 
 def _family(cell: Cell) -> Cell:
-    """What a cell shares with those that differ in the batch size alone (from which the seed is made)."""
-    return msgspec.structs.replace(cell, batch_size=0, seed=0)
+    """What a cell shares with those that differ in the batch size alone."""
+    return msgspec.structs.replace(cell, batch_size=0)

@@ -99,7 +99,7 @@ def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
 
     def version(read: Callable[[Environment], str | None]) -> str | None:
         """The version that all launches ran on; all of them where they differ, which a resumed run may show."""
-        seen = dict.fromkeys(read(launch.environment) for launch in evidence.launches.values())
+        seen = dict.fromkeys(read(launch.result.environment) for launch in evidence.launches.values())
         return ", ".join(text for text in seen if text) or None
 
     started = Counter(attempt.segment for attempt in archive.attempts)

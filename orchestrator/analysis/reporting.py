@@ -85,7 +85,7 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
     """
     # Whoever held the lock before the journal was read has not written yet that the run is over: so it goes on.
     worked_on = _worked_on(paths)
-    loaded = archive.load(paths, stored)
+    loaded = archive.load(paths, stored, alive=worked_on)
     goes_on = worked_on and loaded.finished is None
     if goes_on:
         loaded = loaded.so_far()
@@ -98,7 +98,7 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
 @_collector_off()
 def in_doubt(paths: RunPaths, stored: StoredRun) -> tuple[Doubt, ...]:
     """The cells that leave a GPU SUSPECT now. Asked by the process that works on the run, while no launch does."""
-    loaded = archive.load(paths, stored)
+    loaded = archive.load(paths, stored, alive=True)
     return report_builder.in_doubt(loaded, evidence.gather(loaded, goes_on=True))
 
 

@@ -5,30 +5,32 @@ An entry is what cells share that differ in workload and batch size alone: _Entr
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
-
-import msgspec
+from typing import Final, NamedTuple
 
 from orchestrator.analysis import model_figures, plausibility, time_ledgers
-from orchestrator.analysis.cell_figures import Fields, measured
+from orchestrator.analysis.cell_figures import Counted, measured
 from orchestrator.analysis.evidence import Evidence, LaunchEvidence
-from orchestrator.analysis.outcomes import CellOutcome, Status
-from orchestrator.figures.cells import GenerationMetrics, LoadMetrics, Measured, ModelResult, PhaseMetrics, ProbeMetrics
+from orchestrator.analysis.outcomes import Status
+from orchestrator.config.workloads import PHASES, WORKLOADS
+from orchestrator.figures.cells import (
+    CellReport,
+    GenerationMetrics,
+    LoadMetrics,
+    Measured,
+    ModelResult,
+    PhaseMetrics,
+    ProbeMetrics,
+)
 from orchestrator.figures.parts import AttemptReport, Statistics
 from orchestrator.figures.report import CellEntry
-from orchestrator.state.archive import Archive, Attempt
-from orchestrator.stats.launch import CellFigures
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
 from orchestrator.system.calendar_times import iso
 from protocol.cell import AUTO, Cell, Device, ModelSpec, Workload
 from protocol.paths import attempt_name
 
-OF_MODELS: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
-"""Workloads that measure a model. Of the others, probes measure a device, and one injects faults."""
-
 DAMAGED: Final = "damaged"
 """How an attempt ended whose result is missing, or is not what the journal promised."""
-
-M = TypeVar("M", bound=Measured)
 
 
 class _Entry(NamedTuple):
@@ -53,7 +55,7 @@ def results(archive: Archive, evidence: Evidence, measured_without: Sequence[Pro
     models = archive.stored.configuration.by_name
     entries: dict[_Entry, list[Cell]] = {}
     for cell in archive.stored.plan.cells:
-        if cell.workload in OF_MODELS:
+        if cell.workload in PHASES:
             entries.setdefault(_entry(cell), []).append(cell)
     reporter = _Reporter(archive, evidence)
     reached = {
@@ -140,18 +142,17 @@ class _Reporter:
         for cell in sorted(cells, key=lambda cell: cell.batch_size):
             if (requested := self._requested(cell)) is None:
                 continue  # a scan that found nothing: it is among the scans
-            key, figures, launches = f"batch_size_{requested}", *self._found(cell)
-            seen = model_figures.seen(figures, launches, cell)
-            judged = {"plausibility": plausibility.judge(seen, cell.precision, reached)}
+            key, counted = f"batch_size_{requested}", self._counted(cell, device)
+            base = self._measured(counted, requested)
+            seen = model_figures.seen(counted, generates=WORKLOADS[cell.workload].generates)
+            judged = plausibility.judge(seen, cell.precision, reached)
             match cell.workload:
                 case Workload.LOAD:
-                    load = self._metrics(LoadMetrics, cell, device, model_figures.load(figures, launches))
+                    load = model_figures.load(base, counted)
                 case Workload.GENERATION:
-                    fields = model_figures.generation(figures, launches, cell)
-                    generation[key] = self._metrics(GenerationMetrics, cell, device, fields | judged)
+                    generation[key] = model_figures.generation(base, counted, judged)
                 case _:
-                    fields = model_figures.phase(figures, launches, model.item)
-                    phases[cell.workload][key] = self._metrics(PhaseMetrics, cell, device, fields | judged)
+                    phases[cell.workload][key] = model_figures.phase(base, counted, model.item, judged)
         statistics, statistics_of = _largest({**phases, Workload.GENERATION: generation})
         return ModelResult(
             gpu_uuid=device.uuid,
@@ -175,53 +176,44 @@ class _Reporter:
         )
 
     def probe(self, cell: Cell, device: Device, spec: ModelSpec) -> ProbeMetrics:
-        own: Fields = {
-            "gpu_uuid": device.uuid,
-            "gpu_id": device.gpu_id,
-            "name": spec.name,
-            "title": spec.title,
-            "precision": cell.precision,
-            "mode": cell.mode,
-        }
-        return self._metrics(ProbeMetrics, cell, device, {**own, **model_figures.probe(*self._found(cell))})
+        counted = self._counted(cell, device)
+        return model_figures.probe(self._measured(counted, cell.batch_size), counted, spec)
 
     def _parameters(self, cells: list[Cell]) -> int | None:
         """How many a model has whose description does not know, as a user's own: as its launches counted them."""
-        return next((launch.parameters for cell in cells for launch in self._found(cell)[1]), None)
+        return next((launch.result.parameters for cell in cells for launch in self._launches(cell)), None)
 
     def _requested(self, cell: Cell) -> int | None:
-        """The batch size that was asked for, or that a scan has found."""
+        """The batch size that was requested, or that a scan has found."""
         return self._evidence.outcomes[cell.id].batch_size if cell.batch_size == AUTO else cell.batch_size
 
-    def _found(self, cell: Cell) -> tuple[CellFigures | None, list[LaunchEvidence]]:
-        """The figures of a cell, and the launches that they were made of."""
-        counted = self._evidence.outcomes[cell.id].counted
-        return self._evidence.cells.get(cell.id), [self._evidence.launches[number] for number in counted]
+    def _launches(self, cell: Cell) -> list[LaunchEvidence]:
+        return [self._evidence.launches[number] for number in self._evidence.outcomes[cell.id].counted]
 
-    def _metrics(self, kind: type[M], cell: Cell, device: Device, own: Fields) -> M:
-        """What every metric says, and what this kind of it says beyond."""
-        shared = {**self._fate(cell, self._evidence.outcomes[cell.id]), **measured(*self._found(cell), device)}
-        return msgspec.convert({**shared, **own}, kind)
+    def _counted(self, cell: Cell, device: Device) -> Counted:
+        return Counted(cell, device, self._evidence.cells.get(cell.id), self._launches(cell))
 
-    def _fate(self, cell: Cell, outcome: CellOutcome) -> dict[str, object]:
-        """The fields that every metric begins with."""
+    def _measured(self, counted: Counted, requested: int) -> Measured:
+        """What every metric says. requested: the batch size."""
+        cell, outcome = counted.cell, self._evidence.outcomes[counted.cell.id]
         tries = self._tries.get(cell.id, [])
-        counted = [attempt for attempt in tries if attempt.start.launch in outcome.counted]
-        return {
-            "cell": cell.id,
-            "status": outcome.status,
-            "reason": outcome.reason,
-            "batch_size_requested": self._requested(cell),
-            "batch_size": outcome.batch_size,
-            "degraded": outcome.status in (Status.DEGRADED, Status.REFERRED),
-            "refers_to": outcome.refers_to,
-            "launches": len(outcome.counted),
-            "launches_planned": self._planned[cell.id],
-            "attempts": tuple(report_attempt(attempt, self._evidence.damaged) for attempt in tries),
-            "ledger": time_ledgers.ledger(
-                [(self._evidence.launches[attempt.start.launch].ledger, attempt) for attempt in counted]
+        good = [attempt for attempt in tries if attempt.start.launch in outcome.counted]
+        fate = CellReport(
+            cell=cell.id,
+            status=outcome.status,
+            reason=outcome.reason,
+            batch_size_requested=requested,
+            batch_size=outcome.batch_size,
+            degraded=outcome.status in (Status.DEGRADED, Status.REFERRED),
+            refers_to=outcome.refers_to,
+            launches=len(outcome.counted),
+            launches_planned=self._planned[cell.id],
+            attempts=tuple(report_attempt(attempt, self._evidence.damaged) for attempt in tries),
+            ledger=time_ledgers.ledger(
+                [(self._evidence.launches[attempt.start.launch].result.ledger, attempt) for attempt in good]
             ),
-        }
+        )
+        return measured(fate, counted, model_figures.LAUNCH_VALUE[cell.workload])
 
 
 def report_attempt(attempt: Attempt, damaged: Mapping[int, str]) -> AttemptReport:

@@ -18,6 +18,7 @@ from orchestrator.figures import keys
 from orchestrator.figures.cells import Measured
 from orchestrator.figures.keys import CellKey
 from orchestrator.gpu.telemetry.clock_events import CLOCK_EVENT_REASONS, POWER_CAP
+from orchestrator.plan.probes import PROBES
 from orchestrator.stats import siblings
 from orchestrator.stats.sibling_reasons import Work
 from orchestrator.stats.siblings import Bound, Sibling, SiblingCell
@@ -25,8 +26,6 @@ from protocol.cell import Workload
 
 UNSTEADY: Final = "not steady after warm-up"
 CAPPED: Final = CLOCK_EVENT_REASONS[POWER_CAP]
-_WORK: Final = {"hbm": Work.MEMORY, "h2d": Work.TRANSFER, "d2h": Work.TRANSFER}
-"""Of probes, by name; everything else computes."""
 
 
 @dataclass(frozen=True)
@@ -111,4 +110,5 @@ def _bound(key: CellKey, metrics: Sequence[Measured]) -> Bound:
 
 def work(key: CellKey) -> Work:
     """What a cell works on most."""
-    return _WORK.get(key.model_name, Work.COMPUTE) if key.phase is Workload.PROBE else Work.COMPUTE
+    probe = PROBES.get(key.model_name) if key.phase is Workload.PROBE else None
+    return Work.COMPUTE if probe is None else probe.work  # a report of another version may have other probes

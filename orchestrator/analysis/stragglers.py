@@ -21,13 +21,14 @@ import msgspec
 from orchestrator.analysis import sibling_cells, throttled_gpus
 from orchestrator.analysis.cross_gpu import NO_VERDICT_ON_CPU, Point, SideBySide
 from orchestrator.analysis.sibling_cells import JudgedCell
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.figures.comparisons import SiblingEffect, Standing
 from orchestrator.state.added_launches import Doubt
 from orchestrator.stats import sibling_reasons
 from orchestrator.stats.sibling_reasons import Traits
 from orchestrator.stats.siblings import LEAST_GPUS, Bound, Effect, Sibling, SiblingVerdict
 from orchestrator.stats.slowdown_reasons import Reading, Reason, Why
-from protocol.cell import Device, DeviceKind, Workload
+from protocol.cell import Device, DeviceKind
 
 SHOWN_CELLS: Final = 5
 ON_A_SLICE: Final = "slices of a GPU get no performance verdict: they share its power and its clocks"
@@ -77,7 +78,7 @@ def _alike(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[t
     for device in devices:
         alike[device.kind, device.name, device.memory_total_bytes].append(device)
     for kind, group in alike.items():
-        mine = [side for side in sides if side.group[:3] == kind and side.group.cell.phase is not Workload.LOAD]
+        mine = [side for side in sides if side.group[:3] == kind and WORKLOADS[side.group.cell.phase].sibling_verdict]
         yield group, mine
 
 

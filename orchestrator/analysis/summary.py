@@ -21,7 +21,8 @@ from orchestrator.figures.health import HealthReport
 from orchestrator.figures.report import BestThroughput, CellCounts, FailureReport, Overhead, RunVerdict, Summary
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.gpu.telemetry import validity
-from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
 from orchestrator.stats.siblings import SiblingVerdict
 from protocol.exit_codes import MEANING, ExitCode
 
@@ -56,7 +57,7 @@ def overhead(archive: Archive, evidence: Evidence) -> Overhead:
     """What a process of its own for each launch cost, and whether the zygote paid."""
     isolation = archive.stored.configuration.isolation
     good = [attempt for attempt in archive.attempts if attempt.start.launch in evidence.launches]
-    ledgers = [(evidence.launches[attempt.start.launch].ledger, attempt) for attempt in good]
+    ledgers = [(evidence.launches[attempt.start.launch].result.ledger, attempt) for attempt in good]
     zygote_ms = median(zygote.start_ms for zygote in archive.zygotes) if archive.zygotes else None
     pays_from: int | None = None
     if isolation is Isolation.EXEC:
@@ -132,11 +133,11 @@ def verdict(
     reasons.extend(_without_end(archive, evidence))
     if counts.missing:
         why = "not measured yet" if evidence.goes_on else "not finished"
-        reasons.append(f"{_cells(counts.missing)} of {counts.planned} without a result: {why}")
+        reasons.append(f"{plural(counts.missing, 'cell')} of {counts.planned} without a result: {why}")
     if counts.failed:
-        reasons.append(f"{_cells(counts.failed)} of {counts.planned} without a result: failed")
+        reasons.append(f"{plural(counts.failed, 'cell')} of {counts.planned} without a result: failed")
     if evidence.suspect:
-        number = _cells(len(evidence.suspect))
+        number = plural(len(evidence.suspect), "cell")
         reasons.append(
             f"{number} of {counts.planned} suspect: out of memory where another GPU of the same kind had room"
         )
@@ -146,7 +147,7 @@ def verdict(
             if night is None
             else "measured at least once, with rounds still to be done"
         )
-        reasons.append(f"{_cells(counts.short_of_launches)} of {counts.planned} {less}")
+        reasons.append(f"{plural(counts.short_of_launches, 'cell')} of {counts.planned} {less}")
     if counts.dropped and not counts.ok + counts.degraded:
         reasons.append("no cell could be measured within the time limit")
     if archive.finished is not None and archive.finished.interrupted:
@@ -215,14 +216,15 @@ def _remarks(counts: CellCounts) -> Iterator[str]:
     if counts.degraded or counts.referred:
         smaller = counts.degraded + counts.referred
         each = "it" if smaller == 1 else "each"
-        yield f"{_cells(smaller)} ran out of memory at the batch size asked for; a smaller one stands for {each}"
+        cells = plural(smaller, "cell")
+        yield f"{cells} ran out of memory at the batch size asked for; a smaller one stands for {each}"
     if counts.dropped:
-        yield f"{_cells(counts.dropped)} dropped: there was no time within the limit, which is no failure"
+        yield f"{plural(counts.dropped, 'cell')} dropped: there was no time within the limit, which is no failure"
     if counts.throttled:
-        yield f"{_cells(counts.throttled)} measured on a GPU that was slowed down: marked throttled"
+        yield f"{plural(counts.throttled, 'cell')} measured on a GPU that was slowed down: marked throttled"
     if counts.does_not_fit:
         fits = "does not fit" if counts.does_not_fit == 1 else "do not fit"
-        yield f"{_cells(counts.does_not_fit)} {fits} into the device's memory at any batch size"
+        yield f"{plural(counts.does_not_fit, 'cell')} {fits} into the device's memory at any batch size"
 
 
 def _counts(archive: Archive, evidence: Evidence) -> CellCounts:
@@ -291,10 +293,6 @@ def _working(results: Sequence[ModelResult]) -> Iterator[Measured]:
 def _unfinished(archive: Archive, attempt: Attempt) -> str:
     running = archive.finished is None and attempt.segment == archive.segments[-1]
     return "no end was recorded: interrupted" + (", or still running" if running else "")
-
-
-def _cells(number: int) -> str:
-    return "1 cell" if number == 1 else f"{number} cells"
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

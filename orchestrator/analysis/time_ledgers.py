@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from orchestrator.figures.parts import LaunchLedger
-from orchestrator.state.archive import Attempt
+from orchestrator.state.attempts import Attempt
 from protocol.result import Ledger
 
 _MEASURING: Final = frozenset({"load_ms", "warm_up_ms", "measure_ms"})

@@ -8,13 +8,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.analysis.evidence import DeviceEvidence, Evidence
+from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.figures.timeline import DeviceTimeline, Span, Stretch, Timeline
-from orchestrator.state.archive import Archive, Attempt
-from protocol.cell import OF_NO_MODEL, Cell, Workload
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
+from protocol.cell import Cell
 
 MOST_SPANS: Final = 200
 MOST_FAILED: Final = 100
-_WITHOUT_BATCH: Final = OF_NO_MODEL | {Workload.LOAD}
 
 
 def timeline(archive: Archive, evidence: Evidence, without_result: Collection[int]) -> Timeline:
@@ -54,7 +55,7 @@ def _clocks(archive: Archive) -> Mapping[str, float]:
 def _span(attempt: Attempt, cell: Cell, clock: float, *, failed: bool) -> Span:
     """An attempt whose end nobody wrote has no length."""
     start_s = clock + attempt.start.at_ns / 1e9
-    batch = "" if cell.workload in _WITHOUT_BATCH else f" b{attempt.start.batch_size}"
+    batch = "" if cell.workload in WITHOUT_BATCH else f" b{attempt.start.batch_size}"
     return Span(
         start_s=start_s,
         end_s=start_s + (attempt.lasted_ms or 0.0) / 1000,

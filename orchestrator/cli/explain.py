@@ -89,17 +89,16 @@ def _overview() -> str:
 
 
 def _detail(category: "Category") -> "Iterator[str]":
-    from orchestrator.state.failure_explanations import EXPLANATIONS
     from orchestrator.state.failure_policy import POLICY, retries
 
-    rule, words = POLICY[category], EXPLANATIONS[category]
+    rule = POLICY[category]
     yield str(category)
-    yield f"  how it is seen: {words.seen}"
+    yield f"  how it is seen: {rule.seen}"
     if tries := retries(rule):
         yield f"  retries:        {tries}, each a fresh process on the same device"
     yield f"  what is done:   {rule.reaction}"
     yield f"  why:            {rule.why}"
-    yield f"  what helps:     {words.advice}"
+    yield f"  what helps:     {rule.advice}"
 
 
 def _run(run: str) -> str:

@@ -59,7 +59,7 @@ def command(
     """
     from orchestrator.cli import unfinished_runs
     from orchestrator.cli.execution import work
-    from orchestrator.state import resume_checks
+    from orchestrator.state import archive
     from orchestrator.store import folders, lock, run_files
 
     require_one_volume(params)
@@ -69,7 +69,7 @@ def command(
         ending.paths = paths
         ending.stop_signals.spare(1)  # it ends with a report, also where it is stopped before it has begun anything
         stored = run_files.load(paths)
-        resume_checks.require_own_journal(stored, paths)
+        archive.require_own_journal(stored, paths)
         lock.require_free(paths)
         options = HistoryParams(history=history, history_db=history_db)
         code = work(stored, paths, params, ending, notes=(note,) if note else (), history=options)

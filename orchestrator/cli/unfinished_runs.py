@@ -15,7 +15,7 @@ from pathlib import Path
 from orchestrator.analysis import reporting
 from orchestrator.errors import UserError
 from orchestrator.history import run_lookup
-from orchestrator.state import resume_checks
+from orchestrator.state import archive
 from orchestrator.store import folders, journal, run_files
 from orchestrator.store.records import Finished, Record
 from protocol.paths import RunPaths
@@ -63,7 +63,7 @@ def _lacks_time(paths: RunPaths) -> bool:
 def _can_be_gone_on_with(paths: RunPaths) -> bool:
     try:
         folders.require_ours(paths)
-        resume_checks.require_own_journal(run_files.load(paths), paths)
+        archive.require_own_journal(run_files.load(paths), paths)
     except (UserError, OSError):
         return False
     return True

@@ -15,7 +15,7 @@ from orchestrator.config.run_configuration import Configuration, Plan
 from orchestrator.config.settings import LayeredSettings
 from orchestrator.config.yaml_schema import listed
 from orchestrator.kinds.burn_in import options as burn_in
-from orchestrator.plan.probes import RULES
+from orchestrator.plan.probes import PROBES
 from orchestrator.plan.shapes import counts_in, sees_images
 from protocol.cell import AUTO, Device, DeviceKind, ModelSpec, Precision, SizeUnit, Workload
 
@@ -41,7 +41,7 @@ def _has_iterations(run: _Run) -> bool:
 
 
 def _depends_on_precision(run: _Run) -> bool:
-    return bool(run.models) or any(RULES[one.name].each_precision for one in run.configuration.models)
+    return bool(run.models) or any(PROBES[one.name].each_precision for one in run.configuration.models)
 
 
 def _has_steps(run: _Run) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.config.run_configuration import StoredRun
     from orchestrator.engine.display_events import CellEnded, Snapshot
     from orchestrator.engine.status_types import Status
-    from orchestrator.state.archive import Attempt
+    from orchestrator.state.attempts import Attempt
     from protocol.paths import RunPaths
 
 EXAMPLES: Final = """\b

@@ -283,7 +283,5 @@ _FIELDS: Final[tuple[_Field, ...]] = (
     (Column("Unit"), lambda _, cell: UNITS.get(cell.metric, "")),
     (Column("Launches"), lambda _, cell: f"{cell.launches_before} and {cell.launches_after}"),
     (Column("p", number=True), lambda _, cell: _bound(cell.p, ".3g")),
-    (Column("d", number=True), lambda _, cell: wording.effect(cell.cohens_d)),
-    (Column("delta", number=True), lambda _, cell: wording.effect(cell.cliffs_delta)),
     (Column("Remarks"), lambda _, cell: wording.remark(cell)),
 )

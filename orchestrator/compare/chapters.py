@@ -24,16 +24,13 @@ def comparison(one: Comparison, without: Collection[ChangeVerdict]) -> Section:
             name(cell),
             wording.ratio(cell),
             wording.interval(cell),
-            wording.effect(cell.cohens_d),
-            wording.effect(cell.cliffs_delta),
             str(cell.verdict),
         )
         for cell in shown
     ]
     columns = (
         *texts("Cell"),
-        *numbers("Speed", "95% interval", "d"),
-        *numbers("delta", priority=1),
+        *numbers("Speed", "95% interval"),
         *texts("Verdict"),
     )
     margins = sorted({cell.margin_percent for cell in shown if cell.margin_percent is not None})

@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from orchestrator.analysis.sibling_cells import work
 from orchestrator.compare import cell_facts, pairing
 from orchestrator.compare.cell_facts import Change, Place
 from orchestrator.compare.pairing import Beside
@@ -21,16 +22,16 @@ from orchestrator.compare.run_figures import Side
 from orchestrator.compare.unpaired_cells import Other
 from orchestrator.config.margins import Margins
 from orchestrator.config.naming import plural
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.figures import keys
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.parts import Part
 from orchestrator.stats import two_runs
+from orchestrator.stats.sibling_reasons import Work
 from orchestrator.stats.two_runs import ChangeVerdict, Judged, Pair
-from protocol.cell import DeviceKind, Workload
+from protocol.cell import DeviceKind
 from protocol.exit_codes import ExitCode
 
-END_TO_END: Final = frozenset({Workload.LOAD, Workload.GENERATION})
-BANDWIDTH: Final = frozenset({"hbm", "h2d", "d2h"})
 _Names = Mapping[CellKey, str]
 SESSIONS: Final = (
     "one session a side: what changes from reboot to reboot and from day to day is in none of the intervals"
@@ -70,9 +71,6 @@ class ComparedCell(Part, frozen=True, kw_only=True):
     low_90: float | None = None
     high_90: float | None = None
     p: float | None = None
-    cohens_d: float | None = None
-    cliffs_delta: float | None = None
-    mann_whitney_p: float | None = None
     launches_needed: int | None = None
     needed_beyond: bool = False
 
@@ -209,10 +207,10 @@ def _pair(before: Place, after: Place, margins: Margins, percent: float | None) 
 def _margin(before: Place, after: Place, margins: Margins) -> float:
     """Of another board of the same model, the spread between boards joins the margin."""
     key = before.cell.key
-    share = (margins.runs.end_to_end if key.phase in END_TO_END else margins.runs.cell).share
+    share = (margins.runs.end_to_end if WORKLOADS[key.phase].end_to_end else margins.runs.cell).share
     if before.device.gpu_uuid == after.device.gpu_uuid:
         return share
-    if key.phase is Workload.PROBE and key.model_name in BANDWIDTH:
+    if work(key) is not Work.COMPUTE:
         return share + margins.siblings.bandwidth.share
     capped = before.cell.power_capped or after.cell.power_capped
     return share + (margins.siblings.power if capped else margins.siblings.clock).share
@@ -233,9 +231,6 @@ def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Jud
         low_90=judged.low_90,
         high_90=judged.high_90,
         p=judged.p,
-        cohens_d=judged.cohens_d,
-        cliffs_delta=judged.cliffs_delta,
-        mann_whitney_p=judged.mann_whitney_p,
         launches_needed=judged.wanted or None,
         needed_beyond=judged.wanted is None,
     )

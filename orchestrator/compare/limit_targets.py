@@ -1,45 +1,23 @@
 """What a limit can be set for, and what each cell of a report has of it.
 
-    Report, the run held against a baseline ── cells ──▶ Cell ── FIGURES ──▶ a figure, or none
+    Report, the run held against a baseline ── cells ──▶ Cell ── TARGETS ──▶ a figure, or none
 
 Models alone have limits: a probe has none.
 """
 
-import enum
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from orchestrator.compare import cell_facts, pairing, run_figures
 from orchestrator.compare.baselines import Held
 from orchestrator.compare.cell_facts import Place
+from orchestrator.config.workloads import PHASES
 from orchestrator.figures import keys
 from orchestrator.figures.cells import Measured
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.report import GpuInfo, Report
+from orchestrator.figures.table import BY_FIELD, FIGURES, Better, Figure, Limit, LimitName
 from protocol.cell import Workload
-
-
-class Figure(enum.StrEnum):
-    """What a limit can be set for; FIGURES says how each is read."""
-
-    LATENCY = "latency_ms"
-    FORWARD_TIME = "forward_time_ms"
-    ITERATION_TIME = "iteration_time_ms"
-    ITERATION_TIME_P99 = "iteration_time_p99_ms"
-    LOAD_TIME = "model_load_time_ms"
-    FIRST_TOKEN = "time_to_first_token_ms"  # noqa: S105  # a time, no secret
-    THROUGHPUT = "throughput_per_sec"
-    TOKENS = "tokens_per_second"
-    EPOCH_TIME = "epoch_time_s"
-    MEMORY = "peak_memory_gb"
-    UTILIZATION = "gpu_utilization_percent"
-    POWER = "power_draw_w"
-    TEMPERATURE = "temperature_max_c"
-    ENERGY = "energy_per_sample_j"
-    OF_BASELINE = "speed_of_baseline_percent"
-    OF_SIBLINGS = "speed_of_siblings_percent"
-    OF_SOLO = "speed_of_solo_percent"
 
 
 class Cell(NamedTuple):
@@ -79,64 +57,45 @@ class _Siblings(NamedTuple):
 _NO_SIBLINGS: Final = _Siblings(None, "no identical device has this cell", blind=False)
 
 _ONE_MODE: Final = "not measured with one device at work (mode: [loaded, solo], as triage does)"
-PHASES: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
-_OF_LOAD: Final = (Workload.LOAD,)
-_OF_INFERENCE: Final = (Workload.INFERENCE,)
-_OF_GENERATION: Final = (Workload.GENERATION,)
-_OF_BATCHES: Final = (Workload.INFERENCE, Workload.TRAINING)
 
 
-class _Read(NamedTuple):
-    """unit: of the figure. read: it, of a cell and the samples of an epoch; None where it was not measured.
+class Target(NamedTuple):
+    """What a threshold limits. read: the figure of a cell, given the samples of an epoch; None if not measured.
 
-    phases: that have such a figure at all. least, most: what it can be. of_time: a time, or made of one, of which a
-    cell at fault (cell_facts.py) says nothing.
+    phases: that have such a figure at all.
     """
 
-    unit: str
+    limit: Limit
+    phases: tuple[Workload, ...]
     read: Callable[[Cell, int | None], float | None]
-    phases: tuple[Workload, ...] = PHASES
-    least: float = 0.0
-    most: float = math.inf
-    of_time: bool = True
 
 
-def _field(name: str, scale: float = 1.0) -> Callable[[Cell, int | None], float | None]:
+def _target(limit: Limit, figure: Figure) -> Target:
     def read(cell: Cell, _: int | None) -> float | None:
-        value: float | None = getattr(cell.metric, name, None)
-        return None if value is None else value * scale
+        value = figure.number(cell.metric)
+        return None if value is None else value * limit.scale
 
-    return read
+    return Target(limit, tuple(phase for phase in PHASES if phase in figure.workloads), read)
 
 
 def _epoch_s(cell: Cell, samples_per_epoch: int | None) -> float | None:
-    throughput: float | None = getattr(cell.metric, "throughput_samples_per_sec", None)
+    throughput = _THROUGHPUT.number(cell.metric)
     return samples_per_epoch / throughput if samples_per_epoch and throughput else None
 
 
-def _p99_ms(cell: Cell, _: int | None) -> float | None:
-    return None if cell.metric.statistics is None else cell.metric.statistics.iteration_time_p99_ms
-
-
-FIGURES: Final[Mapping[Figure, _Read]] = {
-    Figure.LATENCY: _Read("ms", _field("inference_latency_ms"), _OF_INFERENCE),
-    Figure.FORWARD_TIME: _Read("ms", _field("forward_time_ms"), _OF_BATCHES),
-    Figure.ITERATION_TIME: _Read("ms", _field("total_iteration_time_ms"), _OF_BATCHES),
-    Figure.ITERATION_TIME_P99: _Read("ms", _p99_ms),
-    Figure.LOAD_TIME: _Read("ms", _field("model_load_time_ms"), _OF_LOAD),
-    Figure.FIRST_TOKEN: _Read("ms", _field("time_to_first_token_ms"), _OF_GENERATION),
-    Figure.THROUGHPUT: _Read("samples/s", _field("throughput_samples_per_sec"), _OF_BATCHES),
-    Figure.TOKENS: _Read("tokens/s", _field("tokens_per_second"), _OF_GENERATION),
-    Figure.EPOCH_TIME: _Read("s", _epoch_s, _OF_BATCHES),
-    Figure.MEMORY: _Read("GB", _field("peak_memory_mb", 1 / 1024), of_time=False),
-    Figure.UTILIZATION: _Read("%", _field("gpu_utilization_percent"), most=100.0, of_time=False),
-    Figure.POWER: _Read("W", _field("power_draw_w"), of_time=False),
-    Figure.TEMPERATURE: _Read("C", _field("temperature_max_c"), least=-math.inf, of_time=False),
-    Figure.ENERGY: _Read("J", _field("energy_per_sample_j")),
-    Figure.OF_BASELINE: _Read("%", lambda cell, _: cell.of_baseline),
-    Figure.OF_SIBLINGS: _Read("%", lambda cell, _: cell.of_siblings),
-    Figure.OF_SOLO: _Read("%", lambda cell, _: cell.of_solo),
+_THROUGHPUT: Final = BY_FIELD["throughput_samples_per_sec"]
+_TARGETS: Final[Mapping[LimitName, Target]] = {
+    **{figure.limit.name: _target(figure.limit, figure) for figure in FIGURES if figure.limit},
+    LimitName.EPOCH_TIME: Target(Limit(name=LimitName.EPOCH_TIME, unit="s"), _THROUGHPUT.workloads, _epoch_s),
+    LimitName.OF_BASELINE: Target(
+        Limit(name=LimitName.OF_BASELINE, unit="%"), PHASES, lambda cell, _: cell.of_baseline
+    ),
+    LimitName.OF_SIBLINGS: Target(
+        Limit(name=LimitName.OF_SIBLINGS, unit="%"), PHASES, lambda cell, _: cell.of_siblings
+    ),
+    LimitName.OF_SOLO: Target(Limit(name=LimitName.OF_SOLO, unit="%"), PHASES, lambda cell, _: cell.of_solo),
 }
+TARGETS: Final = {name: _TARGETS[name] for name in LimitName}
 """1 GB = 1024 x 1024 x 1024 bytes, as the requirements count it."""
 
 
@@ -193,7 +152,7 @@ def _of_siblings(
                 yield (value.gpu_uuid, *key), _Siblings(None, at_fault or left_out, blind=False)
                 continue
             percent = value.percent_of_median
-            speed = 10_000 / percent if spread.metric.endswith("_ms") else percent
+            speed = 10_000 / percent if BY_FIELD[spread.metric].better is Better.LOWER else percent
             blind = any(
                 cell_facts.not_watched(one.device.kind, one.cell.throttled) for one in compared if one is not place
             )

@@ -10,7 +10,6 @@ from typing import Annotated, Final
 
 import msgspec
 
-from orchestrator.analysis.cross_gpu import FIGURES
 from orchestrator.analysis.outcomes import Status
 from orchestrator.config.naming import plural
 from orchestrator.figures import keys
@@ -18,6 +17,7 @@ from orchestrator.figures.cells import Measured
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.parts import Part
 from orchestrator.figures.report import GpuInfo, Report
+from orchestrator.figures.table import main_figure
 from orchestrator.stats.slowdown_reasons import CAPPED_SHARE
 from protocol.cell import device_label
 from protocol.exit_codes import ExitCode
@@ -193,11 +193,10 @@ def _metrics(report: Report) -> Iterator[tuple[str, CellKey, Measured, int | Non
 
 
 def _cell(gpu_uuid: str, key: CellKey, metric: Measured, parameters: int | None) -> SideCell:
-    names = FIGURES[key.phase]
     return SideCell(
         gpu_uuid=gpu_uuid,
         key=key,
-        metric=next((name for name in names if getattr(metric, name) is not None), names[0]),
+        metric=main_figure(key.phase, key.model_name).field,
         values=tuple(value for value in metric.launch_values if LEAST <= value <= MOST),
         status=metric.status,
         ran_at=metric.batch_size,

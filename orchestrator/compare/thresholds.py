@@ -16,15 +16,17 @@ import msgspec
 from orchestrator.analysis.outcomes import Status
 from orchestrator.compare import cell_facts, limit_targets
 from orchestrator.compare.baselines import Held
-from orchestrator.compare.limit_targets import FIGURES, PHASES, Cell, Figure
+from orchestrator.compare.limit_targets import TARGETS, Cell
 from orchestrator.config import yaml_file
 from orchestrator.config.naming import plural
+from orchestrator.config.workloads import PHASES
 from orchestrator.config.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
 from orchestrator.figures.comparisons import Met, ThresholdResult
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.parts import Part
 from orchestrator.figures.report import Report
+from orchestrator.figures.table import LimitName
 from protocol.cell import Mode, Precision, Workload
 from protocol.exit_codes import ExitCode
 
@@ -55,7 +57,7 @@ class Threshold(Part, frozen=True, kw_only=True):
     """A limit. Left out, models, batch_sizes, precisions mean all. samples_per_epoch: for epoch_time_s alone."""
 
     name: str
-    figure: Figure
+    figure: LimitName
     phase: Workload
     below: float | None = None
     at_most: float | None = None
@@ -78,7 +80,7 @@ class Threshold(Part, frozen=True, kw_only=True):
             and (not self.models or key.model_name in self.models)
             and (not self.batch_sizes or key.batch_size in self.batch_sizes)
             and (not self.precisions or key.precision in self.precisions)
-            and (self.figure is not Figure.OF_SOLO or key.mode == Mode.LOADED)
+            and (self.figure is not LimitName.OF_SOLO or key.mode == Mode.LOADED)
         )
 
 
@@ -121,7 +123,7 @@ def mistake(threshold: Threshold) -> str:
         return f"expected one of {listed(Bound)}, got {listed(given, 'and') if given else 'none'}"
     if threshold.phase not in PHASES:
         return f"phase: expected {listed(PHASES)}, got {threshold.phase}"
-    if (threshold.figure is Figure.EPOCH_TIME) != (threshold.samples_per_epoch is not None):
+    if (threshold.figure is LimitName.EPOCH_TIME) != (threshold.samples_per_epoch is not None):
         return "samples_per_epoch belongs to epoch_time_s, and only to it"
     return ""
 
@@ -136,10 +138,10 @@ def pointless(threshold: Threshold) -> str:
 
 def _another_phase(threshold: Threshold) -> str:
     """That the figure is none of the phase, and which are; empty where it is one."""
-    if threshold.phase in FIGURES[threshold.figure].phases:
+    if threshold.phase in TARGETS[threshold.figure].phases:
         return ""
-    there = [figure for figure, read in FIGURES.items() if threshold.phase in read.phases]
-    phases = listed(FIGURES[threshold.figure].phases, "and")
+    there = [figure for figure, target in TARGETS.items() if threshold.phase in target.phases]
+    phases = listed(TARGETS[threshold.figure].phases, "and")
     near = did_you_mean(threshold.figure, there)
     return f"figure: {threshold.figure} is one of {phases}. Of {threshold.phase} there is {listed(there, 'and')}.{near}"
 
@@ -147,10 +149,10 @@ def _another_phase(threshold: Threshold) -> str:
 def _never_missed(threshold: Threshold) -> str:
     """That every figure there can be keeps to it; empty where one would not."""
     bound, limit = threshold.limit
-    read = FIGURES[threshold.figure]
-    if not all(_HOLDS[bound][1](end, limit) for end in (read.least, read.most)):
+    target = TARGETS[threshold.figure].limit
+    if not all(_HOLDS[bound][1](end, limit) for end in (target.least, target.most)):
         return ""
-    ends = f"{read.least:g} or more" if math.isinf(read.most) else f"{read.least:g} to {read.most:g}"
+    ends = f"{target.least:g} or more" if math.isinf(target.most) else f"{target.least:g} to {target.most:g}"
     return f"{bound}: expected a limit that can be missed, got {limit:g}: {threshold.figure} is {ends}"
 
 
@@ -163,7 +165,7 @@ def judge(report: Report, thresholds: Sequence[Threshold], held: Held | None) ->
             yield _result(threshold, None, None, "no cell of the run is meant by it")
         for cell in meant:
             note = _why_not(threshold, cell)
-            actual = None if note else FIGURES[threshold.figure].read(cell, threshold.samples_per_epoch)
+            actual = None if note else TARGETS[threshold.figure].read(cell, threshold.samples_per_epoch)
             yield _result(threshold, cell, actual, note)
 
 
@@ -197,14 +199,14 @@ def _why_not(threshold: Threshold, cell: Cell) -> str:
     """Why its figure is not the one that the limit means, and what to do; empty where it is."""
     metric = cell.metric
     if metric.status == Status.OK:
-        return cell.advice if FIGURES[threshold.figure].of_time else ""
+        return cell.advice if TARGETS[threshold.figure].limit.of_time else ""
     return f"ran at batch size {metric.batch_size}" if metric.degraded else f"no result: {metric.status}"
 
 
 def _result(threshold: Threshold, cell: Cell | None, actual: float | None, note: str) -> ThresholdResult:
     bound, limit = threshold.limit
     sign, holds = _HOLDS[bound]
-    unit = FIGURES[threshold.figure].unit
+    unit = TARGETS[threshold.figure].limit.unit
     status = Met.NOT_MEASURED if actual is None else Met.MET if holds(actual, limit) else Met.MISSED
     return ThresholdResult(
         threshold=threshold.name,
@@ -227,17 +229,17 @@ def _result(threshold: Threshold, cell: Cell | None, actual: float | None, note:
 def _doubt(threshold: Threshold, cell: Cell, actual: float | None) -> str:
     """What to know about the figure, or why there is none."""
     if actual is None:
-        if threshold.figure is Figure.OF_BASELINE:
+        if threshold.figure is LimitName.OF_BASELINE:
             return cell.no_baseline
-        if threshold.figure is Figure.OF_SIBLINGS:
+        if threshold.figure is LimitName.OF_SIBLINGS:
             return cell.no_siblings
-        if threshold.figure is Figure.OF_SOLO:
+        if threshold.figure is LimitName.OF_SOLO:
             return cell.no_solo
         return cell.metric.telemetry_note or "not among the figures of this cell"
     words = {
         cell.fault: True,
         cell_facts.UNWATCHED: cell_facts.not_watched(cell.gpu.kind, cell.metric.throttled),
-        BLIND_BASELINE: threshold.figure is Figure.OF_BASELINE and cell.blind_baseline,
-        BLIND_SIBLINGS: threshold.figure is Figure.OF_SIBLINGS and cell.blind_siblings,
+        BLIND_BASELINE: threshold.figure is LimitName.OF_BASELINE and cell.blind_baseline,
+        BLIND_SIBLINGS: threshold.figure is LimitName.OF_SIBLINGS and cell.blind_siblings,
     }
     return ", ".join(word for word, is_so in words.items() if word and is_so)

@@ -17,9 +17,7 @@ GRAVEST_FIRST: Final = (
 )
 _MOST_LONE: Final = 10
 """Names of cells that one run alone has, where the format is read from top to bottom."""
-LEGEND: Final = (
-    "Speed: of the second over the first, above 1 is faster. d: Cohen's d, of the logarithms of the launches."
-)
+LEGEND: Final = "Speed: of the second over the first, above 1 is faster."
 MEANS: Final = {
     ExitCode.PASSED: "no verdict that fails the comparison",
     ExitCode.MISSED: "a verdict that fails the comparison",
@@ -91,11 +89,6 @@ def ratio(cell: ComparedCell) -> str:
 def interval(cell: ComparedCell) -> str:
     """0.941 to 0.958, of 95 %."""
     return "" if cell.low is None else f"{cell.low:.3f} to {cell.high:.3f}"
-
-
-def effect(value: float | None) -> str:
-    """Cohen's d or Cliff's delta."""
-    return "" if value is None else f"{value:+.2f}" if abs(value) < 100 else f"{value:+.0f}"
 
 
 def remark(cell: ComparedCell) -> str:

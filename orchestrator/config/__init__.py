@@ -1,1 +1,1 @@
-"""Configuration: schema, resolution, catalogue of models, presets."""
+"""What a run is told to do: facts of the closed enumerations that it may name."""

@@ -39,7 +39,7 @@ def precisions() -> Iterable[str]:
 
 def phases() -> Iterable[str]:
     """Phases that can be measured."""
-    from orchestrator.config.resolution import PHASES
+    from orchestrator.config.workloads import PHASES
 
     return PHASES
 

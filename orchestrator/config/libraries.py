@@ -12,9 +12,10 @@ from typing import Final
 
 import msgspec
 
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.config.yaml_schema import listed
 from orchestrator.errors import ConfigError
-from protocol.cell import OF_NO_MODEL, Cell, ModelSpec
+from protocol.cell import Cell, ModelSpec
 
 HOW_TO_INSTALL_MODELS: Final = "README.md says how to install what models need beside a torch of your own"
 _LIBRARIES: Final = ("torchvision", "transformers")
@@ -46,7 +47,7 @@ def torch_cuda(search: list[str] | None = None) -> Torch | None:
 
 def asked_for(cells: Iterable[Cell], models: Iterable[ModelSpec]) -> list[ModelSpec]:
     """The models that cells of a plan measure."""
-    measured = {cell.model for cell in cells if cell.workload not in OF_NO_MODEL}
+    measured = {cell.model for cell in cells if WORKLOADS[cell.workload].has_model}
     return [model for model in models if model.name in measured]
 
 

@@ -18,8 +18,8 @@ def shortened(name: str, columns: int, sign: str = "…") -> str:
 
 
 def plural(number: int, one: str, more: str = "") -> str:
-    """So many of something: "1 cell", "2 cells"; `more` where the plural has another ending."""
-    return f"{number} {one if number == 1 else more or f'{one}s'}"
+    """So many of something: "1 cell", "2,000 cells"; `more` where the plural has another ending."""
+    return f"{number:,} {one if number == 1 else more or f'{one}s'}"
 
 
 def kind_of_run(profile: str, preset: str | None, level: str | None) -> str:

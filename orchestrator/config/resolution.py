@@ -15,14 +15,14 @@ from orchestrator.config.options import Option
 from orchestrator.config.report_formats import ReportFormat
 from orchestrator.config.run_configuration import Configuration, Isolation
 from orchestrator.config.settings import Auto, LayeredSettings, from_defaults, from_file
+from orchestrator.config.workloads import PHASES
 from orchestrator.config.yaml_schema import listed, require_known
 from orchestrator.errors import ConfigError
-from protocol.cell import AUTO, MemoryFormat, Mode, ModelSpec, Precision, SizeUnit, Workload
+from protocol.cell import AUTO, MemoryFormat, Mode, ModelSpec, Precision, SizeUnit
 from protocol.messages import Deadlines
 
 Choice = TypeVar("Choice", bound=enum.StrEnum)
 
-PHASES: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 SIZES_KEY: Final = {SizeUnit.TOKENS: "sequence_lengths", SizeUnit.PIXELS: "input_sizes"}
 OTHER_SUFFIXES: Final = frozenset(
     {"doc", "docx", "gz", "htm", "jsonl", "log", "ndjson", "ods", "odt", "parquet", "pdf", "png", "rst", "svg"}

@@ -3,8 +3,8 @@
     next_launches ─▶ journal Start ─▶ fork ─▶ … ─▶ Concluded ─▶ result file, journal, Ack      state.step(Ended)
                                                    Gone ──▶ gates ──▶ Passed ─▶ journal        state.step(Freed)
 
-It decides nothing either: transitions.py says what is next, lifecycle.py how one launch goes on, stopping.py when to
-end them.
+It decides nothing either: state.py says what is next, lifecycle.py how one launch goes on, stopping.py when to end
+them.
 """
 
 import math

@@ -4,7 +4,7 @@
     the sampler ── who else is there ────────────▶ foreign ┼─▶ as_read: the failure with its cause outside, and clues
                └── the newest readings ──────────▶ samples ┘
 
-It decides nothing: hazards.py, validity.py and classify.py do, clues.py collects.
+It decides nothing: hazards.py and classify.py do, clues.py collects.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from orchestrator.engine.hazards import Hazards
 from orchestrator.engine.launches import clues, process_failures
 from orchestrator.engine.launches.live import Live
-from orchestrator.gpu.telemetry import validity
 from orchestrator.gpu.telemetry.foreign_use import ForeignUse
 from protocol.cell import Device
 from protocol.failure import Failure
@@ -37,7 +36,7 @@ class FailureContext:
         devices, own = live.next.cell.devices, live.device.uuid
         who = "" if self.shares else self.foreign.beside(devices, live.spec.requested_ns)
         broken = " and ".join(self._labels[other] for other in self.hazards.broken_beside(own))
-        failure = process_failures.outside(validity.beside(failure, who), self.hazards.grave(devices), broken)
+        failure = process_failures.outside(process_failures.beside(failure, who), self.hazards.grave(devices), broken)
         self.hazards.ended(failure.device or own, failure)
         return clues.with_clues(failure, live, self.samples.get(own), self._xids(devices, live.spec.requested_ns))
 

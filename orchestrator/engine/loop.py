@@ -7,7 +7,7 @@
     signals ─ stop ───▶ ┘
 
 It hears and waits. conductor.py does what follows, recorder.py writes it down; what decides is pure: lifecycle.py,
-transitions.py, stopping.py, failure_policy.py.
+state.py, stopping.py, failure_policy.py.
 """
 
 import time

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from orchestrator.config.naming import sized
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.engine.display_events import CellEnded, DeviceLine, Snapshot
 from orchestrator.engine.launches.live import Live
 from orchestrator.state import fault_placement, turns
@@ -22,7 +23,6 @@ from protocol.failure import Category, Failure
 from protocol.messages import Sample
 from protocol.result import Result
 
-_OF_THE_DEVICE: Final = frozenset({Workload.PROBE, Workload.SOAK, Workload.TRUTH, Workload.STEPS})
 _STANDS: Final = (
     *(SlotStatus.RUNNING, SlotStatus.WAITING, SlotStatus.MEASURED, SlotStatus.REFERRED),
     *(SlotStatus.FAILED, SlotStatus.DOES_NOT_FIT, SlotStatus.SKIPPED, SlotStatus.DROPPED),
@@ -83,7 +83,7 @@ def snapshot(
     in_vain = sum(state.in_vain.values())
     done = state.settled + in_vain
     total = None if rounds else len(state.slots)
-    through_s = through(None if note or rounds else _launches_s(state, launch_s, expected_s), total, limited)
+    through_s = through(None if note or rounds else launches_s(state, launch_s, expected_s), total, limited)
     return Snapshot(
         devices=tuple(
             _line(device, state, by_device.get(device.uuid), samples.get(device.uuid), named=named, note=note)
@@ -175,13 +175,13 @@ def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure
 def _figures(result: Result) -> tuple[float, float | None]:
     """The mean time of an iteration, and items a second as the report has them; None where there are no items."""
     figures = launch.of_launch(result)
-    without_items = result.cell.workload in (Workload.LOAD, Workload.PROBE)
-    return figures.means_ms["iteration"], None if without_items else figures.throughput
+    has_items = WORKLOADS[result.cell.workload].has_items
+    return figures.means_ms["iteration"], figures.throughput if has_items else None
 
 
 def _rate(result: Result, mean_ms: float) -> str:
     """Of what measures the device and no model, whose times say nothing without the size: operations or bytes."""
-    if result.cell.workload not in _OF_THE_DEVICE or mean_ms <= 0:
+    if not WORKLOADS[result.cell.workload].device_rate or mean_ms <= 0:
         return ""
     if result.flops_per_iteration:
         return f"{result.flops_per_iteration / mean_ms / 1e9:.3g} TFLOP/s"
@@ -254,17 +254,22 @@ def _line(
     )
 
 
-def _launches_s(state: RunState, launch_s: Mapping[str, float], expected_s: Mapping[str, float]) -> float:
-    """Seconds until the slowest device is through.
+def launches_s(
+    state: RunState, launch_s: Mapping[str, float], expected_s: Mapping[str, float] | None = None
+) -> float | None:
+    """Seconds until the slowest device is through; None where that cannot be estimated.
 
-    Where fewer may work at once than there are devices, those take turns, and the work of all is shared among so many.
-    Before a device has ended a launch, its launches are taken to last as estimated.
+    launch_s: mean duration of the launches that have ended, by device. expected_s: how long a launch of each cell is
+    estimated to take, which counts before a device has ended one. Where fewer may work at once than there are devices,
+    those take turns, and the work of all is shared among so many.
     """
-    times = {
-        uuid: _left_s(state, uuid, device, launch_s.get(uuid), expected_s)
-        for uuid, device in state.devices.items()
-        if not device.quarantined
-    }
+    times: dict[str, float] = {}
+    for uuid, device in state.devices.items():
+        if not device.quarantined:
+            left_s = _left_s(state, uuid, device, launch_s.get(uuid), expected_s)
+            if left_s is None:
+                return None
+            times[uuid] = left_s
     alone_s = {uuid: time_s * _alone(state, uuid) for uuid, time_s in times.items()}
     together_s = [time_s - alone_s[uuid] for uuid, time_s in times.items()]
     return sum(alone_s.values()) + max(max(together_s, default=0.0), sum(together_s) / state.most)
@@ -279,15 +284,18 @@ def _alone(state: RunState, uuid: str) -> float:
 
 
 def _left_s(
-    state: RunState, uuid: str, device: DeviceState, launch_s: float | None, expected_s: Mapping[str, float]
-) -> float:
-    """Seconds that the launches of a device will take which wait or run. Each is looked at only before any has ended.
+    state: RunState, uuid: str, device: DeviceState, launch_s: float | None, expected_s: Mapping[str, float] | None
+) -> float | None:
+    """Seconds that the launches of a device will take which wait or run; None where that cannot be estimated.
 
-    launch_s: mean duration of those that have.
+    launch_s: mean duration of those that have ended: each launch is looked at only before any has.
     """
     now = None if device.running is None else state.launches[device.running]
     runs = now is not None and state.slots[now].status is SlotStatus.RUNNING
-    if launch_s is not None:
-        return launch_s * (len(device.queue) - state.in_vain.get(uuid, 0) + runs)
+    number = len(device.queue) - state.in_vain.get(uuid, 0) + runs
+    if launch_s is not None or not number:
+        return (launch_s or 0.0) * number
+    if expected_s is None:
+        return None
     waiting_s = sum(expected_s[cell] for cell, _ in device.queue if not is_skipped(state, state.cells[cell]))
     return waiting_s + (expected_s[now[0]] if runs and now is not None else 0.0)

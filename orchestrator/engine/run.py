@@ -34,7 +34,8 @@ from orchestrator.gpu.telemetry.client import Telemetry
 from orchestrator.gpu.telemetry.overheating import TemperatureStop
 from orchestrator.kinds.burn_in import injections
 from orchestrator.plan import preload
-from orchestrator.state import archive, recovery, resume_checks, stack_changes
+from orchestrator.state import archive, contamination, stack_changes
+from orchestrator.state.replay import interrupted, replay, rules_of
 from orchestrator.state.slots import RunState
 from orchestrator.state.time_budget import Budget
 from orchestrator.store import lock, report_places, run_files
@@ -73,7 +74,7 @@ def execute(
     with ExitStack() as opened:
         signals = stop_signals or opened.enter_context(StopSignals())
         opened.enter_context(lock.held(paths))
-        resume_checks.require_own_journal(stored, paths)  # before it is opened, which makes one and cuts a torn end off
+        archive.require_own_journal(stored, paths)  # before it is opened, which makes one and cuts a torn end off
         journal = opened.enter_context(Journal(paths.journal))
         signals.spare(math.inf)
         changed = _settings(stored)
@@ -111,9 +112,9 @@ def left_to_do(stored: StoredRun, paths: RunPaths) -> tuple[int, int]:
     if not any(isinstance(record, Segment) for record in records):
         return stored.plan.launches, stored.plan.launches
     if stored.configuration.burn_in is None:
-        state = _stands(stored, records)
+        state = _state(stored, records)
         return len(state.slots) - state.settled + len(_lost(stored, paths)), len(state.slots)
-    state = _stands(stored, (*records, _newest(records)))  # as it stands once it is taken up again
+    state = _state(stored, (*records, _newest(records)))  # as it stands once it is resumed
     if unfinished_runs.came_to_its_end(records) and not reporting.served(paths, stored).short:
         return 0, len(state.slots)
     return len(state.slots) - state.settled or len(stored.plan.cells), len(state.slots)
@@ -152,7 +153,7 @@ def _work(
         around = RunContext(
             stored, paths, journal, link, nursery, telemetry, stop_signals, display, _budget(stored, records), gone
         )
-        loop = Loop(around, _stands(stored, records))
+        loop = Loop(around, _state(stored, records))
         loop.run()
         left_over = loop.state.stopping and loop.state.settled < len(loop.state.slots)
         reason = "stopped on request" if left_over else ""
@@ -165,13 +166,9 @@ def _settings(stored: StoredRun) -> tuple[tuple[str, str], ...]:
     return environment.set_in(os.environ) if gpus else ()
 
 
-def _stands(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
-    """Where the run stands by its journal. Faults that are injected on purpose accuse no GPU."""
-    kinds = {device.uuid: device.name for device in stored.devices}
-    gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
-    configuration = stored.configuration
-    accused, night = () if configuration.tainted else gpus, configuration.burn_in is not None
-    return recovery.restore(stored.plan, records, kinds, accused, night=night)
+def _state(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
+    """Where the run stands by these records of its journal."""
+    return replay(stored.plan, rules_of(stored), records).state
 
 
 def _budget(stored: StoredRun, records: tuple[Record, ...]) -> Budget | None:
@@ -222,8 +219,8 @@ def _take_over(
     )
     for start in _interrupted(records):
         phase = log_files.phase_reached(paths.launch(start.cell, start.attempt).phase, Phase.START)
-        journal.append(End(launch=start.launch, at_ns=time.monotonic_ns(), failure=recovery.interrupted(phase)))
-    for launch, who in recovery.beside_others(stored.plan, records).items():
+        journal.append(End(launch=start.launch, at_ns=time.monotonic_ns(), failure=interrupted(phase)))
+    for launch, who in contamination.unmarked(stored.plan, records).items():
         at_ns = time.monotonic_ns()
         marked = stored.configuration.allow_busy
         journal.append(

@@ -11,7 +11,7 @@ process knows (the phase of a cell, how far it is) is not told here.
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Final
 
@@ -22,26 +22,20 @@ from orchestrator.engine import progress, report_summary
 from orchestrator.engine.progress import Alike
 from orchestrator.engine.status_types import GOES_ON, Standing, Status, Work
 from orchestrator.state import archive, time_budget
-from orchestrator.state.archive import Archive, Attempt
-from orchestrator.state.slots import scopes
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
+from orchestrator.state.failure_policy import Trait, has_trait
+from orchestrator.state.slots import RunState, SlotStatus
 from orchestrator.state.stopping import GENTLE_GRACE_S, GENTLE_S
 from orchestrator.state.time_budget import Time
 from orchestrator.store import journal, lock, report_places
-from orchestrator.store.orphan_results import require_known
 from orchestrator.store.records import End, Record, Segment, Start, StopAsked, ZygoteStarted
 from orchestrator.system import host, safe_read
-from protocol.cell import Mode
 from protocol.failure import Category, Failure
 from protocol.paths import RunPaths
 
-Slot = tuple[str, int]
-
-
 _ENDED: Final = frozenset({Standing.OVER, Standing.INTERRUPTED, Standing.BROKEN})
 """Its process has written that it was through, so that there should be a report."""
-
-_AGAIN: Final = frozenset({Category.STOPPED, Category.INTERRUPTED})
-"""No failures of what was measured: while the run is not over, it will be measured again."""
 
 
 def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...]]:
@@ -55,9 +49,9 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
     results = tuple(paths.results())
     begun = paths.launches.is_dir()  # a folder is there before its run begins
     records = journal.read(paths.journal) if begun or paths.journal.exists() else ()
-    run = archive.assemble(stored, paths, records) if begun or records else None
-    require_known(paths, results, records)
-    added = 0 if run is None else len(run.added)
+    works = alive is not None and alive is not lock.Life.ENDED
+    run = archive.assemble(stored, paths, records, alive=works) if begun or records else None
+    archive.require_known(paths, results, records)
     limited = _time(stored, holder, records) if alive is lock.Life.ALIVE else None
     status = Status(
         run_id=stored.run_id,
@@ -65,7 +59,7 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         standing=_standing(run, alive, holder),
         pid=holder.pid if holder is not None and alive is not lock.Life.ENDED else None,
         host=holder.hostname if holder is not None and alive is not lock.Life.ENDED else None,
-        planned=None if stored.configuration.burn_in is not None else stored.plan.launches + added,
+        planned=_planned(stored, run),
         preset=stored.configuration.preset,
         limit_s=stored.configuration.time_limit_s,
         limit_left_s=_limit_left_s(stored, limited),
@@ -87,20 +81,27 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         outcome, why = (found, "") if isinstance(found, report_summary.Outcome) else (None, found)
         unwritten = tuple(str(path) for path in report_places.unwritten(stored, paths))
         status = msgspec.structs.replace(status, outcome=outcome, no_outcome=why, unwritten=unwritten)
-    status, settled = _filled(status, run, now_ns)
+    status = _counted(status, run, now_ns)
     if status.standing in GOES_ON:
-        status = _timed(status, run, settled, limited)
+        status = _timed(status, run, limited)
     return status, run.attempts
 
 
-def _timed(status: Status, run: Archive, settled: Collection[Slot], limited: Time | None) -> Status:
-    """The status of a run that goes on, with how far it is: as the run itself tells it."""
-    through_s = progress.through(None if status.planned is None else _launches_s(run, settled), status.planned, limited)
+def _planned(stored: StoredRun, run: Archive | None) -> int | None:
+    if stored.configuration.burn_in is not None:
+        return None
+    return stored.plan.launches if run is None else len(run.replay.state.slots)
+
+
+def _timed(status: Status, run: Archive, limited: Time | None) -> Status:
+    """The status of a run that goes on, with how far it is: as the run itself reports it."""
+    launches_s = None if status.planned is None else progress.launches_s(run.replay.state, _mean_s(run))
+    through_s = progress.through(launches_s, status.planned, limited)
     if status.standing is Standing.RUNNING:
         status = msgspec.structs.replace(status, eta_s=progress.eta(through_s, _stops_s(status)))
     if limited is None and status.limit_s is not None:
         return status
-    return msgspec.structs.replace(status, share=progress.share(len(settled), status.planned, limited, through_s))
+    return msgspec.structs.replace(status, share=progress.share(status.settled, status.planned, limited, through_s))
 
 
 def _stops_s(status: Status) -> float | None:
@@ -184,91 +185,69 @@ def _importing_s(stored: StoredRun, records: Sequence[Record], now_ns: int) -> f
     return None
 
 
-def _filled(status: Status, run: Archive, now_ns: int) -> tuple[Status, Collection[Slot]]:
-    """The status with what the journal tells, and what is settled. now_ns: on the monotonic clock of this boot."""
+def _counted(status: Status, run: Archive, now_ns: int) -> Status:
+    """The status with what the journal says. now_ns: on the monotonic clock of this boot."""
     labels = {device.uuid: device.label for device in run.stored.devices}
     named = progress.alike(run.stored.plan.cells)
-    last = {(attempt.start.cell, attempt.start.round): attempt for attempt in run.attempts}
-    measured = {slot for slot, attempt in last.items() if attempt.promised is not None}
-    again = frozenset() if status.standing is Standing.OVER else _AGAIN
-    ended = {slot for slot in run.dropped if slot in last and _is_stopped(last[slot])}  # by the time limit
-    failed = {slot for slot, one in last.items() if one.failure is not None and one.failure.category not in again}
-    failed -= ended
-    skipped = {cell.id for cell in run.stored.plan.cells if not run.skipped.keys().isdisjoint(scopes(cell))}
-    settled = {*measured, *failed, *run.dropped, *(slot for slot in _slots(run) if slot[0] in skipped)}
-    goes_on = status.standing in GOES_ON
-    current = [attempt for attempt in last.values() if attempt.end is None and attempt.segment == run.segments[-1]]
-    failures = [
-        one
-        for one in run.attempts
-        if one.failure is not None
-        and one.failure.category not in again
-        and (one.start.cell, one.start.round) not in measured | ended
-    ]
-    filled = msgspec.structs.replace(
+    state, goes_on = run.replay.state, status.standing in GOES_ON
+    failures = [one for one in run.attempts if _is_failure(one, state)]
+    return msgspec.structs.replace(
         status,
         reason="" if run.finished is None or goes_on else run.finished.reason,
         started=run.header.created,
-        measured=len(measured),
-        failed=len(failed),
-        dropped=len(run.dropped),
-        settled=len(settled),
+        measured=state.tally[SlotStatus.MEASURED],
+        failed=state.tally[SlotStatus.FAILED] + state.tally[SlotStatus.SKIPPED],
+        dropped=state.tally[SlotStatus.DROPPED],
+        settled=state.settled,
         skipped=dict(run.skipped),
-        working=tuple(_work(attempt, run, labels, named, now_ns) for attempt in current) if goes_on else (),
+        working=tuple(
+            Work(
+                device=labels[attempt.start.device],
+                cell=named.words(state.cells[attempt.start.cell]),
+                batch_size=attempt.start.batch_size,
+                attempt=attempt.start.attempt,
+                for_s=max((now_ns - attempt.start.at_ns) / 1e9, 0.0),
+            )
+            for attempt in run.attempts
+            if goes_on and attempt.end is None and _is_running(attempt, state)
+        ),
         taken_out={labels[uuid]: reason for uuid, reason in run.taken_out.items()},
-        last_failure=_failure_words(failures[-1], last, run, labels, named) if failures else "",
-    )
-    return filled, settled
-
-
-def _is_stopped(attempt: Attempt) -> bool:
-    return attempt.failure is not None and attempt.failure.category is Category.STOPPED
-
-
-def _work(attempt: Attempt, run: Archive, labels: dict[str, str], named: Alike, now_ns: int) -> Work:
-    cell = next(cell for cell in run.stored.plan.cells if cell.id == attempt.start.cell)
-    return Work(
-        device=labels[attempt.start.device],
-        cell=named.words(cell),
-        batch_size=attempt.start.batch_size,
-        attempt=attempt.start.attempt,
-        for_s=max((now_ns - attempt.start.at_ns) / 1e9, 0.0),
+        last_failure=_failure_words(failures[-1], state, labels, named) if failures else "",
     )
 
 
-def _failure_words(
-    attempt: Attempt, last: Mapping[Slot, Attempt], run: Archive, labels: dict[str, str], named: Alike
-) -> str:
-    """last: the last attempt at each launch, by which it counts as failed or does not."""
+def _is_running(attempt: Attempt, state: RunState) -> bool:
+    slot = state.slots[attempt.slot]
+    return slot.status is SlotStatus.RUNNING and slot.launch == attempt.start.launch
+
+
+def _is_failure(attempt: Attempt, state: RunState) -> bool:
+    """Whether an attempt failed, and its launch has no result. What ended with the run has not while it is tried again.
+
+    Nor has a size that does not work for a scan: that is an answer.
+    """
+    slot = state.slots[attempt.slot]
+    if attempt.failure is None or slot.status is SlotStatus.MEASURED:
+        return False
+    answered = any(one.launch == attempt.start.launch for one in slot.tried)
+    return not answered and (
+        slot.status is SlotStatus.FAILED or not has_trait(attempt.failure.category, Trait.WITH_RUN)
+    )
+
+
+def _failure_words(attempt: Attempt, state: RunState, labels: dict[str, str], named: Alike) -> str:
     assert attempt.failure is not None
-    cell = next(cell for cell in run.stored.plan.cells if cell.id == attempt.start.cell)
-    where = f"{labels[attempt.device]}  {named.words(cell)} b{attempt.start.batch_size}"
-    counts = last[attempt.start.cell, attempt.start.round] is attempt
-    again = "" if counts else "; it was tried again since, and does not count as failed"
+    where = f"{labels[attempt.device]}  {named.words(state.cells[attempt.start.cell])} b{attempt.start.batch_size}"
+    latest = state.slots[attempt.slot].launch == attempt.start.launch
+    again = "" if latest else "; it was tried again since, and does not count as failed"
     return f"{where}: {attempt.failure.category}: {attempt.failure.message}{again}"
 
 
-def _launches_s(run: Archive, settled: Collection[Slot]) -> float | None:
-    """Seconds until the slowest device is through, by the mean of its launches. What is tried again comes on top."""
-    devices = {cell.id: cell.devices for cell in run.stored.plan.cells}
-    left: dict[str, list[Slot]] = defaultdict(list)
-    for slot in _slots(run):
-        for uuid in () if slot in settled else devices[slot[0]]:
-            if uuid not in run.taken_out:
-                left[uuid].append(slot)
-    lasted_s: dict[str, list[float]] = {}
+def _mean_s(run: Archive) -> dict[str, float]:
+    """Mean seconds of the launches that have ended on each device."""
+    lasted_s: dict[str, list[float]] = defaultdict(list)
     for attempt in run.attempts:
         if attempt.lasted_ms is not None:
-            lasted_s.setdefault(attempt.start.device, []).append(attempt.lasted_ms / 1000)
-    if any(uuid not in lasted_s for uuid in left):
-        return None
-    solo = {cell.id for cell in run.stored.plan.cells if cell.mode is Mode.SOLO}
-    alone = {uuid: sum(cell in solo for cell, _ in slots) for uuid, slots in left.items()}
-    together_s = [(len(slots) - alone[uuid]) * fmean(lasted_s[uuid]) for uuid, slots in left.items()]
-    return max(together_s, default=0.0) + sum(number * fmean(lasted_s[uuid]) for uuid, number in alone.items())
-
-
-def _slots(run: Archive) -> Iterator[Slot]:
-    """Every launch that is planned, or was added."""
-    yield from run.stored.plan.slots
-    yield from run.added
+            for uuid in run.replay.state.cells[attempt.start.cell].devices:
+                lasted_s[uuid].append(attempt.lasted_ms / 1000)
+    return {uuid: fmean(times) for uuid, times in lasted_s.items()}

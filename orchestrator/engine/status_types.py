@@ -52,21 +52,20 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """A run, now.
 
-    planned, measured, failed, dropped: launches, those added later among them; failed ones may be tried again while the
-    run goes on. planned is None of a burn-in, which has rounds until its time is up. settled: those that
-    have ended or will not be made. importing_s: since when the zygote imports what launches need, before the first of
-    them; None when it does not. skipped: models of which nothing more is launched, and why. pid, host: of the process
-    that works on it. started: seconds since the epoch. limit_s, limit_left_s: from the start of that process to its
-    end, reports included; None without a limit, and the latter where nobody works. eta_s: until nothing is measured any
-    more, so at most what the limit leaves before the reports; None until every device has ended a launch, but of a
-    burn-in. share: of the run that is over, from 0 to 1; None where nobody works on it, or its time cannot be seen from
-    here. Both as the run itself shows them, but for the first launches of a plan, which the run estimates.
-    stop_asked_s: since when it stops because somebody asked for that;
-    stops_now: asked once more, it ends what runs at once. taken_out: devices that were given up, and why.
-    last_failure: of those launches that have no result. reports: files that are there; unwritten: of a run that has
-    ended, those that are not. outcome: of a run that has ended; where its report cannot tell, no_outcome says why.
-    lost: result files that the journal promises and that are not there, looked for once nobody works on the run; what
-    is in the others is not looked at.
+    planned, measured, failed, dropped: launches, those added later among them. One has failed when it is not tried
+    again, also because its model is skipped. planned is None of a burn-in, which has rounds until its time is up.
+    settled: those that have ended or will not be made. importing_s: since when the zygote imports what launches need,
+    before the first of them; None when it does not. skipped: models of which nothing more is launched, and why. pid,
+    host: of the process that works on it. started: seconds since the epoch. limit_s, limit_left_s: from the start of
+    that process to its end, reports included; None without a limit, and the latter where nobody works. eta_s: until
+    nothing is measured any more, so at most what the limit leaves before the reports; None until every device has ended
+    a launch, but of a burn-in. share: of the run that is over, from 0 to 1; None where nobody works on it, or its time
+    cannot be seen from here. Both as the run itself shows them, but for the first launches of a plan, which the run
+    estimates. stop_asked_s: since when it stops because somebody asked for that; stops_now: asked once more, it ends
+    what runs at once. taken_out: devices that were given up, and why. last_failure: of those launches that have no
+    result. reports: files that are there; unwritten: of a run that has ended, those that are not. outcome: of a run
+    that has ended; where its report cannot tell, no_outcome says why. lost: result files that the journal promises and
+    that are not there, looked for once nobody works on the run; what is in the others is not looked at.
     """
 
     run_id: str

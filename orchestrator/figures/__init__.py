@@ -1,1 +1,1 @@
-"""The types of the report, and the table of figures."""
+"""The figures of a report: how they are called, and what they are."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.figures.cells import Measured, ModelResult, ProbeMetrics
 from orchestrator.figures.parts import Part
 from protocol.cell import Workload
@@ -25,7 +26,7 @@ class CellKey(Part, frozen=True, kw_only=True):
     def words(self) -> str:
         """As people read it: "resnet50 inference fp32 b8"."""
         words = [self.model_name, self.phase.value, self.precision]
-        if self.phase not in (Workload.LOAD, Workload.PROBE):
+        if self.phase not in WITHOUT_BATCH:
             words.append(f"b{self.batch_size}")
         return " ".join(words)
 

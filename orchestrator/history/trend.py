@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.compare import cell_facts
-from orchestrator.compare.comparison import END_TO_END
 from orchestrator.config.margins import Margins
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.parts import Part
 from orchestrator.history.records import Point
@@ -77,7 +77,7 @@ def figures(points: Sequence[Point]) -> tuple[str, ...]:
 def _trend(points: Sequence[Point], margins: Margins, figure: str | None) -> Trend:
     newest = points[-1]
     shown = figure or next((one.cell.metric for one in reversed(points) if one.cell.launches), newest.cell.metric)
-    margin = margins.runs.end_to_end if newest.cell.key.phase in END_TO_END else margins.runs.cell
+    margin = margins.runs.end_to_end if WORKLOADS[newest.cell.key.phase].end_to_end else margins.runs.cell
     values = [point.cell.figures.get(shown) for point in points]
     left_out = [_left_out(point, value) for point, value in zip(points, values, strict=True)]
     changed = dict(_changes(values, left_out, margin.share)) if newest.device.kind == DeviceKind.CUDA else {}

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from orchestrator.config.run_configuration import Configuration, Isolation, Plan
+from orchestrator.config.workloads import WORKLOADS
 from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, ModelSpec, Precision, SizeUnit, Workload
 from protocol.messages import Measurement
 from protocol.verification import LEAST_REPLAYS, REPLAY_STEPS
@@ -168,7 +169,7 @@ def iteration_s(cell: Cell, model: ModelSpec, device: Device) -> float:
     """Seconds for one iteration: a load, a forward pass, a training step (which costs three of them), a text."""
     if cell.workload is Workload.LOAD:
         return BUILD_S + _weights_bytes(cell, model) / READ_BYTES_S
-    passes = 3 if cell.workload in (Workload.TRAINING, Workload.REPLAY) else 1
+    passes = WORKLOADS[cell.workload].forward_passes
     cores = max(len(device.cpus), 1) if device.kind is DeviceKind.CPU else 1
     rate = RATE_GFLOPS[device.kind, cell.precision] * cores
     forward_gflops = model.inference_gflops * _relative_size(cell, model) * cell.batch_size
@@ -212,8 +213,9 @@ def _measured_s(measurement: Measurement, iteration: float, device: Device, leas
 def _afterwards_s(cell: Cell, measurement: Measurement, iteration: float) -> float:
     """What is done when all is measured: one pass to look at its outputs, latencies, counting."""
     count = COUNT_S + iteration
-    latencies = max(min(LATENCY_S, measurement.min_s / 2), iteration)
-    return {Workload.INFERENCE: iteration + latencies + count, Workload.TRAINING: count}.get(cell.workload, 0.0)
+    latencies = iteration + max(min(LATENCY_S, measurement.min_s / 2), iteration)
+    facts = WORKLOADS[cell.workload]
+    return (count if facts.counts_operations else 0.0) + (latencies if facts.measures_latency else 0.0)
 
 
 def _fixed_s(iterations: int | None, iteration: float, adaptive_s: float) -> float:

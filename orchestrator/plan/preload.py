@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from orchestrator.config.run_configuration import StoredRun
-from protocol.cell import OF_NO_MODEL, Cell, DeviceKind, Workload
+from orchestrator.config.workloads import WORKLOADS
+from protocol.cell import Cell, DeviceKind
 
-_DIGESTING: Final = frozenset({Workload.SOAK, Workload.STEPS, Workload.REPLAY})
 _FOR_DIGESTS_ON_GPUS: Final = "worker.verify.triton_ahead"
 
 
@@ -19,10 +19,10 @@ def modules(stored: StoredRun, cells: Iterable[Cell]) -> tuple[str, ...]:
     measured = tuple(cells)
     by_name = stored.configuration.by_name
     named = [f"worker.workloads.{cell.workload}" for cell in measured]
-    for model in (by_name[cell.model] for cell in measured if cell.workload not in OF_NO_MODEL):
+    for model in (by_name[cell.model] for cell in measured if WORKLOADS[cell.workload].has_model):
         named += [f"worker.models.{model.family}"] if model.family else []
         named += model.preload
     gpus = {device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA}
-    if any(cell.workload in _DIGESTING and not gpus.isdisjoint(cell.devices) for cell in measured):
+    if any(WORKLOADS[cell.workload].digests and not gpus.isdisjoint(cell.devices) for cell in measured):
         named.append(_FOR_DIGESTS_ON_GPUS)
     return tuple(dict.fromkeys(named))

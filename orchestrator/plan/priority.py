@@ -16,13 +16,10 @@ from typing import Final
 import msgspec
 
 from orchestrator.config.run_configuration import Configuration, Plan, Slot
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.plan import estimate
-from protocol.cell import Cell, Device, Workload
+from protocol.cell import Cell, Device
 
-_DEPTH: Final = {Workload.PROBE: 1, Workload.LOAD: 4, Workload.GENERATION: 5}
-_SMALLEST: Final = {Workload.INFERENCE: 0, Workload.TRAINING: 2}
-_LARGEST: Final = {Workload.INFERENCE: 3}
-_BETWEEN: Final = 6
 _PRECISION: Final = 10
 _MODE: Final = 100
 _ROUND: Final = 1000
@@ -52,12 +49,8 @@ def first_things_first(plan: Plan, configuration: Configuration, devices: Sequen
 
 
 def _depth(cell: Cell, configuration: Configuration) -> int:
-    if cell.workload in _DEPTH:
-        return _DEPTH[cell.workload]
-    training = cell.workload is Workload.TRAINING
-    sizes = configuration.training_batch_sizes if training else configuration.batch_sizes
+    facts = WORKLOADS[cell.workload]
+    sizes = facts.batch_sizes(configuration)
     if cell.batch_size == min(sizes, default=cell.batch_size):
-        return _SMALLEST.get(cell.workload, 0)
-    if cell.batch_size == max(sizes):
-        return _LARGEST.get(cell.workload, _BETWEEN)
-    return _BETWEEN
+        return facts.priority.smallest
+    return facts.priority.largest if cell.batch_size == max(sizes) else facts.priority.between

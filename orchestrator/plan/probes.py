@@ -11,50 +11,56 @@ from typing import Final
 
 from orchestrator.config.catalogue import is_probe
 from orchestrator.config.run_configuration import Configuration, LeftOut
-from protocol.cell import Device, DeviceKind, ModelSpec, Precision, Workload
+from orchestrator.config.workloads import WORKLOADS
+from orchestrator.stats.sibling_reasons import Work
+from protocol.cell import Device, DeviceKind, ModelSpec, Precision
 
 
-@dataclass(frozen=True)
-class Rule:
-    """How a probe is planned.
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """Everything that is known of a probe, beside its description in configs/models.yaml.
 
-    each_precision: measured in every precision of the run; else once, in fp32, for it moves bytes and multiplies
-    nothing. reference: what the figures of models are held against. gpu_only: why it means nothing on a CPU device,
-    empty where it means something.
+    work: what limits it. figure: the one that it is compared by. each_precision: measured in every precision of the
+    run; else once, in fp32, for it moves bytes and multiplies nothing. reference: figures of models are compared with
+    it. gpu_only: why it means nothing on a CPU device, empty where it means something.
     """
 
-    each_precision: bool = False
-    reference: bool = False
-    gpu_only: str = ""
+    work: Work
+    figure: str
+    each_precision: bool
+    reference: bool
+    gpu_only: str
 
 
 _NO_WAY: Final = "a CPU device computes in the host's own memory, so that nothing is transferred to it"
-
-RULES: Final = {
-    "gemm": Rule(each_precision=True, reference=True),
-    "hbm": Rule(reference=True),
-    "h2d": Rule(gpu_only=_NO_WAY),
-    "d2h": Rule(gpu_only=_NO_WAY),
+_TRANSFER: Final = Probe(
+    work=Work.TRANSFER, figure="transfer_gb_per_sec", each_precision=False, reference=False, gpu_only=_NO_WAY
+)
+PROBES: Final[dict[str, Probe]] = {
+    "gemm": Probe(work=Work.COMPUTE, figure="sustained_tflops", each_precision=True, reference=True, gpu_only=""),
+    "hbm": Probe(work=Work.MEMORY, figure="copy_gb_per_sec", each_precision=False, reference=True, gpu_only=""),
+    "h2d": _TRANSFER,
+    "d2h": _TRANSFER,
 }
+"""By name."""
 _ONCE: Final = (Precision.FP32,)
-_HELD_AGAINST: Final = frozenset({Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION})
 
 
 def on(configuration: Configuration, device: Device) -> Iterator[tuple[ModelSpec, Precision]]:
     """The probes that `device` runs, each in its precisions, in the order in which they are described."""
     for spec in (*_asked(configuration), *_added(configuration, device)):
-        rule = RULES[spec.name]
-        if _applicable(rule, device):
-            for precision in configuration.precisions if rule.each_precision else _ONCE:
+        probe = PROBES[spec.name]
+        if _applicable(probe, device):
+            for precision in configuration.precisions if probe.each_precision else _ONCE:
                 yield spec, precision
 
 
 def left_out(configuration: Configuration, device: Device) -> Iterator[LeftOut]:
     """The probes that were asked for and are not applicable to `device`."""
     for spec in _asked(configuration):
-        rule = RULES[spec.name]
-        if not _applicable(rule, device):
-            yield LeftOut(device=device.uuid, model=spec.name, why=f"not applicable: {rule.gpu_only}")
+        probe = PROBES[spec.name]
+        if not _applicable(probe, device):
+            yield LeftOut(device=device.uuid, model=spec.name, why=f"not applicable: {probe.gpu_only}")
 
 
 def _asked(configuration: Configuration) -> list[ModelSpec]:
@@ -64,11 +70,12 @@ def _asked(configuration: Configuration) -> list[ModelSpec]:
 def _added(configuration: Configuration, device: Device) -> list[ModelSpec]:
     """References that nobody asked for. A run of probes or of loading alone has nothing to hold against them."""
     models = any(not is_probe(spec) for spec in configuration.models)
-    if device.kind is not DeviceKind.CUDA or not models or not _HELD_AGAINST & set(configuration.workloads):
+    needed = any(WORKLOADS[workload].needs_references for workload in configuration.workloads)
+    if device.kind is not DeviceKind.CUDA or not models or not needed:
         return []
     asked = {spec.name for spec in configuration.models}
-    return [spec for spec in configuration.probes if RULES[spec.name].reference and spec.name not in asked]
+    return [spec for spec in configuration.probes if PROBES[spec.name].reference and spec.name not in asked]
 
 
-def _applicable(rule: Rule, device: Device) -> bool:
-    return device.kind is DeviceKind.CUDA or not rule.gpu_only
+def _applicable(probe: Probe, device: Device) -> bool:
+    return device.kind is DeviceKind.CUDA or not probe.gpu_only

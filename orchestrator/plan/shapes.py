@@ -15,6 +15,7 @@ from typing import Final
 
 from orchestrator.config.input_sizes import in_words, is_possible, listed_numbers, requested
 from orchestrator.config.run_configuration import Configuration
+from orchestrator.config.workloads import WORKLOADS
 from protocol.cell import MemoryFormat, ModelSpec, Precision, SizeUnit, Workload
 
 IMAGE_DIMENSIONS: Final = 4
@@ -37,9 +38,9 @@ class Shape:
 def of(model: ModelSpec, configuration: Configuration) -> Iterator[Shape]:
     """Everything that is measured of `model` on each device."""
     for workload in configuration.workloads:
-        writes = model.generation if workload is Workload.GENERATION else None
+        writes = model.generation if WORKLOADS[workload].generates else None
         for precision in configuration.precisions:
-            for batch_size in _batch_sizes(workload, configuration):
+            for batch_size in WORKLOADS[workload].batch_sizes(configuration):
                 for size in _input_sizes(workload, model, configuration):
                     yield Shape(
                         model=model,
@@ -79,13 +80,13 @@ def counts_in(model: ModelSpec, unit: SizeUnit) -> bool:
 
 
 def _input_sizes(workload: Workload, model: ModelSpec, configuration: Configuration) -> tuple[int | None, ...]:
-    if workload is Workload.GENERATION:
+    if WORKLOADS[workload].generates:
         return _written(model, configuration)
     if model.sizes is None:
         return (None,)
     wanted = requested(model.sizes, configuration) or (model.sizes.default,)
     sizes = tuple(size for size in wanted if is_possible(model.sizes, size))
-    return sizes[:1] if workload is Workload.LOAD else sizes
+    return sizes[:1] if WORKLOADS[workload].one_size else sizes
 
 
 def _prompts(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
@@ -103,14 +104,6 @@ def _written(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
     room = None if model.sizes is None else model.sizes.largest
     new = 0 if model.generation is None else model.generation.new_tokens
     return tuple(size for size in _prompts(model, configuration) if room is None or size + new <= room)
-
-
-def _batch_sizes(workload: Workload, configuration: Configuration) -> tuple[int, ...]:
-    return {
-        Workload.LOAD: (1,),
-        Workload.TRAINING: configuration.training_batch_sizes,
-        Workload.GENERATION: configuration.generation_batch_sizes,
-    }.get(workload, configuration.batch_sizes)
 
 
 # ── memory format ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -10,116 +10,39 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.outcomes import Status
-from orchestrator.figures.cells import BatchPoint, BatchScan, Computed, Measured, ModelResult, ProbeMetrics
+from orchestrator.config.workloads import OF_NO_MODEL
+from orchestrator.figures import table
+from orchestrator.figures.cells import BatchPoint, BatchScan, Measured, ModelResult, ProbeMetrics
 from orchestrator.figures.report import CellEntry, Report
-from orchestrator.report.lines import memory_mb
+from orchestrator.figures.table import Value
 from orchestrator.system.plain_text import plain
-from protocol.cell import OF_NO_MODEL
 
 if TYPE_CHECKING:
     import pandas
 
-Value = str | int | float | bool | None
 Row = dict[str, Value]
 
 NOT_AVAILABLE: Final = "N/A"
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+_REQUIRED: Final = ("Model", "Type", "Batch_Size", "Forward_ms", "Backward_ms", "Throughput", "GPU_Util_%", "Memory_MB")
+"""The first columns, as the requirements document has them."""
 COLUMNS: Final = (
-    *("Model", "Type", "Batch_Size", "Forward_ms", "Backward_ms", "Throughput", "GPU_Util_%", "Memory_MB"),
+    *_REQUIRED,
     *("GPU", "GPU_UUID", "GPU_Name", "Precision", "Phase", "Mode", "Input_Size", "Requested_Batch", "Status"),
-    *("Memory_Format", "New_Tokens", "Optimizer_ms", "Iteration_ms", "Latency_ms", "Load_ms", "Cold_Load_ms"),
-    *("Instantiate_ms", "Weights_ms", "To_Device_ms", "First_Token_ms", "Per_Token_ms", "Inter_Token_p50_ms"),
-    *("Inter_Token_p95_ms", "Inter_Token_p99_ms", "Tokens_per_s", "Tokens", "Tokens_Expected", "Best_TFLOPs"),
-    *("Sustained_TFLOPs", "Copy_GBps", "Triad_GBps", "Transfer_GBps", "Reserved_MB", "Cold_Allocated_MB"),
-    *("Cold_Reserved_MB", "Warm_Allocated_MB", "Warm_Reserved_MB", "GPU_Memory_Used_MB", "Memory_Util_%", "Power_W"),
-    *(
-        "Temperature_C",
-        "SM_Clock_MHz",
-        "SM_Clock_Drift_%",
-        "Memory_Clock_MHz",
-        "Energy_J",
-        "Energy_per_Token_J",
-        "Samples_per_s_per_W",
-    ),
-    *("Power_Capped_%", "Slowdown_%", "Clock_Reasons", "Launches", "Iterations", "Measured_s", "Half_Width_%"),
-    *("Launch_Spread_%", "Steady_State", "Stop_Reason", "Drift_%", "Drifting", "Launch_Bound", "Throttled"),
-    *("Contaminated", "Achieved_TFLOPs", "Of_GEMM_%", "Flags", "Overhead_ms", "Refers_To", "Attempts", "Reason"),
-    "Scan",
+    *("Memory_Format", "New_Tokens"),
+    *(figure.column for figure in table.COLUMNS if figure.column not in _REQUIRED),
+    *("Refers_To", "Attempts", "Reason", "Scan"),
 )
-_OWN: Final[dict[str, str]] = {
-    "Forward_ms": "forward_time_ms",
-    "Backward_ms": "backward_time_ms",
-    "Throughput": "throughput_samples_per_sec",
-    "Optimizer_ms": "optimize_step_time_ms",
-    "Iteration_ms": "total_iteration_time_ms",
-    "Latency_ms": "inference_latency_ms",
-    "Load_ms": "model_load_time_ms",
-    "Cold_Load_ms": "cold_load_time_ms",
-    "Instantiate_ms": "instantiate_time_ms",
-    "Weights_ms": "weights_time_ms",
-    "To_Device_ms": "to_device_time_ms",
-    "First_Token_ms": "time_to_first_token_ms",
-    "Per_Token_ms": "time_per_output_token_ms",
-    "Inter_Token_p50_ms": "inter_token_p50_ms",
-    "Inter_Token_p95_ms": "inter_token_p95_ms",
-    "Inter_Token_p99_ms": "inter_token_p99_ms",
-    "Tokens_per_s": "tokens_per_second",
-    "Tokens": "tokens_generated",
-    "Tokens_Expected": "tokens_expected",
-    "Energy_per_Token_J": "energy_per_token_j",
-    "Best_TFLOPs": "best_tflops",
-    "Sustained_TFLOPs": "sustained_tflops",
-    "Copy_GBps": "copy_gb_per_sec",
-    "Triad_GBps": "triad_gb_per_sec",
-    "Transfer_GBps": "transfer_gb_per_sec",
-}
-"""Columns that one kind of metric has and another has not, and the fields that they show."""
-_SHARED: Final[dict[str, str]] = {
-    "Batch_Size": "batch_size",
-    "Requested_Batch": "batch_size_requested",
-    "Status": "status",
-    "Launches": "launches",
-    "Refers_To": "refers_to",
-    "GPU_Util_%": "gpu_utilization_percent",
-    "Memory_MB": "peak_memory_mb",
-    "Reserved_MB": "peak_memory_reserved_mb",
-    "Cold_Allocated_MB": "cold_memory_allocated_mb",
-    "Cold_Reserved_MB": "cold_memory_reserved_mb",
-    "Warm_Allocated_MB": "warm_memory_allocated_mb",
-    "Warm_Reserved_MB": "warm_memory_reserved_mb",
-    "GPU_Memory_Used_MB": "gpu_memory_used_mb",
-    "Memory_Util_%": "memory_utilization_percent",
-    "Power_W": "power_draw_w",
-    "Temperature_C": "temperature_c",
-    "SM_Clock_MHz": "sm_clock_mhz",
-    "SM_Clock_Drift_%": "sm_clock_drift_percent",
-    "Memory_Clock_MHz": "memory_clock_mhz",
-    "Energy_J": "energy_per_sample_j",
-    "Samples_per_s_per_W": "samples_per_sec_per_watt",
-    "Power_Capped_%": "power_capped_percent",
-    "Slowdown_%": "slowdown_percent",
-    "Iterations": "iterations",
-    "Measured_s": "measured_seconds",
-    "Launch_Spread_%": "launch_spread_percent",
-    "Steady_State": "steady_state",
-    "Stop_Reason": "stop_reason",
-    "Drift_%": "drift_percent",
-    "Drifting": "drifting",
-    "Launch_Bound": "launch_bound",
-    "Throttled": "throttled",
-    "Contaminated": "contaminated",
-}
-"""Columns that every kind of metric has."""
 _WITHOUT_BATCH: Final = {"Batch_Size": None, "Requested_Batch": None}
 """Loading, probes and checks have no batch."""
 
 
 def to_csv(report: Report) -> str:
     """The table as text: UTF-8, commas, newlines; N/A where nothing is known."""
-    return table(report).to_csv(index=False, na_rep=NOT_AVAILABLE, lineterminator="\n")
+    return frame(report).to_csv(index=False, na_rep=NOT_AVAILABLE, lineterminator="\n")
 
 
-def table(report: Report) -> "pandas.DataFrame":
+def frame(report: Report) -> "pandas.DataFrame":
     """The cells of the report, one a row, every value as it was (no column is coerced to one type)."""
     import pandas
 
@@ -156,8 +79,7 @@ def _rows(result: ModelResult, gpu_name: str) -> Iterator[tuple[Measured, Row]]:
         "New_Tokens": result.new_tokens,
     }
     if load := result.load_metrics:
-        memory: Row = {"Memory_MB": memory_mb(load)}
-        yield load, {**shared, "Phase": "load", **_metric(load), **memory, **_WITHOUT_BATCH}
+        yield load, {**shared, "Phase": "load", **_metric(load), **_WITHOUT_BATCH}
     phases: dict[str, Mapping[str, Measured]] = {
         "inference": result.inference_metrics,
         "training": result.training_metrics,
@@ -247,17 +169,12 @@ def _without_figures(entry: CellEntry, gpu_name: str) -> Row:
 
 
 def _metric(metric: Measured) -> Row:
-    half_width = metric.relative_half_width
-    computed = metric.plausibility if isinstance(metric, Computed) else None
     return {
-        **{column: getattr(metric, field) for column, field in _SHARED.items()},
-        **{column: getattr(metric, field, None) for column, field in _OWN.items()},
-        "Half_Width_%": None if half_width is None else half_width * 100,
-        "Clock_Reasons": ", ".join(metric.clock_event_reasons) or None,
-        "Achieved_TFLOPs": computed.achieved_tflops if computed else None,
-        "Of_GEMM_%": computed.gemm_percent if computed else None,
-        "Flags": "; ".join(computed.flags) or None if computed else None,
-        "Overhead_ms": metric.ledger.overhead_ms if metric.ledger else None,
+        "Batch_Size": metric.batch_size,
+        "Requested_Batch": metric.batch_size_requested,
+        "Status": metric.status,
+        **{figure.column: figure.of(metric) for figure in table.COLUMNS},
+        "Refers_To": metric.refers_to,
         "Attempts": len(metric.attempts),
         "Reason": metric.reason or None,
     }

@@ -14,16 +14,14 @@ from typing import Final
 import msgspec
 
 from orchestrator.figures.report import GpuInfo, Report
+from orchestrator.figures.table import FIGURES, Better
 from orchestrator.report.lines import Line, lines
 
-FIGURES: Final = (
-    *("throughput_samples_per_sec", "tokens_per_second", "sustained_tflops", "copy_gb_per_sec", "transfer_gb_per_sec"),
-    *("best_tflops", "triad_gb_per_sec", "forward_time_ms", "backward_time_ms", "optimize_step_time_ms"),
-    *("total_iteration_time_ms", "inference_latency_ms", "generation_time_ms", "time_to_first_token_ms"),
-    *("time_per_output_token_ms", "model_load_time_ms", "cold_load_time_ms", "peak_memory_mb"),
-    *("peak_memory_reserved_mb", "gpu_utilization_percent", "power_draw_w", "energy_per_sample_j"),
+_FIGURES: Final = sorted(
+    (figure for figure in FIGURES if figure.pytorch),
+    key=lambda figure: (not figure.main, figure.better is not Better.HIGHER),
 )
-"""By their names in the JSON report, which have their units."""
+"""What cells are compared by first, then other rates; by their names in the JSON report."""
 MEASURED: Final = "measured"
 _DTYPES: Final = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 """As torch calls them; TF32 is a way to compute, and stays under its name."""
@@ -148,13 +146,13 @@ def _model(line: Line) -> Model:
 
 def _metrics(line: Line) -> Iterator[Metric]:
     metric, fate = line.metric, {"status": str(line.entry.status), "reason": line.entry.reason}
-    figures = {} if metric is None else {name: getattr(metric, name, None) for name in FIGURES}
-    measured = any(value is not None for value in figures.values())
+    values = {} if metric is None else {figure: figure.number(metric) for figure in _FIGURES}
+    measured = any(value is not None for value in values.values())
     yield Metric(name=MEASURED, benchmark_values=(float(measured),), extra_info=fate)
-    for name, value in figures.items():
+    for figure, value in values.items():
         if metric is not None and value is not None:
-            values = metric.launch_values if name == line.figure and metric.launch_values else (value,)
-            yield Metric(name=name, benchmark_values=values, extra_info=fate)
+            several = metric.launch_values if figure is line.figure and metric.launch_values else (value,)
+            yield Metric(name=figure.field, benchmark_values=several, extra_info=fate)
 
 
 def _runner(gpu: GpuInfo, report: Report) -> Runner:

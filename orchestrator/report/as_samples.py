@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.figures.launch_samples import LaunchSamples, Samples, Series
 from orchestrator.figures.report import Report
 from orchestrator.report.as_csv import NOT_AVAILABLE, harmless
-from orchestrator.report.figure_rows import UNITS
-from orchestrator.report.lines import WITHOUT_BATCH, Line, lines
+from orchestrator.report.lines import Line, lines
 from protocol.cell import AUTO
 
 COLUMNS: Final = (
@@ -56,8 +56,8 @@ def _of_launch(line: Line, launch: LaunchSamples) -> Iterator[bytes]:
         yield _row([*shared, *_NO_VALUE])
     for series in launch.series:
         yield from _of_series(_row([*shared, series.name, _TIME, series.iterations])[:-1].decode(), series)
-    if launch.value is not None and line.value is not None:
-        yield _row([*shared, line.figure, UNITS[line.figure], launch.iterations, None, None, launch.value])
+    if launch.value is not None and line.value is not None and (figure := line.figure) is not None:
+        yield _row([*shared, figure.field, figure.unit, launch.iterations, None, None, launch.value])
 
 
 def _of_series(shared: str, series: Series) -> Iterator[bytes]:

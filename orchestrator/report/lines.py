@@ -1,15 +1,13 @@
 """Every planned cell of a report in a line, with what was measured of it: for formats with a row for each cell."""
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from orchestrator.analysis.cross_gpu import FIGURES
 from orchestrator.figures import keys
 from orchestrator.figures.cells import GenerationMetrics, LoadMetrics, Measured, ModelResult, PhaseMetrics, ProbeMetrics
 from orchestrator.figures.report import CellEntry, GpuInfo, Report
-from protocol.cell import OF_NO_MODEL, Workload
-
-WITHOUT_BATCH: Final = OF_NO_MODEL | {Workload.LOAD}
+from orchestrator.figures.table import Figure, main_figure
+from protocol.cell import Workload
 
 
 class Line(NamedTuple):
@@ -31,22 +29,14 @@ class Line(NamedTuple):
         return self.metric.mode if isinstance(self.metric, ProbeMetrics) else None
 
     @property
-    def figure(self) -> str:
-        """The name of the figure that the cell is compared by; empty where it has none."""
-        if self.metric is None:
-            return ""
-        return figure(Workload(self.entry.workload), self.metric)
+    def figure(self) -> Figure | None:
+        """What the cell is compared by; None for a check, which measures nothing."""
+        return None if self.metric is None else main_figure(Workload(self.entry.workload), self.entry.model_name)
 
     @property
     def value(self) -> float | None:
         """That figure."""
-        return getattr(self.metric, self.figure) if self.figure else None
-
-
-def figure(phase: Workload, metric: Measured) -> str:
-    """The name of the figure that a measurement is compared by."""
-    names = FIGURES[phase]
-    return next((name for name in names if getattr(metric, name) is not None), names[0])
+        return None if self.metric is None or self.figure is None else self.figure.number(self.metric)
 
 
 def time_ms(metric: Measured) -> float | None:

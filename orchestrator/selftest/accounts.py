@@ -9,7 +9,8 @@ from orchestrator.figures.report import Report
 from orchestrator.selftest.campaign import Injection
 from orchestrator.selftest.judge import Account, NamedFailure, Try
 from orchestrator.selftest.log_watch import Seen
-from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
 from orchestrator.state.slots import scopes
 
 _FRAME: Final = '  File "'

@@ -1,1 +1,1 @@
-"""The pure state of a run: slots, transitions, replay of the journal, archive."""
+"""The pure state of a run: what its journal means."""

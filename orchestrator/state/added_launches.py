@@ -22,10 +22,11 @@ from dataclasses import dataclass
 import msgspec
 
 from orchestrator.config.run_configuration import Configuration, Slot
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.state import gangs, turns
 from orchestrator.state.slots import RunState, SlotState, SlotStatus, is_skipped, rounds, wait_in_vain
 from orchestrator.stats.siblings import LEAST_GPUS, MOST_LAUNCHES
-from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, Workload
+from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def judged(devices: Iterable[Device]) -> tuple[Device, ...]:
 def at_most(cells: Iterable[Cell], launches: int, devices: Sequence[Device]) -> int:
     """How many launches of these planned cells may be added, each of which has so many in the plan; of loads none."""
     among = {device.uuid for device in judged(devices)}
-    several = [cell for cell in cells if cell.devices[0] in among and cell.workload is not Workload.LOAD]
+    several = [cell for cell in cells if cell.devices[0] in among and WORKLOADS[cell.workload].sibling_verdict]
     return sum(cell.batch_size != AUTO for cell in several) * max(MOST_LAUNCHES - launches, 0)
 
 

@@ -10,37 +10,33 @@ import dataclasses
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from orchestrator.config.run_configuration import StoredRun
 from orchestrator.errors import RunFolderError
-from orchestrator.state import coherence, recovery, session_times
+from orchestrator.state import coherence
+from orchestrator.state.attempts import Attempt
+from orchestrator.state.replay import Replay, replay, rules_of
 from orchestrator.store import damage, journal, run_files
-from orchestrator.store.orphan_results import require_known
 from orchestrator.store.records import (
-    Added,
-    Beside,
     Dropped,
     End,
     Finished,
     Foreign,
     Header,
-    Left,
     Record,
     Segment,
-    Skipped,
     Start,
     StoodStill,
-    TakenOut,
     TelemetryEnded,
     TooHot,
     ZygoteStarted,
 )
 from protocol import codec
 from protocol.errors import ProtocolError
-from protocol.failure import Failure
 from protocol.paths import LaunchPaths, RunPaths
 from protocol.result import Result
 
@@ -52,74 +48,54 @@ class ResultFileError(Exception):
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """One try at a cell. `end` is None when it was interrupted (or still goes on), `left` when nobody saw it leave.
-
-    segment: in which it was started; monotonic times of another segment do not compare with it (a reboot sets them
-    back), so `lasted_ms` is None for an end that a later segment wrote. beside: who else computed on its GPU.
-    withdrawn: hash of the file of a result that was recorded and does not count; None where there is none.
-    """
-
-    segment: Segment
-    start: Start
-    end: End | None = None
-    left: Left | None = None
-    lasted_ms: float | None = None
-    beside: str = ""
-    withdrawn: str | None = None
-
-    @property
-    def promised(self) -> str | None:
-        """Hash of the result file, None where there is no result."""
-        return self.end.result_sha256 if self.end else None
-
-    @property
-    def failure(self) -> Failure | None:
-        """Why there is no result; None for a good attempt, and for one that was interrupted."""
-        return self.end.failure if self.end else None
-
-    @property
-    def device(self) -> str:
-        """UUID of the device that it is about: of several the one that failed, where that is known, or that leads."""
-        return (self.failure and self.failure.device) or self.start.device
-
-    @property
-    def started(self) -> float:
-        """When it was started, in seconds since the epoch."""
-        return self.segment.at(self.start.at_ns)
-
-
-@dataclass(frozen=True)
 class Archive:
     """One run.
 
-    durations_s: of each segment, up to its last record. stood_still: of each segment, each time that its process did
-    not go on. taken_out: devices that were given up in the newest segment, and why, by UUID.
-    too_hot: GPUs that were, in any segment: how, and when, in seconds since the epoch.
-    skipped: what nothing more was launched of (slots.scopes), and why. added: launches (cell, round) beyond the plan.
-    dropped: launches, planned or added, that there was no time for, and why. dropped_ns: those of each segment, and
-    when. foreign: who came to a GPU or left it.
-    telemetry_ended: when, in segments that went on without it. finished: None while nobody has written that the run is
-    over.
+    replay: where it stands. attempts: of it, those that still run only where they are wanted. durations_s: of each
+    segment, from its beginning to the last launch that began or ended in it, or to its end. stood_still: of each
+    segment, each time that its process did not go on. dropped_ns: launches that were dropped in each segment, and when.
+    too_hot: GPUs whose load was ended for their heat in any segment: how, and when, in seconds since the epoch.
+    foreign: who came to a GPU or left it. telemetry_ended: when, in segments that went on without it.
     """
 
     paths: RunPaths
     stored: StoredRun
     header: Header
+    replay: Replay
+    attempts: tuple[Attempt, ...]
     segments: tuple[Segment, ...]
     durations_s: tuple[float, ...]
     stood_still: tuple[tuple[StoodStill, ...], ...]
     zygotes: tuple[ZygoteStarted, ...]
-    attempts: tuple[Attempt, ...]
-    taken_out: Mapping[str, str]
     too_hot: Mapping[str, tuple[str, float]]
-    skipped: Mapping[str, str]
-    added: tuple[tuple[str, int], ...]
-    dropped: Mapping[tuple[str, int], str]
     dropped_ns: Mapping[Segment, Mapping[tuple[str, int], int]]
     foreign: Mapping[Segment, Sequence[Foreign]]
     telemetry_ended: Mapping[Segment, int]
-    finished: Finished | None
+
+    @property
+    def taken_out(self) -> Mapping[str, str]:
+        """Devices that are quarantined, and why, by UUID."""
+        return self.replay.quarantined
+
+    @property
+    def skipped(self) -> Mapping[str, str]:
+        """What nothing more was launched of (slots.scopes), and why."""
+        return self.replay.skipped
+
+    @property
+    def added(self) -> tuple[tuple[str, int], ...]:
+        """Launches (cell, round) beyond the plan."""
+        return self.replay.added
+
+    @property
+    def dropped(self) -> Mapping[tuple[str, int], str]:
+        """Launches, planned or added, that there was no time for, and why."""
+        return self.replay.dropped
+
+    @property
+    def finished(self) -> Finished | None:
+        """None while nobody has recorded that the run is over."""
+        return self.replay.finished
 
     def so_far(self) -> "Archive":
         """The same without the attempts that somebody is still working on."""
@@ -178,23 +154,47 @@ def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) ->
     return result
 
 
-def load(paths: RunPaths, stored: StoredRun | None = None) -> Archive:
+def load(paths: RunPaths, stored: StoredRun | None = None, *, alive: bool = False) -> Archive:
     """The run in a folder, also one that still goes on. stored: its run.yaml, where that was read before.
 
-    Raises RunFolderError when there is no run, it is damaged, its journal was cut short, or its files belong to
-    different runs.
+    alive: a process works on it. Raises RunFolderError when there is no run, it is damaged, its journal was cut short,
+    or its files belong to different runs.
     """
     stored = stored or run_files.load(paths)
     results = tuple(paths.results())
     begun = paths.journal.exists() or paths.launches.is_dir()
     records = journal.read(paths.journal) if begun else ()
-    found = assemble(stored, paths, records)
+    found = assemble(stored, paths, records, alive=alive)
     require_known(paths, results, records)
     return found
 
 
-def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Archive:
+def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *, alive: bool = False) -> Archive:
     """The same from what was read before: run.yaml and plan.json never change."""
+    header = require_coherent(stored, paths, records)
+    replayed = replay(stored.plan, rules_of(stored), records, alive=alive)
+    sessions = _Sessions()
+    for record in records:
+        sessions.take(record)
+    return Archive(
+        paths=paths,
+        stored=stored,
+        header=header,
+        replay=replayed,
+        attempts=replayed.attempts,
+        segments=tuple(sessions.segments),
+        durations_s=tuple(sessions.durations_s),
+        stood_still=tuple(map(tuple, sessions.stood_still)),
+        zygotes=tuple(sessions.zygotes),
+        too_hot=sessions.too_hot,
+        dropped_ns=dict(sessions.dropped_ns),
+        foreign=dict(sessions.foreign),
+        telemetry_ended=sessions.telemetry_ended,
+    )
+
+
+def require_coherent(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Header:
+    """Make sure that records are those of the run in whose folder they lie; its header. Raises RunFolderError."""
     header = records[0] if records else None
     if header is None and not paths.launches.is_dir():
         raise RunFolderError(
@@ -206,98 +206,75 @@ def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) ->
     run_files.require_one_run(stored, header, paths)
     if words := coherence.wrong(stored, records):
         raise RunFolderError(f"{paths.journal}: damaged: {words}. {damage.advice(paths.journal)}")
-    return _assemble(paths, stored, header, records)
+    return header
 
 
-def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Sequence[Record]) -> Archive:
-    """Put the records together: each Start with the segment it stands in, its End and its Left."""
-    night, devices = stored.configuration.burn_in is not None, {device.uuid for device in stored.devices}
-    segments: list[Segment] = []
-    zygotes: list[ZygoteStarted] = []
-    told: dict[int, _Told] = {}
-    taken_out: dict[str, str] = {}
-    too_hot: dict[str, tuple[str, float]] = {}
-    skipped: dict[str, str] = {}
-    dropped: dict[tuple[str, int], str] = {}
-    dropped_ns: dict[Segment, dict[tuple[str, int], int]] = defaultdict(dict)
-    foreign: dict[Segment, list[Foreign]] = defaultdict(list)
-    telemetry_ended: dict[Segment, int] = {}
-    finished: Finished | None = None
-    for record in records:
+def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
+    """Make sure that a run may be resumed as its folder stands, before anything is written there.
+
+    journal of another plan, or damaged            refused
+    result whose start the journal holds no more   refused: its launch, and its file, would be given to another
+    start without an end                           what every kill leaves: measured again, in a folder of its own
+    end without its result                         measured again (Category.RESULT_LOST)
+
+    Raises RunFolderError.
+    """
+    results = tuple(paths.results())
+    records = journal.read(paths.journal) if paths.journal.exists() else ()
+    if records:
+        require_coherent(stored, paths, records)
+    require_known(paths, results, records)
+
+
+def require_known(paths: RunPaths, results: Iterable[Path], records: Iterable[Record]) -> None:
+    """Make sure that the journal holds the start of each of `results`. Raises RunFolderError.
+
+    A start is on the disk before its process is made, so that no kill leaves a result without one: only a journal that
+    was deleted, emptied or cut short does. List the results before the journal is read: what a process at work adds in
+    between then stands in the journal.
+    """
+    found = {path.parts[-3:-1]: path for path in results}
+    known = {(one.cell, str(one.attempt)) for one in records if isinstance(one, Start)}
+    if unknown := found.keys() - known:
+        first = min(found[one] for one in unknown).parent
+        raise RunFolderError(
+            f"{paths.journal} is missing, empty or cut short: launches/ holds results that it knows nothing of "
+            f"({len(unknown)} of {len(found)}, the first in {first}), which a report would leave out and "
+            f"`resume` overwrite. {damage.advice(paths.journal)}"
+        )
+
+
+class _Sessions:
+    """What happened when, session by session: nothing of it decides where the run stands."""
+
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
+        self.durations_s: list[float] = []
+        self.stood_still: list[list[StoodStill]] = []
+        self.zygotes: list[ZygoteStarted] = []
+        self.too_hot: dict[str, tuple[str, float]] = {}
+        self.dropped_ns: dict[Segment, dict[tuple[str, int], int]] = defaultdict(dict)
+        self.foreign: dict[Segment, list[Foreign]] = defaultdict(list)
+        self.telemetry_ended: dict[Segment, int] = {}
+
+    def take(self, record: Record) -> None:
+        """Take the next record of the journal."""
         match record:
             case Segment():
-                segments.append(record)
-                finished = None
-                taken_out = recovery.staying_out(devices, taken_out) if night else {}  # as recovery.py has it,
-                dropped = {} if night else dropped  # and this too
+                self.segments.append(record)
+                self.durations_s.append(0.0)
+                self.stood_still.append([])
+            case Start() | End() | Finished():
+                self.durations_s[-1] = (record.at_ns - self.segments[-1].monotonic_ns) / 1e9
+            case StoodStill():
+                self.stood_still[-1].append(record)
             case ZygoteStarted():
-                zygotes.append(record)
-            case Start():
-                told[record.launch] = _Told(segments[-1], record)
-            case End() | Left() | Beside():
-                told[record.launch].take(record, segments[-1])
+                self.zygotes.append(record)
             case Foreign():
-                foreign[segments[-1]].append(record)
+                self.foreign[self.segments[-1]].append(record)
             case TelemetryEnded():
-                telemetry_ended.setdefault(segments[-1], record.at_ns)
+                self.telemetry_ended.setdefault(self.segments[-1], record.at_ns)
             case TooHot():
-                too_hot.setdefault(record.device, (record.reason, segments[-1].at(record.at_ns)))
-            case TakenOut():
-                taken_out[record.device] = record.reason
-            case Skipped():
-                skipped.setdefault(f"{record.model} {record.only}".rstrip(), record.reason)
+                self.too_hot.setdefault(record.device, (record.reason, self.segments[-1].at(record.at_ns)))
             case Dropped():
-                dropped[record.cell, record.round] = record.reason
-                dropped_ns[segments[-1]][record.cell, record.round] = record.at_ns
-            case Finished():
-                finished = record
-    return Archive(
-        paths=paths,
-        stored=stored,
-        header=header,
-        segments=tuple(segments),
-        durations_s=session_times.durations_s(records),
-        stood_still=session_times.stood_still(records),
-        zygotes=tuple(zygotes),
-        attempts=tuple(one.attempt() for one in told.values()),
-        taken_out=taken_out,
-        too_hot=too_hot,
-        skipped=skipped,
-        added=tuple(slot for record in records if isinstance(record, Added) for slot in record.slots),
-        dropped=dropped,
-        dropped_ns=dict(dropped_ns),
-        foreign=dict(foreign),
-        telemetry_ended=telemetry_ended,
-        finished=finished,
-    )
-
-
-@dataclass(slots=True)
-class _Told:
-    """What the journal says of an attempt, as far as it was read. ended_in: the segment that wrote its end."""
-
-    segment: Segment
-    start: Start
-    end: End | None = None
-    ended_in: Segment | None = None
-    left: Left | None = None
-    beside: str = ""
-    withdrawn: str | None = None
-
-    def take(self, record: End | Left | Beside, segment: Segment) -> None:
-        """What the journal says of it later, and in which segment."""
-        match record:
-            case End():
-                self.withdrawn = None if self.end is None else self.end.result_sha256 or self.withdrawn
-                self.end, self.ended_in = record, segment
-            case Left():
-                self.left = record
-            case Beside():
-                self.beside = record.by
-
-    def attempt(self) -> Attempt:
-        """All of it."""
-        lasted_ms = None
-        if self.end is not None and self.ended_in == self.segment:
-            lasted_ms = (self.end.at_ns - self.start.at_ns) / 1e6
-        return Attempt(self.segment, self.start, self.end, self.left, lasted_ms, self.beside, self.withdrawn)
+                self.dropped_ns[self.segments[-1]][record.cell, record.round] = record.at_ns

@@ -22,18 +22,19 @@ class Layered(Mapping[K, V]):
 
     __slots__ = ("_base", "_changes", "_length")
 
-    def __init__(self, base: Mapping[K, V], changes: Mapping[K, V] | None = None) -> None:
-        """changes: count in place of what `base` says, and beside it."""
+    def __init__(self, base: Mapping[K, V], changes: Mapping[K, V] | None = None, added: int = 0) -> None:
+        """changes: count in place of what `base` says, and beside it. added: how many of them `base` does not have."""
         self._base = base
         self._changes = changes or {}
-        self._length = len(base) + sum(key not in base for key in self._changes)
+        self._length = len(base) + added
 
     def but(self, key: K, value: V) -> "Layered[K, V]":
         """The same with one entry changed, or added."""
+        added = len(self) - len(self._base) + (key not in self._changes and key not in self._base)
         changes = {**self._changes, key: value}
         if len(changes) > max(_LEAST, math.isqrt(len(self._base))):
             return Layered({**self._base, **changes})
-        return Layered(self._base, changes)
+        return Layered(self._base, changes, added)
 
     def __getitem__(self, key: K) -> V:
         return self._changes[key] if key in self._changes else self._base[key]

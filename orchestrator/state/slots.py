@@ -1,4 +1,4 @@
-"""What a run's state is made of, and what can happen to it. Values alone: what decides is in transitions.py.
+"""What a run's state is made of, and what can happen to it. Values alone: what decides is in state.py.
 
     RunState ─┬─ slots     each planned launch: waiting, running, or how it was settled
               ├─ devices   each device: its queue, what it runs, whether it is taken out
@@ -44,12 +44,14 @@ SETTLED: Final = frozenset(SlotStatus) - {SlotStatus.WAITING, SlotStatus.RUNNING
 class SlotState(msgspec.Struct, frozen=True, kw_only=True):
     """One planned launch, or one scan for the batch size, which takes many.
 
-    batch_size: what the last attempt ran. failed_in: how far its last failure had come; stopped: a signal from outside
-    had stopped its process then. refers_to: the cell that has its result. tried: what a scan knows so far.
+    launch, batch_size: of the last attempt, by which a measured slot counts. failed_in: how far its last failure had
+    come; stopped: a signal from outside had stopped its process then. refers_to: the cell that has its result. tried:
+    what a scan knows so far.
     """
 
     status: SlotStatus = SlotStatus.WAITING
     batch_size: int
+    launch: int | None = None
     attempts: int = 0
     failures: tuple[Category, ...] = ()
     failed_in: Phase = Phase.START

@@ -9,7 +9,7 @@ has a
 result, when it is referred to another cell that measures the same, when it does not fit, when its failure is final,
 when its model is skipped (fault_placement.py), or when it is dropped for want of time. One that scans for the batch
 size takes many launches; one on several devices waits for all of them (gangs.py).
-recovery.py feeds the journal's starts and ends through the same functions, so there is one way to know where a run
+state/replay.py feeds the records of a journal through the same functions, so there is one way to know where a run
 stands.
 """
 
@@ -59,13 +59,14 @@ def begin(
     Not so in a burn-in, which is there to try the same again: a failure, or want of memory, costs one cell of a round.
     """
     cells = {cell.id: cell for cell in plan.cells}
+    uuids = dict.fromkeys([*plan.order, *(uuid for cell in plan.cells for uuid in cell.devices)])
     slots = {slot: SlotState(batch_size=cells[slot[0]].batch_size) for queue in plan.order.values() for slot in queue}
     return RunState(
         cells=cells,
         slots=Layered(slots),
         tally={**dict.fromkeys(SlotStatus, 0), SlotStatus.WAITING: len(slots)},
-        devices={device: DeviceState(queue=queue) for device, queue in plan.order.items()},
-        kinds=dict.fromkeys(plan.order, "") if kinds is None else kinds,
+        devices={uuid: DeviceState(queue=plan.order.get(uuid, ())) for uuid in uuids},
+        kinds=dict.fromkeys(uuids, "") | dict(kinds or {}),
         gpus=frozenset(gpus),
         rooms=plan.rooms,
         skips=skips,
@@ -147,30 +148,51 @@ def _next_on(
     """
     taken = {other for launch in found for other in launch.cell.devices}
     while (slot := gangs.first(state, uuid)) is not None:
-        cell = state.cells[slot[0]]
-        scans = cell.batch_size == AUTO
-        batch_size = AUTO if scans else fitting(state, slot)
-        if batch_size < cell.batch_size and (other := _stand_in(state, cell, batch_size)) is not None:
-            state = settled(state, slot, SlotStatus.REFERRED, refers_to=other)
-        elif batch_size == 0 and not scans:
-            state = settled(state, slot, SlotStatus.DOES_NOT_FIT)
-        elif is_skipped(state, cell):
-            state = settled(state, slot, SlotStatus.SKIPPED)
+        if (later := _without_launch(state, slot)) is not None:
+            state = later
         elif not gangs.assembled(state, slot, taken) or not turns.may_begin(state, slot, [one.slot for one in found]):
             return state, None
         else:
-            return state, _launch(state, slot, batch_size, number)
-        state = gangs.without(state, slot)
+            return state, _launch(state, slot, number)
     return state, None
 
 
-def _launch(state: RunState, slot: Slot, batch_size: int, number: int) -> NextLaunch:
-    """The next launch of a slot; AUTO stands for the next step of its scan: one that waits is not at its end."""
-    size = _next_size(state, slot) if batch_size == AUTO else batch_size
+def settle(state: RunState) -> RunState:
+    """The state in which everything is settled that needs no launch, wherever it waits.
+
+    That includes what was dropped: it needs no time either. Looks at every slot: for once in a while.
+    """
+    if not state.too_large and not state.skipped:
+        return state
+    for slot, known in state.slots.items():
+        if known.status in (SlotStatus.WAITING, SlotStatus.DROPPED):
+            state = _without_launch(state, slot) or state
+    return state
+
+
+def _without_launch(state: RunState, slot: Slot) -> RunState | None:
+    """The state after a slot was settled without a launch; None where it needs one."""
+    cell = state.cells[slot[0]]
+    batch_size = AUTO if cell.batch_size == AUTO else fitting(state, slot)
+    if batch_size < cell.batch_size and (other := _stand_in(state, cell, batch_size)) is not None:
+        state = settled(state, slot, SlotStatus.REFERRED, refers_to=other)
+    elif batch_size == 0 and cell.batch_size != AUTO:
+        state = settled(state, slot, SlotStatus.DOES_NOT_FIT)
+    elif is_skipped(state, cell):
+        state = settled(state, slot, SlotStatus.SKIPPED)
+    else:
+        return None
+    return gangs.without(state, slot)
+
+
+def _launch(state: RunState, slot: Slot, number: int) -> NextLaunch:
+    """The next launch of a slot; of a scan its next step: one that waits is not at its end."""
+    scans = state.cells[slot[0]].batch_size == AUTO
+    size = _next_size(state, slot) if scans else fitting(state, slot)
     assert size is not None
     cell = msgspec.structs.replace(state.cells[slot[0]], batch_size=size)
     attempt = state.attempts.get(slot[0], 0) + 1
-    return NextLaunch(slot=slot, cell=cell, launch=number, attempt=attempt, scans=batch_size == AUTO)
+    return NextLaunch(slot=slot, cell=cell, launch=number, attempt=attempt, scans=scans)
 
 
 def fitting(state: RunState, slot: Slot) -> int:
@@ -198,7 +220,7 @@ def _started(state: RunState, launch: int, slot: Slot, batch_size: int) -> RunSt
     for uuid in state.cells[slot[0]].devices:
         state = with_device(state, uuid, running=launch, clean=False)
     attempts = state.slots[slot].attempts + 1
-    state = with_slot(state, slot, status=SlotStatus.RUNNING, batch_size=batch_size, attempts=attempts)
+    state = with_slot(state, slot, status=SlotStatus.RUNNING, batch_size=batch_size, launch=launch, attempts=attempts)
     return msgspec.structs.replace(
         state,
         launches=state.launches.but(launch, slot),

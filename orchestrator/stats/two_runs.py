@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Final, NamedTuple
 
-from orchestrator.stats import effect_size, pooled, student
+from orchestrator.stats import pooled, student
 from orchestrator.stats.pooled import Variance
 from orchestrator.stats.siblings import ALPHA, holm
 
@@ -63,9 +63,6 @@ class Judged:
     low_90: float | None = None
     high_90: float | None = None
     p: float | None = None
-    cohens_d: float | None = None
-    cliffs_delta: float | None = None
-    mann_whitney_p: float | None = None
     wanted: int | None = 0
 
 
@@ -94,14 +91,13 @@ class _Estimate(NamedTuple):
 
 def judge(pairs: Sequence[Pair]) -> list[Judged]:
     """A verdict for each cell, in their order. Raises ValueError for a rate that is not above zero."""
-    logs = [(_logs(pair.before), _logs(pair.after)) for pair in pairs]
-    estimates = _estimates(logs)
+    estimates = _estimates([(_logs(pair.before), _logs(pair.after)) for pair in pairs])
     chances = holm({index: _chance(one, pairs[index].margin) for index, one in enumerate(estimates) if one is not None})
     return [
         without_verdict(pair, LEAST_LAUNCHES)
         if estimate is None
-        else _judged(pair, log, estimate, chances[index], len(chances))
-        for index, (pair, log, estimate) in enumerate(zip(pairs, logs, estimates, strict=True))
+        else _judged(pair, estimate, chances[index], len(chances))
+        for index, (pair, estimate) in enumerate(zip(pairs, estimates, strict=True))
     ]
 
 
@@ -187,7 +183,7 @@ def _chance(estimate: _Estimate, margin: float) -> float:
     return min(1.0, 2 * student.tail(beyond / math.sqrt(estimate.variance), estimate.degrees))
 
 
-def _judged(pair: Pair, logs: tuple[list[float], list[float]], estimate: _Estimate, p: float, tests: int) -> Judged:
+def _judged(pair: Pair, estimate: _Estimate, p: float, tests: int) -> Judged:
     wide, narrow = estimate.reach(1 - ALPHA / 2), estimate.reach(1 - ALPHA)
     bound, log_ratio = _bound(pair.margin), estimate.log_ratio
     if p <= ALPHA:
@@ -204,9 +200,6 @@ def _judged(pair: Pair, logs: tuple[list[float], list[float]], estimate: _Estima
         low_90=math.exp(log_ratio - narrow),
         high_90=math.exp(log_ratio + narrow),
         p=p,
-        cohens_d=effect_size.cohens_d(*logs),
-        cliffs_delta=effect_size.cliffs_delta(*logs),
-        mann_whitney_p=effect_size.mann_whitney_p(*logs),
         wanted=_wanted(estimate, bound, tests, pair) if verdict is ChangeVerdict.INCONCLUSIVE else 0,
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.state.archive import Attempt
+from orchestrator.state.attempts import Attempt
 from orchestrator.store.records import End, Left, Spawned, Start
 from protocol.failure import Category
 from protocol.paths import RunPaths

@@ -14,22 +14,12 @@ nothing tells them apart, no device is named.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import msgspec
 
+from orchestrator.state.failure_policy import POLICY, Sign
 from protocol.failure import Category, Failure
 from protocol.result import Result
-
-_CONSEQUENCES: Final = frozenset({Category.COMMUNICATION, Category.DEADLINE})
-"""What a process may end in because of another one."""
-_SIGNS: Final = (
-    {Category.DEVICE_LOST},
-    {Category.DEVICE_HARDWARE, Category.TOO_HOT},
-    {Category.DEVICE_UNAVAILABLE, Category.CUDA_STICKY, Category.CUDA_ERROR},
-    {Category.OUT_OF_MEMORY, Category.IMPORT_ERROR, Category.NOT_BUILT, Category.EXCEPTION, Category.NOT_FINITE},
-)
-"""Signs of a cause, surest first: what is said of a GPU, CUDA's codes, exceptions. Signals and all others follow."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +48,12 @@ def judged(told: Sequence[MemberEnd]) -> tuple[int, Result | Failure]:
         return 0, _together(told, results)
     failed = [(rank, one.outcome) for rank, one in enumerate(told) if isinstance(one.outcome, Failure)]
     own = [pair for pair in failed if not told[pair[0]].ended]
-    causes = [pair for pair in own if pair[1].category not in _CONSEQUENCES]
+    causes = [pair for pair in own if POLICY[pair[1].category].sign is not Sign.CONSEQUENCE]
     if causes:
-        rank, failure = min(causes, key=lambda pair: (_sign(pair[1].category), told[pair[0]].at))
+        rank, failure = min(causes, key=lambda pair: (POLICY[pair[1].category].sign, told[pair[0]].at))
         return rank, _with_the_others(told, rank, failure, told[rank].device)
     rank, failure = min(own, key=lambda pair: (pair[1].category is not Category.DEADLINE, told[pair[0]].at))
     return _hung(told, rank, failure)
-
-
-def _sign(category: Category) -> int:
-    """The place of a category among the signs of a cause."""
-    return next((place for place, signs in enumerate(_SIGNS) if category in signs), len(_SIGNS))
 
 
 def _together(told: Sequence[MemberEnd], results: Sequence[Result]) -> Result:

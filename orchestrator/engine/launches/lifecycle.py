@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from orchestrator.state.failure_policy import Trait, has_trait
 from orchestrator.system.process_end import Exit
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import Deadlines, Measurement
@@ -25,9 +26,6 @@ from protocol.result import Result
 
 DRAIN_S: Final = 1.0
 """A process's death may be seen before its last message: the pidfd was first in 4 of 600 launches."""
-HELD_BACK: Final = frozenset(
-    {Category.CUDA_STICKY, Category.CUDA_ERROR, Category.DEVICE_UNAVAILABLE, Category.COMMUNICATION}
-)
 UNKILLABLE_S: Final = 60.0
 TERM_GRACE_S: Final = 10.0
 
@@ -201,7 +199,7 @@ def _progressed(launch: Launch, fraction: float, now: float) -> tuple[Launch, tu
 
 def _reported(launch: Launch, outcome: Result | Failure, now: float) -> tuple[Launch, tuple[Action, ...]]:
     """An outcome counts when it comes before the launch was given up; also from a process that has died since."""
-    doubtful = isinstance(outcome, Failure) and outcome.category in HELD_BACK
+    doubtful = isinstance(outcome, Failure) and has_trait(outcome.category, Trait.HELD_BACK)
     match launch.status:
         case Status.WORKING if doubtful:
             return _with(launch, status=Status.HELD, held=outcome, deadline=now + DRAIN_S), ()

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.state.failure_policy import BEFORE_FIRST_FORWARD
+from orchestrator.state.failure_policy import BEFORE_FIRST_FORWARD, POLICY, Hardware, Trait, has_trait
 from orchestrator.system.process_end import Exit
 from protocol.exit_codes import WorkerExit
 from protocol.failure import Category, Failure, Phase
@@ -53,34 +53,13 @@ def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limi
     )
 
 
-_OF_CUDA: Final = frozenset({Category.CUDA_STICKY, Category.CUDA_ERROR, Category.CRASHED})
-"""Kinds of failure that CUDA's start-up may end in."""
-
-
-_OF_HARDWARE: Final = frozenset(
-    {
-        Category.DEVICE_UNAVAILABLE,
-        Category.CUDA_STICKY,
-        Category.CUDA_ERROR,
-        Category.EXCEPTION,
-        Category.NOT_FINITE,
-        Category.CRASHED,
-        Category.KILLED,
-        Category.DEADLINE,
-        Category.COMMUNICATION,
-        Category.NO_OUTCOME,
-    }
-)
-"""Kinds of failure that a GPU may lead to whose hardware fails."""
-
-
 def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
     """The failure as it is to be read by what the driver has said of GPUs.
 
     hazard: the grave one of its own GPUs, None where there is none. It is the cause then, and what the launch ended in
     is kept as evidence (`ended_as`). broken: as for `collateral`.
     """
-    if hazard is None or failure.category not in _OF_HARDWARE:
+    if hazard is None or POLICY[failure.category].hardware not in (Hardware.POINTS, Hardware.MAY):
         return collateral(failure, broken)
     ended_as = f"{failure.category}: {failure.message}"
     return msgspec.structs.replace(
@@ -92,13 +71,25 @@ def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
     )
 
 
+def beside(failure: Failure, others: str) -> Failure:
+    """The failure as it is to be read where other processes, named in `others`, computed on the GPU too.
+
+    Too little memory is not the fault of the cell then, and too little time neither of the cell nor of the GPU.
+    """
+    words = POLICY[failure.category].beside_others
+    if not others or not words:
+        return failure
+    message = f"{others} computed on the GPU too, and it {words}: {failure.message}"
+    return msgspec.structs.replace(failure, category=Category.CONTAMINATED, message=message)
+
+
 def collateral(failure: Failure, broken: str) -> Failure:
     """The failure as it is to be read after the hardware of other GPUs, named in `broken`, has failed.
 
     A lost GPU can keep CUDA from starting on the sound ones too. Such a failure tells nothing of its own GPU or model,
     and must not count against them.
     """
-    if not broken or failure.category not in _OF_CUDA or failure.phase not in BEFORE_FIRST_FORWARD:
+    if not broken or not has_trait(failure.category, Trait.CUDA_START) or failure.phase not in BEFORE_FIRST_FORWARD:
         return failure
     message = f"{failure.message} (maybe a consequence: {broken} had failed before)"
     return msgspec.structs.replace(failure, category=Category.DEVICE_UNAVAILABLE, message=message)

@@ -9,17 +9,12 @@ cap is normal for heavy work: it is written down and kept (docs/method.md, "Thro
 
 from typing import Final
 
-import msgspec
-
 from orchestrator.gpu.telemetry import clock_events
 from orchestrator.gpu.telemetry.readings import Readings
 from protocol.failure import Category, Failure, Phase
 
 LIMIT: Final = 0.01
 """Fraction of the measured time under slowdown from which a result is not to be believed."""
-
-_OF_SHARING: Final = {Category.OUT_OF_MEMORY: "ran out of memory", Category.DEADLINE: "ran out of time"}
-"""Failures that another process on the GPU may be the cause of, in words."""
 
 
 def throttled(readings: Readings) -> bool | None:
@@ -43,17 +38,6 @@ def judge(readings: Readings) -> Failure | None:
 def contaminated(who: str) -> Failure:
     """Why a result must not count beside which `who` computed."""
     return Failure(category=Category.CONTAMINATED, message=f"{who} computed on the GPU too", phase=Phase.MEASURE)
-
-
-def beside(failure: Failure, who: str) -> Failure:
-    """The failure as it is to be read where `who` computed on the GPU too.
-
-    Want of memory is not the cell's then, and of what took too long neither it nor the GPU is to blame.
-    """
-    if not who or failure.category not in _OF_SHARING:
-        return failure
-    message = f"{who} computed on the GPU too, and it {_OF_SHARING[failure.category]}: {failure.message}"
-    return msgspec.structs.replace(failure, category=Category.CONTAMINATED, message=message)
 
 
 def _why(readings: Readings) -> str:

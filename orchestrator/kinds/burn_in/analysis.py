@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import structs
+
 from orchestrator.analysis.evidence import Evidence, LaunchEvidence
 from orchestrator.config.run_configuration import BurnIn
 from orchestrator.figures.burn_in import BurnInReport, GpuBurnIn, PaceReport, ReasonReport
@@ -38,7 +40,8 @@ from orchestrator.kinds.burn_in.rate_courses import told_courses
 from orchestrator.kinds.burn_in.served_time import Span
 from orchestrator.kinds.burn_in.verdict import Judged
 from orchestrator.kinds.burn_in.wrong_bits import Share, Uncounted
-from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
 from orchestrator.state.slots import scopes
 from orchestrator.store.records import Segment
 from orchestrator.system.calendar_times import iso
@@ -155,12 +158,16 @@ def _seen(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> list[tuple[C
 def _share(one: _Good, device: Device, accused: Accused) -> _Good:
     """The launch as this device has it."""
     found = links.attributed(links.seen_by(one.cell, one.evidence), one.cell, device.uuid, accused)
-    return replace(one, evidence=replace(one.evidence, verification=found.verification), found=found)
+    return replace(
+        one,
+        evidence=replace(one.evidence, result=structs.replace(one.evidence.result, verification=found.verification)),
+        found=found,
+    )
 
 
 def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[Sample]:
     """Of results that do not count too: others who compute on a GPU may slow it down, and never change a bit."""
-    yield from wrong_bits.samples((one.attempt, one.cell, one.evidence.verification) for one in good)
+    yield from wrong_bits.samples((one.attempt, one.cell, one.evidence.result.verification) for one in good)
     yield from wrong_bits.samples((one.attempt, one.cell, one.seen[one.cell.devices[0]]) for one in uncounted)
 
 
@@ -168,7 +175,7 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good], beside: Sequence
     """Everything that is known of one GPU. beside: what counts against it in launches without a result that counts."""
     archive, evidence, compared = night.archive, night.evidence, night.compared
     health, why = _health(device, night.health)
-    verified = [(one, one.evidence.verification) for one in mine if one.evidence.verification is not None]
+    verified = [(one, one.evidence.result.verification) for one in mine if one.evidence.result.verification is not None]
     not_tested, work = _not_tested(night, device, verified), night.at_work[device.uuid]
     return Work(
         asked_s=night.asked.duration_s,

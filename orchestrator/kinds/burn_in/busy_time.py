@@ -12,8 +12,9 @@ from orchestrator.kinds.burn_in.gpu_waits import over_ns
 from orchestrator.kinds.burn_in.lost_launches import Lost
 from orchestrator.kinds.burn_in.served_time import Load, Span
 from orchestrator.plan import estimate
-from orchestrator.state import recovery
-from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
+from orchestrator.state.replay import staying_out
 from orchestrator.state.time_budget import closing_s
 from orchestrator.store.records import Segment
 from orchestrator.system.calendar_times import iso
@@ -71,7 +72,7 @@ def served_of(archive: Archive, at_work: Mapping[str, Work]) -> Served:
     """The same from when each device was at work."""
     asked = archive.stored.configuration.burn_in
     assert asked is not None
-    out = recovery.staying_out(at_work, archive.taken_out)
+    out = staying_out(at_work, archive.taken_out)
     waited_for = [device for device in archive.stored.devices if device.uuid not in out]
     seconds = {device: served_s(at_work[device.uuid]) for device in waited_for}
     left_s = asked.duration_s - min(seconds.values()) - closing_s(asked.duration_s)

@@ -3,8 +3,8 @@
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in.bit_comparison import Deviation
 from orchestrator.kinds.burn_in.memory_share import Covered
@@ -13,19 +13,10 @@ from orchestrator.stats.slowdown_reasons import Why
 from protocol.cell import Cell, Workload
 from protocol.verification import Mismatch
 
-TITLES: Final = {
-    Workload.TRUTH: "the check of truth",
-    Workload.SOAK: "verified products",
-    Workload.MEMORY: "the memory test",
-    Workload.REPLAY: "repeated training steps",
-    Workload.STEPS: "verified products under steps of load",
-    Workload.LINKS: "transfers between devices",
-}
-
 
 def named(cell: Cell) -> str:
     """A cell in words, the same on all GPUs."""
-    return f"{TITLES[cell.workload]} of {cell.model} in {cell.precision}"
+    return f"{WORKLOADS[cell.workload].title} of {cell.model} in {cell.precision}"
 
 
 class Pace(enum.StrEnum):

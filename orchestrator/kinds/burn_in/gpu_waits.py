@@ -19,7 +19,8 @@ from typing import Final
 from orchestrator.engine.memory_gate import TIMEOUT_S
 from orchestrator.kinds.burn_in.lost_launches import Lost
 from orchestrator.kinds.burn_in.served_time import Span
-from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
 from orchestrator.state.blocked_gpus import PATIENCE_S
 from orchestrator.store.records import Foreign, Segment
 

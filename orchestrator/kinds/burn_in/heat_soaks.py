@@ -8,7 +8,8 @@ from orchestrator.config.run_configuration import BurnIn
 from orchestrator.figures.burn_in import HeatSoakReport
 from orchestrator.kinds.burn_in import levels
 from orchestrator.kinds.burn_in.heat_soak import HeatSoak, heat_soak
-from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
 from orchestrator.stats.windows import WINDOW_NS
 from orchestrator.store.records import Segment
 from protocol.cell import Device, DeviceKind

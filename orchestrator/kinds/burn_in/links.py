@@ -15,6 +15,7 @@ from orchestrator.kinds.burn_in.bit_comparison import Deviation
 from orchestrator.kinds.burn_in.blame import Blamed
 from orchestrator.kinds.burn_in.planning import linked
 from protocol.cell import Cell, Device, Workload
+from protocol.result import SeriesName
 from protocol.verification import Mismatch, Verification
 
 LATER: Final = ": in later rounds"
@@ -45,8 +46,9 @@ class Attributed(NamedTuple):
 
 def seen_by(cell: Cell, evidence: LaunchEvidence) -> dict[str, Verification]:
     """Device → what it has found in a launch with a result."""
-    own = {} if evidence.verification is None else {cell.devices[0]: evidence.verification}
-    return own | dict(evidence.others)
+    result = evidence.result
+    own = {} if result.verification is None else {cell.devices[0]: result.verification}
+    return own | result.others
 
 
 def accused(
@@ -116,17 +118,19 @@ def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
     for cell_id, cell in cells.items():
         launches = [evidence for one, evidence in good if one.id == cell_id]
         size = len(cell.devices)
-        added_up = _rate(launches, "all_reduce")
+        added_up = _rate(launches, SeriesName.ALL_REDUCE)
         yield LinksReport(
             gpu_uuids=cell.devices,
             precision=cell.precision,
-            connection=next((one.verification.method for one in launches if one.verification is not None), ""),
+            connection=next(
+                (one.result.verification.method for one in launches if one.result.verification is not None), ""
+            ),
             launches=len(launches),
-            copies_gb_per_second=_rate(launches, "copies"),
+            copies_gb_per_second=_rate(launches, SeriesName.COPIES),
             all_reduce_gb_per_second=added_up,
             all_reduce_bus_gb_per_second=None if added_up is None else added_up * 2 * (size - 1) / size,
-            to_host_gb_per_second=_rate(launches, "to_host"),
-            to_device_gb_per_second=_rate(launches, "to_device"),
+            to_host_gb_per_second=_rate(launches, SeriesName.TO_HOST),
+            to_device_gb_per_second=_rate(launches, SeriesName.TO_DEVICE),
         )
 
 
@@ -163,11 +167,11 @@ def _fault_of(culprit: str, accused: Accused) -> str:
     return f"probably the fault of {accused.labels[culprit]}, {why}"
 
 
-def _rate(launches: Sequence[LaunchEvidence], series: str) -> float | None:
+def _rate(launches: Sequence[LaunchEvidence], series: SeriesName) -> float | None:
     """GB/s, of 1e9 bytes; None where there was nothing of the kind."""
     found = [
-        one.bytes_per_iteration[series] / one.figures.means_ms[series] / 1e6
+        one.result.bytes_per_iteration[series] / one.figures.means_ms[series] / 1e6
         for one in launches
-        if series in one.bytes_per_iteration and one.figures.means_ms.get(series)
+        if series in one.result.bytes_per_iteration and one.figures.means_ms.get(series)
     ]
     return median(found) if found else None

@@ -23,23 +23,13 @@ from orchestrator.config.run_configuration import BurnIn
 from orchestrator.kinds.burn_in import served_time
 from orchestrator.kinds.burn_in.findings import named
 from orchestrator.kinds.burn_in.served_time import AT_WORK, Span
-from orchestrator.state.archive import Archive, Attempt
-from orchestrator.state.failure_policy import BEFORE_DEVICE
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
+from orchestrator.state.failure_policy import BEFORE_DEVICE, Trait, has_trait
 from orchestrator.system.calendar_times import iso
 from protocol.cell import Cell, Device
 from protocol.failure import Category, Failure, Phase
 
-_WITH_THE_RUN: Final = frozenset({Category.STOPPED, Category.INTERRUPTED})
-_FROM_OUTSIDE: Final = frozenset(
-    {
-        Category.KILLED,
-        Category.ZYGOTE_DIED,
-        Category.CONTAMINATED,
-        Category.HOST_OUT_OF_MEMORY,
-        Category.RESULT_LOST,
-    }
-)
-"""What a sound device may meet with, and no finding where another launch made up for it."""
 HUNG_CELLS: Final = 3
 HUNG_S: Final = 20.0
 """A launch that is still at work after so many times its planned length, and so much for its start, hangs."""
@@ -67,7 +57,7 @@ def lost(archive: Archive, asked: BurnIn, damaged: Mapping[int, str] = _NONE) ->
     found = []
     for attempt in archive.attempts:
         cell, failure = cells[attempt.start.cell], attempt.failure
-        if failure is not None and failure.category in _WITH_THE_RUN:
+        if failure is not None and has_trait(failure.category, Trait.WITH_RUN):
             planned_s = HUNG_CELLS * asked.cell_s[kinds[cell.devices[0]]] + HUNG_S
             most_s = max(planned_s, _AS_OTHERS * longest_s[named(cell)])
             failure = _hung(attempt, halted[attempt.segment], most_s)
@@ -116,7 +106,7 @@ def made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device:
         attempt, cell, failure = one
         blamed = failure.device or device.uuid
         ours = device.uuid in cell.devices and blamed == device.uuid
-        if ours and _is_made_up(one, done) and failure.category not in _FROM_OUTSIDE:
+        if ours and _is_made_up(one, done) and not has_trait(failure.category, Trait.FROM_OUTSIDE):
             yield _told(attempt, cell, failure)
 
 

@@ -15,7 +15,8 @@ from orchestrator.kinds.burn_in.findings import named
 from orchestrator.kinds.burn_in.gpu_waits import over_ns
 from orchestrator.kinds.burn_in.lost_launches import Lost
 from orchestrator.kinds.burn_in.served_time import Load, Span
-from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
 from orchestrator.store.records import Segment
 from orchestrator.system.calendar_times import iso
 from protocol.cell import Cell

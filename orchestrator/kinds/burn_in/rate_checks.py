@@ -20,7 +20,7 @@ from orchestrator.gpu.telemetry.clock_events import POWER_CAP
 from orchestrator.kinds.burn_in import rate_courses
 from orchestrator.kinds.burn_in.findings import Pace, RateVerdict
 from orchestrator.kinds.burn_in.heat_soaks import Soaks
-from orchestrator.state.archive import Attempt
+from orchestrator.state.attempts import Attempt
 from orchestrator.stats import drift, siblings, slowdown_reasons
 from orchestrator.stats.drift import Drift
 from orchestrator.stats.siblings import Bound, Sibling, SiblingCell
@@ -36,7 +36,7 @@ _PACES: Final = {
     drift.DriftVerdict.STEADY: Pace.STEADY,
     drift.DriftVerdict.TOO_SHORT: Pace.UNTOLD,
 }
-_BESIDE: Final = {
+BESIDE_BY_WORKLOAD: Final = {
     Workload.SOAK: BESIDE,
     Workload.TRUTH: f"{BESIDE} in checks of truth",
     Workload.REPLAY: f"{BESIDE} in training",
@@ -66,7 +66,7 @@ def paces(
             own = [launch for launch in mine if launch[0].start.device == one.gpu]
             found[one.gpu][OVER_TIME] = _drift(one, rates[one.gpu], _begin(mine, rates[one.gpu]), own)
         warm = [one for one in mine if _is_warm(one, soaks)]
-        for workload, title in _BESIDE.items():
+        for workload, title in BESIDE_BY_WORKLOAD.items():
             for uuid, told in _beside_siblings([one for one in warm if one[1].workload is workload]).items():
                 found[uuid][title] = told
     return found
@@ -126,7 +126,7 @@ def _rates(
     climates = seen[uuid].climates if uuid in seen else {}
     at = {(boot, one.number): one for boot, own in climates.items() for one in own}
     for attempt, _, evidence in mine:
-        if attempt.start.device != uuid or evidence.launch_bound:
+        if attempt.start.device != uuid or evidence.result.launch_bound:
             continue
         soak = soaks[uuid, attempt.segment]
         for window in evidence.rates:
@@ -144,12 +144,12 @@ def _rates(
 
 def _waited(own: Sequence[Launched]) -> bool:
     """Whether a GPU waited for the host in most of its launches of one kind."""
-    return sum(bool(evidence.launch_bound) for _, _, evidence in own) * 2 > len(own)
+    return sum(bool(evidence.result.launch_bound) for _, _, evidence in own) * 2 > len(own)
 
 
 def _at_work(own: Sequence[Launched]) -> Sequence[Launched]:
     """The launches of a kind that say how fast a GPU is; of one that waited in most all: it is that fast at least."""
-    return own if _waited(own) else [one for one in own if not one[2].launch_bound]
+    return own if _waited(own) else [one for one in own if not one[2].result.launch_bound]
 
 
 def _waited_in(own: Sequence[Launched]) -> list[str]:
@@ -188,7 +188,7 @@ def _begin(mine: Sequence[Launched], rates: Rates) -> float:
 
 def _drift(one: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -> RateVerdict:
     pace, paced = _PACES[one.verdict], [evidence for _, _, evidence in own if evidence.rates]
-    if paced and all(evidence.launch_bound for evidence in paced):
+    if paced and all(evidence.result.launch_bound for evidence in paced):
         return RateVerdict(pace, "it waited for the host in all of its work", courses=rate_courses.by_reference(one))
     why = _why_it_slowed(one, rates) if pace is Pace.SLOWER else None
     aside = _aside(_waited_in(own))
@@ -230,7 +230,7 @@ def _beside_siblings(warm: Sequence[Launched]) -> dict[str, RateVerdict]:
         )
         for name, by_gpu in groups.items()
     ]
-    told = siblings.judge(cells, margins.load().shares, asked=len(_BESIDE))
+    told = siblings.judge(cells, margins.load().shares, asked=len(BESIDE_BY_WORKLOAD))
     return {one.gpu: _sibling(one, groups, [cell for cell in cells if one.gpu in cell.rates]) for one in told}
 
 

@@ -28,7 +28,7 @@ def tallies(
 
 def _tally(group: Sequence[LaunchEvidence], more: int, kind: DeviceKind) -> Tally:
     """more: mismatches of launches that are no evidence for anything else."""
-    found = [one.verification for one in group if one.verification is not None]
+    found = [one.result.verification for one in group if one.result.verification is not None]
     return Tally(
         launches=len(group),
         checks=sum(one.checks for one in found),

@@ -15,10 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from orchestrator.config.naming import plural
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 from orchestrator.kinds.burn_in import memory_share, served_time
-from orchestrator.kinds.burn_in.findings import TITLES, Pace, Tally, Work
+from orchestrator.kinds.burn_in.findings import Pace, Tally, Work
 from protocol.cell import Workload
 from protocol.verification import Mismatch
 
@@ -68,7 +70,7 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
     """Wrong results. One that a correct library may give is no fault of the GPU, and nothing is claimed."""
     for one in work.wrong:
         mismatch = one.mismatch
-        where = f"{TITLES[one.workload]} in {one.precision}, round {one.round + 1}, {one.at}"
+        where = f"{WORKLOADS[one.workload].title} in {one.precision}, round {one.round + 1}, {one.at}"
         what, again = _seen(one.workload, mismatch)
         if one.doubt:
             told = f"{where}: {what}; {one.doubt}; {again}"
@@ -83,11 +85,11 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
             read = "" if mismatch.same_when_read_again else "; it was right when read again, an error of reading"
             yield Reason(HealthVerdict.FAIL, f"{where}: {what}; {again}{read}", Action.REPLACE)
     if work.unclear:
-        counted = _counted(work.unclear, "mismatch", "mismatches")
+        unclear = plural(work.unclear, "mismatch", "mismatches")
         yield Reason(
             HealthVerdict.UNKNOWN,
-            f"{TITLES[Workload.LINKS]}: {counted} without details, which may be its own, or follow from what others "
-            "had wrong",
+            f"{WORKLOADS[Workload.LINKS].title}: {unclear} without details, which may be its own, or follow from what "
+            "others had wrong",
             Action.PAIRS,
         )
     for workload, tally in work.tallies.items():
@@ -109,7 +111,8 @@ def _more(work: Work, workload: Workload, mismatches: int) -> Iterator[Reason]:
     unclear = work.unclear if workload is Workload.LINKS else 0
     if (more := mismatches - len(kept) - unclear) > 0:
         other = "more " if kept or unclear else ""
-        told = f"{TITLES[workload]}: {_counted(more, f'{other}mismatch', f'{other}mismatches')}, without details"
+        number = plural(more, f"{other}mismatch", f"{other}mismatches")
+        told = f"{WORKLOADS[workload].title}: {number}, without details"
         if kept and all(one.doubt or another_algorithm(one.mismatch) for one in kept):
             yield Reason(HealthVerdict.UNKNOWN, f"{told}; those with details look alike", Action.MONITOR)
         else:
@@ -118,14 +121,14 @@ def _more(work: Work, workload: Workload, mismatches: int) -> Iterator[Reason]:
 
 def _seen(workload: Workload, mismatch: Mismatch) -> tuple[str, str]:
     """What was wrong, and whether it was again; less where its launch ended before it was looked at closer."""
-    counted = f"{_counted(mismatch.elements, 'element')}, {_counted(mismatch.bits, 'bit')} wrong"
+    size = f"{plural(mismatch.elements, 'element')}, {plural(mismatch.bits, 'bit')} wrong"
     if not mismatch.repeated:
-        known = counted if mismatch.elements else "wrong bits"
+        known = size if mismatch.elements else "wrong bits"
         return f"{mismatch.what}: {known}", "its launch ended before it was looked at closer"
     again = f"wrong again in {mismatch.wrong_again} of {mismatch.repeated} repetitions"
     if workload is Workload.REPLAY:
         return mismatch.what, again  # which gradients differ, and the loss; nobody knows by how many bits
-    return f"{mismatch.what}: {counted if mismatch.elements else 'found wrong, though no element differs'}", again
+    return f"{mismatch.what}: {size if mismatch.elements else 'found wrong, though no element differs'}", again
 
 
 def another_algorithm(mismatch: Mismatch) -> bool:
@@ -154,9 +157,9 @@ def _gaps(work: Work) -> Iterator[Reason]:
         yield Reason(HealthVerdict.UNKNOWN, told, Action.MONITOR)
     if work.beside:
         who = ", ".join(sorted(set(work.beside)))
-        counted = _counted(len(work.beside), "launch", "launches")
+        launches = plural(len(work.beside), "launch", "launches")
         yield Reason(
-            HealthVerdict.UNKNOWN, f"{counted} worked beside others ({who}): its load was not that of the burn-in"
+            HealthVerdict.UNKNOWN, f"{launches} worked beside others ({who}): its load was not that of the burn-in"
         )
     if work.reboots:
         yield Reason(HealthVerdict.UNKNOWN, "the machine was started anew in the middle", Action.MONITOR)
@@ -170,8 +173,8 @@ def _gaps(work: Work) -> Iterator[Reason]:
     if memory.checks and (told := memory_share.lacking(memory.covered)):
         yield Reason(HealthVerdict.UNKNOWN, told, Action.MONITOR)
     if work.unread:
-        counted = _counted(len(work.unread), "launch", "launches")
-        told = f"whether {counted} without a result that counts found wrong bits cannot be read here: {work.unread[0]}"
+        launches = plural(len(work.unread), "launch", "launches")
+        told = f"whether {launches} without a result that counts found wrong bits cannot be read here: {work.unread[0]}"
         todo = "make the report as somebody who may read it, else burn it in again"
         yield Reason(HealthVerdict.UNKNOWN, f"{told}; {todo}", Action.AGAIN)
     for text in work.undecided:
@@ -208,7 +211,7 @@ def _makes_up(work: Work) -> tuple[Action, str]:
     if not _has_room(work):
         return Action.AGAIN, f"what is left of its time has no room for what it lacks: {_anew(work)}"
     if work.idle or work.beside or work.reboots or work.failures:
-        most = "of what else is UNKNOWN here for want of memory at most"  # that waits again (state/recovery.py)
+        most = "of what else is UNKNOWN here for want of memory at most"  # that waits again (state/replay.py)
         return Action.AGAIN, f"`resume` makes up for the time, and {most}: begin again"
     if not _has_room(work, len(work.without_file)):
         return Action.AGAIN, "`resume` makes up for the time, and not for every result that is lost: begin again"
@@ -258,7 +261,3 @@ def _slow(work: Work) -> Iterator[Reason]:
         if told.pace is Pace.SLOWER:
             because = "" if told.why is None else f"; {told.why.words}"
             yield Reason(HealthVerdict.WARN, f"{kind}: {told.words}{because}", Action.MONITOR)
-
-
-def _counted(number: int, one: str, many: str | None = None) -> str:
-    return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"

@@ -17,7 +17,8 @@ from orchestrator.kinds.burn_in import links
 from orchestrator.kinds.burn_in.bit_comparison import Sample
 from orchestrator.kinds.burn_in.findings import Wrong, named
 from orchestrator.kinds.burn_in.links import Accused, Attributed
-from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
 from orchestrator.system.calendar_times import iso
 from protocol.cell import Cell, Device, Workload
 from protocol.verification import Verification

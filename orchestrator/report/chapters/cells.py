@@ -5,11 +5,11 @@ from typing import Final
 
 from orchestrator.analysis.outcomes import Status
 from orchestrator.config.naming import plural
+from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.figures.cells import LoadMetrics
 from orchestrator.figures.report import Report
 from orchestrator.report.device_labels import label
-from orchestrator.report.figure_rows import UNITS
-from orchestrator.report.lines import WITHOUT_BATCH, Line, lines, memory_mb, time_ms
+from orchestrator.report.lines import Line, lines, memory_mb, time_ms
 from orchestrator.report.numbers import NOT_AVAILABLE, number, share, unit
 from orchestrator.report.remarks import remark
 from orchestrator.report.sections import Badge, Cells, Entry, Section, Table, Tone, numbers, ranked, texts
@@ -79,7 +79,7 @@ def _row(device: str, line: Line) -> tuple[Entry, ...]:
         *which,
         *status,
         number(line.value),
-        UNITS[line.figure],
+        line.figure.unit if line.figure else "",
         number(time_ms(metric)),
         NOT_AVAILABLE if half_width is None else f"{half_width * 100:.2f}",
         number(memory_mb(metric)),
@@ -119,13 +119,13 @@ def _listed(line: Line, device: str) -> tuple[str, ...]:
     size = NOT_AVAILABLE if entry.batch_size is None or entry.workload in WITHOUT_BATCH else str(entry.batch_size)
     if metric is None:
         return (_name(line), device, size, status, *(NOT_AVAILABLE,) * 5)
-    interval = metric.relative_half_width
+    interval, figure = metric.relative_half_width, line.figure
     return (
         _name(line),
         device,
         size,
         status,
-        NOT_AVAILABLE if isinstance(metric, LoadMetrics) else unit(line.value, UNITS[line.figure]),
+        NOT_AVAILABLE if isinstance(metric, LoadMetrics) or figure is None else unit(line.value, figure.unit),
         unit(time_ms(metric), "ms"),
         NOT_AVAILABLE if interval is None else f"+/- {interval * 100:.2f}%",
         share(metric.launch_spread_percent),

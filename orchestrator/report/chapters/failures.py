@@ -10,7 +10,7 @@ from orchestrator.report.chapters.cells import badge
 from orchestrator.report.chapters.excluded import input_sizes
 from orchestrator.report.device_labels import label, label_of
 from orchestrator.report.sections import Badge, Finding, Log, Section, Tone
-from orchestrator.state.failure_explanations import EXPLANATIONS
+from orchestrator.state.failure_policy import POLICY
 from protocol.failure import Category
 
 SHOWN_FAILURES: Final = 20
@@ -81,7 +81,7 @@ def _evidence(one: FailureReport) -> Iterator[str]:
 def _consequences(one: FailureReport, report: Report) -> Iterator[str]:
     """What to do, and what the run did about it."""
     if one.category is not None:
-        yield f"What to do: {EXPLANATIONS[Category(one.category)].advice}"
+        yield f"What to do: {POLICY[Category(one.category)].advice}"
     for device in report.gpu_info:
         if device.taken_out:
             yield f"{label(device)} was taken out of the run: {device.taken_out}"

@@ -13,8 +13,8 @@ from orchestrator.figures.burn_in import GpuBurnIn
 from orchestrator.figures.report import Report
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
-from orchestrator.state import recovery
-from orchestrator.state.archive import Attempt
+from orchestrator.state.attempts import Attempt
+from orchestrator.state.replay import BURN_IN, replay
 from orchestrator.store import journal
 from orchestrator.store.journal import Journal
 from orchestrator.store.records import End
@@ -131,7 +131,7 @@ def test_what_is_lost_of_a_night_that_was_stopped_is_measured_again(tmp_path: Pa
     assert (reason.action, reason.text[-28:]) == (Action.RESUME, "; `resume` measures it again")
     assert gpus_of(night)[place].action is Action.RESUME
     lost_again(night, attempt)
-    now = recovery.restore(night.stored.plan, journal.read(night.paths.journal), night=True)
+    now = replay(night.stored.plan, BURN_IN, journal.read(night.paths.journal)).state
     assert now.devices[attempt.start.device].queue[0] == (attempt.start.cell, attempt.start.round)
     cell = now.cells[attempt.start.cell]
     night.measured(

@@ -12,10 +12,10 @@ from orchestrator.analysis.outcomes import CellOutcome, Status
 from orchestrator.config.run_configuration import Plan
 from orchestrator.plan import planner
 from orchestrator.state import slots, transitions
-from orchestrator.state.archive import Attempt
 from orchestrator.state.failure_policy import Reach
+from orchestrator.state.replay import BENCHMARK, replay
 from orchestrator.state.slots import SlotStatus
-from orchestrator.store.records import End, Segment, Start
+from orchestrator.store.records import End, Record, Segment, Skipped, Start
 from protocol.cell import Cell, Workload
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.configurations import configuration
@@ -24,8 +24,7 @@ from tests.fakes.runs import FakeRun, gpus, shipped
 
 def outcome(run: FakeRun, cell: Cell, damaged: tuple[int, ...] = ()) -> CellOutcome:
     """What became of a cell of a run."""
-    read = run.archive()
-    return outcomes.derive(read.stored.plan, read.attempts, damaged)[cell.id]
+    return outcomes.derive(run.archive().replay.without(damaged))[cell.id]
 
 
 def test_a_result_at_the_size_asked_for_is_ok(tmp_path: Path) -> None:
@@ -45,17 +44,6 @@ def test_a_result_at_a_smaller_size_is_degraded(tmp_path: Path) -> None:
     found = outcome(run, cell)
     assert (found.status, found.batch_size, found.counted) == (Status.DEGRADED, 8, (2,))
     assert "32" in found.reason
-
-
-def test_sizes_are_never_mixed(tmp_path: Path) -> None:
-    """Round 0 fitted at 8, round 1 only at 4: the figures are those of 4 alone."""
-    run = FakeRun(tmp_path, batch_sizes=(8,), launches=2)
-    cell = run.cell(batch_size=8)
-    run.measured(cell, number=0)
-    run.failed(cell, Category.OUT_OF_MEMORY, number=1)
-    run.measured(cell, batch_size=4, number=1)
-    found = outcome(run, cell)
-    assert (found.status, found.batch_size, found.counted) == (Status.DEGRADED, 4, (2,))
 
 
 def test_a_planned_smaller_size_stands_for_one_that_does_not_fit(tmp_path: Path) -> None:
@@ -181,40 +169,40 @@ def test_a_damaged_result_is_not_hidden_behind_a_want_of_time(tmp_path: Path) ->
     run = FakeRun(tmp_path, batch_sizes=(1,), launches=2)
     damaged = run.measured(run.cell())
     run.dropped(run.cell(), "no time", number=1)
-    read = run.archive()
-    found = [
-        outcomes.derive(read.stored.plan, read.attempts, launches, dropped=read.dropped)[run.cell().id].status
-        for launches in ((), (damaged,))
-    ]
-    assert found == [Status.OK, Status.FAILED]
+    assert [outcome(run, run.cell(), launches).status for launches in ((), (damaged,))] == [Status.OK, Status.FAILED]
 
 
 def test_cells_of_a_device_that_was_taken_out_say_so(tmp_path: Path) -> None:
-    """The reason of a cell that nobody attempted is the device's failure; the other device's cells are not touched."""
+    """The reason of a cell that nobody attempted is the device's failure, also in a later session that lets it work
+    again but has not come to that cell. The other device's cells are not touched.
+    """
     run = FakeRun(tmp_path, devices=gpus(2))
-    run.failed(run.cell(batch_size=1), Category.DEVICE_LOST)
-    assert "taken out of this run: device lost" in outcome(run, run.cell(batch_size=8)).reason
-    assert "taken out" not in outcome(run, run.cell(batch_size=8, device=1)).reason
+    run.failed(run.cell(batch_size=1), Category.DEVICE_LOST, message="off the bus")
+    out = outcome(run, run.cell(batch_size=8))
+    assert (out.status, "off the bus" in out.reason) == (Status.MISSING, True)
+    assert "off the bus" not in outcome(run, run.cell(batch_size=8, device=1)).reason
+    run.segment()
+    assert outcome(run, run.cell(batch_size=8)) == out
+    assert run.archive().taken_out == {}
 
 
 def test_a_retry_that_a_lost_device_prevents_is_missing(tmp_path: Path) -> None:
     """An accident that would have been tried again is not why the cell has no result: its device was taken out."""
     run = FakeRun(tmp_path)
     run.failed(run.cell(batch_size=8), Category.KILLED)
-    run.failed(run.cell(batch_size=1), Category.DEVICE_LOST)
+    run.failed(run.cell(batch_size=1), Category.DEVICE_LOST, message="off the bus")
     found = outcome(run, run.cell(batch_size=8))
-    assert (found.status, found.reason) == (Status.MISSING, "the device was taken out of this run: device lost")
+    assert (found.status, found.reason) == (Status.MISSING, "the device was taken out of this run: off the bus")
 
 
 def test_cells_of_a_skipped_model_are_failures_with_its_reason(tmp_path: Path) -> None:
     """Neither not attempted nor interrupted: nothing more of the model will be run. Its own failure keeps its words."""
     run = FakeRun(tmp_path, batch_sizes=(1, 2, 4, 8))
     run.measured(run.cell(batch_size=1))
-    run.failed(run.cell(batch_size=2), Category.IMPORT_ERROR, message="no such module")
     run.interrupted(run.cell(batch_size=4))
-    read = run.archive()
-    found = outcomes.derive(read.stored.plan, read.attempts, skipped={"resnet50": "import error on GPU 0"})
-    told = {cell.batch_size: found[cell.id] for cell in read.stored.plan.cells}
+    run.failed(run.cell(batch_size=2), Category.IMPORT_ERROR, phase=Phase.IMPORT, message="no such module")
+    run._journal.append(Skipped(model="resnet50", at_ns=run.now_ns, reason="import error on GPU 0"))
+    told = {size: outcome(run, run.cell(batch_size=size)) for size in (1, 2, 4, 8)}
     assert told[1].status is Status.OK
     assert told[2].reason == "import error: no such module"
     for size in (4, 8):
@@ -225,12 +213,12 @@ def test_a_size_that_is_skipped_is_told_as_that_size(tmp_path: Path) -> None:
     """What took too long on two GPUs is not the whole model: only its own cell says so."""
     run = FakeRun(tmp_path, batch_sizes=(1, 8))
     run.measured(run.cell(batch_size=1))
-    read = run.archive()
     slow = slots.scopes(run.cell(batch_size=8))[Reach.CELL]
     assert slow.startswith("resnet50 inference fp32 at batch size 8")
-    found = outcomes.derive(read.stored.plan, read.attempts, skipped={slow: "deadline exceeded on GPU 1 and GPU 2"})
-    assert found[run.cell(batch_size=1).id].status is Status.OK
-    assert found[run.cell(batch_size=8).id] == CellOutcome(
+    only, reason = slow.removeprefix("resnet50 "), "deadline exceeded on GPU 1 and GPU 2"
+    run._journal.append(Skipped(model="resnet50", only=only, at_ns=run.now_ns, reason=reason))
+    assert outcome(run, run.cell(batch_size=1)).status is Status.OK
+    assert outcome(run, run.cell(batch_size=8)) == CellOutcome(
         status=Status.FAILED, reason="the cell is skipped: deadline exceeded on GPU 1 and GPU 2"
     )
 
@@ -239,11 +227,12 @@ SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wal
 FAILURES = (Category.CRASHED, Category.EXCEPTION, Category.INTERRUPTED, Category.DEADLINE, Category.NOT_FINITE)
 
 
-def simulate(planned: Plan, seed: int, steps: int) -> tuple[slots.RunState, list[Attempt]]:
+def simulate(planned: Plan, seed: int, steps: int) -> tuple[slots.RunState, list[Record]]:
     """Let the state machine work on a plan in a world made of `seed`: what fits, and what goes wrong."""
     chance = random.Random(seed)
     room = {(cell.workload, cell.devices): chance.choice([0, 1, 3, 4, 8, 100]) for cell in planned.cells}
-    now, attempts = transitions.begin(planned), []
+    now = transitions.begin(planned)
+    records: list[Record] = [SEGMENT]
     for _ in range(steps):
         now, launches = transitions.next_launches(now)
         if not launches:
@@ -267,13 +256,11 @@ def simulate(planned: Plan, seed: int, steps: int) -> tuple[slots.RunState, list
             elif chance.random() < 0.2:
                 failure = Failure(category=chance.choice(FAILURES), message="", phase=Phase.MEASURE)
             digest = None if failure else "0" * 64
-            attempts.append(
-                Attempt(SEGMENT, start, End(launch=launch.launch, at_ns=1, result_sha256=digest, failure=failure))
-            )
+            records += [start, End(launch=launch.launch, at_ns=1, result_sha256=digest, failure=failure)]
             now = transitions.step(
                 transitions.step(now, slots.Ended(launch.launch, failure)), slots.Freed(launch.device)
             )
-    return now, attempts
+    return now, records
 
 
 @settings(max_examples=200)
@@ -292,8 +279,8 @@ def test_the_report_and_the_run_agree_about_every_cell(seed: int, launches: int,
         launches=launches,
     )
     planned = planner.make(asked, gpus(2))
-    final, attempts = simulate(planned, seed, steps=10_000)
-    derived = outcomes.derive(planned, attempts, skipped=dict.fromkeys(final.skipped, "why"))
+    final, records = simulate(planned, seed, steps=10_000)
+    derived = outcomes.derive(replay(planned, BENCHMARK, records))
     for cell in planned.cells:
         mine = [slot for (cell_id, _), slot in final.slots.items() if cell_id == cell.id]
         statuses = {slot.status for slot in mine}

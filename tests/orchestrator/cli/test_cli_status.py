@@ -105,7 +105,7 @@ def test_of_a_burn_in_the_time_is_told_and_no_number_of_launches(tmp_path: Path)
 
     What it served before a `resume` counts, and nothing while that imports.
     """
-    run = FakeRun(tmp_path / "run", devices=gpus(1), batch_sizes=(1, 8, 32))
+    run = FakeRun(tmp_path / "run", devices=gpus(1), batch_sizes=(1, 8, 32, 64))
     burning(run, 600.0)
     run.measured(run.cell(batch_size=1))
     run.failed(run.cell(batch_size=8))
@@ -117,7 +117,8 @@ def test_of_a_burn_in_the_time_is_told_and_no_number_of_launches(tmp_path: Path)
         resumed.append(Segment(**TAKEN_UP, monotonic_ns=at_ns - 40 * 10**9))
         importing = look(run)
         resumed.append(first_launch(cell, at_ns))
-        resumed.append(Dropped(cell=cell.id, round=0, at_ns=at_ns, reason="no time was left"))
+        late = run.cell(batch_size=64)
+        resumed.append(Dropped(cell=late.id, round=0, at_ns=at_ns, reason="no time was left"))
     status = look(run)
     assert first.limit_left_s == pytest.approx(600.0 - host.age_s(), abs=5.0)
     assert (importing.limit_left_s, importing.eta_s) == (500.0, pytest.approx(500.0 - closing_s(600.0)))

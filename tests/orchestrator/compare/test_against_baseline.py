@@ -12,11 +12,11 @@ from orchestrator.compare.as_junit import to_junit
 from orchestrator.compare.as_markdown import to_markdown
 from orchestrator.compare.as_text import to_text
 from orchestrator.compare.comparison import Comparison, compare, exit_code
-from orchestrator.compare.limit_targets import Figure
 from orchestrator.compare.references import Against
 from orchestrator.compare.run_figures import Side, SideCell, SideDevice
 from orchestrator.compare.thresholds import Threshold
 from orchestrator.config import margins
+from orchestrator.figures.table import LimitName
 from orchestrator.report.as_markdown import to_markdown as report_markdown
 from orchestrator.report.as_text import to_text as report_text
 from orchestrator.report.chapters import comparisons
@@ -224,7 +224,7 @@ def test_a_score_and_a_limit_name_the_mode_that_differs(tmp_path_factory: pytest
         run.everything()
         made[mode] = run.ended()
     alone = run_figures.of_report(made[Mode.SOLO], "base")
-    limit = Threshold(name="as fast", figure=Figure.OF_BASELINE, phase=Workload.INFERENCE, at_least=95)
+    limit = Threshold(name="as fast", figure=LimitName.OF_BASELINE, phase=Workload.INFERENCE, at_least=95)
     report = references.hold(made[Mode.LOADED], Against(baseline=alone, thresholds=(limit,)))
     assert report.baseline_comparison is not None
     assert report.baseline_comparison.not_comparable == {MODE: 2}

@@ -12,11 +12,11 @@ from rich.cells import cell_len
 from orchestrator.analysis import reporting
 from orchestrator.analysis.outcomes import Status
 from orchestrator.compare import baselines, costs, references, report_reader, run_figures
-from orchestrator.compare.limit_targets import Figure
 from orchestrator.compare.references import Against
 from orchestrator.compare.thresholds import Threshold
 from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.figures.comparisons import Met
+from orchestrator.figures.table import LimitName
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
 from orchestrator.report.chapters import comparisons
@@ -207,9 +207,9 @@ def test_a_hardware_fault_is_told_before_a_missed_limit(tmp_path: Path) -> None:
 
 # ── in the folder, and in the report ──────────────────────────────────────────────────────────────────────────────────
 
-SLOW = Threshold(name="slow", figure=Figure.FORWARD_TIME, phase=Workload.INFERENCE, below=5.0)
-FAST = Threshold(name="fast", figure=Figure.FORWARD_TIME, phase=Workload.INFERENCE, below=50.0)
-ABSENT = Threshold(name="absent", figure=Figure.LATENCY, phase=Workload.TRAINING, below=50.0)
+SLOW = Threshold(name="slow", figure=LimitName.FORWARD_TIME, phase=Workload.INFERENCE, below=5.0)
+FAST = Threshold(name="fast", figure=LimitName.FORWARD_TIME, phase=Workload.INFERENCE, below=50.0)
+ABSENT = Threshold(name="absent", figure=LimitName.LATENCY, phase=Workload.TRAINING, below=50.0)
 
 
 def held(run: FakeRun, *thresholds: Threshold, **more: object) -> dict[str, Any]:

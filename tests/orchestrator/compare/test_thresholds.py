@@ -7,12 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from orchestrator.compare import baselines, run_figures, thresholds
-from orchestrator.compare.limit_targets import FIGURES, Figure
+from orchestrator.compare.limit_targets import TARGETS
 from orchestrator.compare.thresholds import Threshold
 from orchestrator.config.catalogue import configs_folder
 from orchestrator.errors import ConfigError
 from orchestrator.figures.comparisons import Met, ThresholdResult
 from orchestrator.figures.report import Report
+from orchestrator.figures.table import LimitName
 from protocol.cell import Device, Mode, Precision, Workload
 from protocol.failure import Category
 from protocol.result import SteadyState
@@ -43,7 +44,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return run.ended()
 
 
-def limit(figure: Figure, phase: Workload = Workload.INFERENCE, **more: object) -> Threshold:
+def limit(figure: LimitName, phase: Workload = Workload.INFERENCE, **more: object) -> Threshold:
     """A limit that nothing reaches."""
     bound = {} if {"below", "at_most", "above", "at_least"} & more.keys() else {"above": 1e12}
     return Threshold(name="a limit", figure=figure, phase=phase, **bound, **more)  # type: ignore[arg-type]  # its fields
@@ -67,14 +68,14 @@ def of_solo(folder: Path, factor: Callable[[Mode, int], float], unsteady: Callab
 def test_throughput_scales_over_the_node_or_the_limit_is_missed(tmp_path: Path) -> None:
     """With all at work GPU 1 does 80 % of what it does alone; solo cells are the reference and have no limit."""
     report = of_solo(tmp_path, lambda mode, gpu: 1.25 if mode is Mode.LOADED and gpu else 1, lambda *_: False)
-    found = judged(report, limit(Figure.OF_SOLO, at_least=90))
+    found = judged(report, limit(LimitName.OF_SOLO, at_least=90))
     assert [(one.gpu_id, one.status) for one in found] == [(0, Met.MET), (1, Met.MISSED)]
     assert [one.actual for one in found] == [pytest.approx(100), pytest.approx(80)]
 
 
 def test_a_run_of_one_mode_has_no_figure_of_scaling(report: Report) -> None:
     """Not measured, with the option that measures it."""
-    found = judged(report, limit(Figure.OF_SOLO))
+    found = judged(report, limit(LimitName.OF_SOLO))
     assert {one.status for one in found} == {Met.NOT_MEASURED}
     assert sum("mode: [loaded, solo]" in one.note for one in found) >= len(found) - 2
 
@@ -85,21 +86,23 @@ def test_a_run_of_one_mode_has_no_figure_of_scaling(report: Report) -> None:
 @pytest.mark.parametrize(
     ("figure", "phase", "actual"),
     [
-        (Figure.LATENCY, Workload.INFERENCE, 15.0),
-        (Figure.FORWARD_TIME, Workload.TRAINING, 10.0),
-        (Figure.ITERATION_TIME, Workload.TRAINING, 32.5),
-        (Figure.ITERATION_TIME_P99, Workload.INFERENCE, 10.0),
-        (Figure.LOAD_TIME, Workload.LOAD, 80.0),
-        (Figure.FIRST_TOKEN, Workload.GENERATION, 50.0),
-        (Figure.THROUGHPUT, Workload.INFERENCE, 100.0),
-        (Figure.MEMORY, Workload.INFERENCE, 900 / 1024),
-        (Figure.UTILIZATION, Workload.INFERENCE, 98.0),
-        (Figure.POWER, Workload.INFERENCE, 690.0),
-        (Figure.TEMPERATURE, Workload.INFERENCE, 61.0),
-        (Figure.ENERGY, Workload.INFERENCE, 6.9),
+        (LimitName.LATENCY, Workload.INFERENCE, 15.0),
+        (LimitName.FORWARD_TIME, Workload.TRAINING, 10.0),
+        (LimitName.ITERATION_TIME, Workload.TRAINING, 32.5),
+        (LimitName.ITERATION_TIME_P99, Workload.INFERENCE, 10.0),
+        (LimitName.LOAD_TIME, Workload.LOAD, 80.0),
+        (LimitName.FIRST_TOKEN, Workload.GENERATION, 50.0),
+        (LimitName.THROUGHPUT, Workload.INFERENCE, 100.0),
+        (LimitName.MEMORY, Workload.INFERENCE, 900 / 1024),
+        (LimitName.UTILIZATION, Workload.INFERENCE, 98.0),
+        (LimitName.POWER, Workload.INFERENCE, 690.0),
+        (LimitName.TEMPERATURE, Workload.INFERENCE, 61.0),
+        (LimitName.ENERGY, Workload.INFERENCE, 6.9),
     ],
 )
-def test_every_figure_is_read_from_the_report(report: Report, figure: Figure, phase: Workload, actual: float) -> None:
+def test_every_figure_is_read_from_the_report(
+    report: Report, figure: LimitName, phase: Workload, actual: float
+) -> None:
     """In the unit that its name says, of the first GPU's first model at batch 1."""
     found = judged(report, limit(figure, phase, batch_sizes=(1,)))[0]
     assert found.actual == pytest.approx(actual, rel=0.02)
@@ -108,61 +111,61 @@ def test_every_figure_is_read_from_the_report(report: Report, figure: Figure, ph
 
 def test_every_figure_has_a_reader() -> None:
     """None can be written into a file that nobody reads."""
-    assert FIGURES.keys() == set(Figure)
+    assert TARGETS.keys() == set(LimitName)
 
 
-@pytest.mark.parametrize("figure", Figure)
-def test_every_phase_has_the_figures_that_may_be_limited(report: Report, figure: Figure) -> None:
+@pytest.mark.parametrize("figure", LimitName)
+def test_every_phase_has_the_figures_that_may_be_limited(report: Report, figure: LimitName) -> None:
     """And no other: what a file may name can be measured, and what it may not name never is."""
     run = run_figures.of_report(report, "run")
     held = baselines.hold(run, run)
-    samples = {"samples_per_epoch": 5} if figure is Figure.EPOCH_TIME else {}
+    samples = {"samples_per_epoch": 5} if figure is LimitName.EPOCH_TIME else {}
     asked = {phase: limit(figure, phase, **samples) for phase in EVERY}
-    if figure is not Figure.OF_SOLO:  # which a run of both modes alone has
+    if figure is not LimitName.OF_SOLO:  # which a run of both modes alone has
         known = {
             phase
             for phase, one in asked.items()
             if any(found.actual is not None for found in thresholds.judge(report, [one], held))
         }
-        assert known == set(FIGURES[figure].phases)
+        assert known == set(TARGETS[figure].phases)
     assert [phase for phase, one in asked.items() if not thresholds.pointless(one)] == [
-        phase for phase in EVERY if phase in FIGURES[figure].phases
+        phase for phase in EVERY if phase in TARGETS[figure].phases
     ]
 
 
 @pytest.mark.parametrize(
     ("figure", "bound", "value", "sound"),
     [
-        (Figure.THROUGHPUT, "at_least", 0.0, False),
-        (Figure.THROUGHPUT, "at_least", 0.1, True),
-        (Figure.THROUGHPUT, "above", 0.0, True),
-        (Figure.THROUGHPUT, "at_most", 0.0, True),
-        (Figure.UTILIZATION, "at_most", 100.0, False),
-        (Figure.UTILIZATION, "below", 100.0, True),
-        (Figure.UTILIZATION, "below", 101.0, False),
-        (Figure.TEMPERATURE, "at_least", -5.0, True),
+        (LimitName.THROUGHPUT, "at_least", 0.0, False),
+        (LimitName.THROUGHPUT, "at_least", 0.1, True),
+        (LimitName.THROUGHPUT, "above", 0.0, True),
+        (LimitName.THROUGHPUT, "at_most", 0.0, True),
+        (LimitName.UTILIZATION, "at_most", 100.0, False),
+        (LimitName.UTILIZATION, "below", 100.0, True),
+        (LimitName.UTILIZATION, "below", 101.0, False),
+        (LimitName.TEMPERATURE, "at_least", -5.0, True),
     ],
 )
-def test_a_limit_can_be_missed(figure: Figure, bound: str, value: float, *, sound: bool) -> None:
+def test_a_limit_can_be_missed(figure: LimitName, bound: str, value: float, *, sound: bool) -> None:
     """Or it is a mistake: a temperature may be below zero, nothing else is, and no more than all of a GPU is used."""
     assert (thresholds.pointless(limit(figure, **{bound: value})) == "") is sound
 
 
 def test_an_epoch_takes_its_samples_at_the_measured_rate(report: Report) -> None:
     """50,000 samples at 100 a second; tokens are those of the report."""
-    found = judged(report, limit(Figure.EPOCH_TIME, samples_per_epoch=50_000, batch_sizes=(1,)))[0]
+    found = judged(report, limit(LimitName.EPOCH_TIME, samples_per_epoch=50_000, batch_sizes=(1,)))[0]
     assert (found.actual, found.unit) == (pytest.approx(500, rel=0.01), "s")
-    tokens = judged(report, limit(Figure.TOKENS, Workload.GENERATION))[0]
+    tokens = judged(report, limit(LimitName.TOKENS, Workload.GENERATION))[0]
     result = next(one for one in report.results if one.generation_metrics)
     assert tokens.actual == result.generation_metrics["batch_size_1"].tokens_per_second
 
 
 def test_speed_is_compared_with_siblings_and_a_baseline(report: Report) -> None:
     """In percent: of the median of identical GPUs, and of the same cell of the baseline."""
-    siblings = judged(report, limit(Figure.OF_SIBLINGS, batch_sizes=(1,), models=("resnet50",), at_least=99))
-    loads = judged(report, limit(Figure.OF_SIBLINGS, Workload.LOAD, models=("resnet50",), at_least=99))
+    siblings = judged(report, limit(LimitName.OF_SIBLINGS, batch_sizes=(1,), models=("resnet50",), at_least=99))
+    loads = judged(report, limit(LimitName.OF_SIBLINGS, Workload.LOAD, models=("resnet50",), at_least=99))
     run = run_figures.of_report(report, "run")
-    wanted = limit(Figure.OF_BASELINE, batch_sizes=(1,), models=("resnet50",), at_least=100)
+    wanted = limit(LimitName.OF_BASELINE, batch_sizes=(1,), models=("resnet50",), at_least=100)
     of_baseline = list(thresholds.judge(report, [wanted], baselines.hold(run, run)))
     for found in (siblings, loads, of_baseline):
         assert [one.status for one in found] == [Met.MET, Met.MISSED]
@@ -179,9 +182,9 @@ def test_speed_is_compared_with_siblings_and_a_baseline(report: Report) -> None:
 )
 def test_a_figure_is_on_one_side_of_its_limit(report: Report, bound: str, sign: str, over: bool) -> None:
     """Each of the four words, both ways; at_most and at_least include the limit."""
-    exactly = judged(report, limit(Figure.FORWARD_TIME))[0].actual
+    exactly = judged(report, limit(LimitName.FORWARD_TIME))[0].actual
     assert exactly is not None
-    found = [judged(report, limit(Figure.FORWARD_TIME, **{bound: value}))[0] for value in (5.0, exactly, 20.0)]
+    found = [judged(report, limit(LimitName.FORWARD_TIME, **{bound: value}))[0] for value in (5.0, exactly, 20.0)]
     assert [one.status is Met.MET for one in found] == [over, "=" in sign, not over]
     assert (found[0].target, found[2].target) == (f"{sign} 5 ms", f"{sign} 20 ms")
 
@@ -189,9 +192,9 @@ def test_a_figure_is_on_one_side_of_its_limit(report: Report, bound: str, sign: 
 def test_a_limit_means_the_cells_that_it_describes(report: Report) -> None:
     """All of its phase where it names none."""
     cells = sum(len(result.inference_metrics) for result in report.results)
-    assert len(judged(report, limit(Figure.THROUGHPUT))) == cells
+    assert len(judged(report, limit(LimitName.THROUGHPUT))) == cells
     narrow = {"models": ("resnet50",), "batch_sizes": (8,), "precisions": (Precision.FP32,)}
-    found = judged(report, limit(Figure.THROUGHPUT, **narrow))
+    found = judged(report, limit(LimitName.THROUGHPUT, **narrow))
     assert [(one.gpu_id, one.model_name, one.batch_size, one.precision) for one in found] == [
         (gpu, "resnet50", 8, "fp32") for gpu in (0, 1)
     ]
@@ -200,10 +203,10 @@ def test_a_limit_means_the_cells_that_it_describes(report: Report) -> None:
 @pytest.mark.parametrize(
     "threshold",
     [
-        limit(Figure.THROUGHPUT, models=("resnet5",)),
-        limit(Figure.THROUGHPUT, precisions=(Precision.BF16,)),
-        limit(Figure.LATENCY, Workload.TRAINING, models=("resnet50",)),
-        limit(Figure.THROUGHPUT, Workload.TRAINING, models=("gpt2",), batch_sizes=(8,)),
+        limit(LimitName.THROUGHPUT, models=("resnet5",)),
+        limit(LimitName.THROUGHPUT, precisions=(Precision.BF16,)),
+        limit(LimitName.LATENCY, Workload.TRAINING, models=("resnet50",)),
+        limit(LimitName.THROUGHPUT, Workload.TRAINING, models=("gpt2",), batch_sizes=(8,)),
     ],
     ids=["a mistyped model", "a precision", "a figure of another phase", "another batch size"],
 )
@@ -218,7 +221,7 @@ def test_without_telemetry_a_limit_of_it_is_not_measured(tmp_path: Path) -> None
     """With the note of the report on its readings."""
     run = FakeRun(tmp_path, batch_sizes=(1,), telemetry_note="monitoring was switched off")
     run.measured(run.cell(batch_size=1))
-    (found,) = judged(run.ended(), limit(Figure.UTILIZATION, above=80))
+    (found,) = judged(run.ended(), limit(LimitName.UTILIZATION, above=80))
     assert (found.status, found.note != "") == (Met.NOT_MEASURED, True)
 
 
@@ -247,11 +250,11 @@ def test_nothing_is_built_on_times_of_a_cell_at_fault(
     [result] = report.results
     metrics = {name: replace(metric, **changes) for name, metric in result.inference_metrics.items()}
     report = replace(report, results=(replace(result, inference_metrics=metrics),))
-    samples = {Figure.EPOCH_TIME: {"samples_per_epoch": 5}}
-    of_inference = {figure for figure in Figure if Workload.INFERENCE in FIGURES[figure].phases}
-    figures = of_inference - {Figure.OF_SOLO}  # of one device alone there is none
+    samples = {LimitName.EPOCH_TIME: {"samples_per_epoch": 5}}
+    of_inference = {figure for figure in LimitName if Workload.INFERENCE in TARGETS[figure].phases}
+    figures = of_inference - {LimitName.OF_SOLO}  # of one device alone there is none
     found = {figure: judged(report, limit(figure, at_least=1e-9, **samples.get(figure, {})))[0] for figure in figures}
-    known = {Figure.MEMORY, Figure.UTILIZATION, Figure.POWER, Figure.TEMPERATURE}
+    known = {LimitName.MEMORY, LimitName.UTILIZATION, LimitName.POWER, LimitName.TEMPERATURE}
     assert {figure for figure, one in found.items() if one.status is Met.MET} == known
     assert {one.note for figure, one in found.items() if figure in known} == {fault}
     others = [one for figure, one in found.items() if figure not in known]
@@ -263,7 +266,7 @@ def test_nothing_is_built_on_times_of_a_cell_at_fault(
 def test_a_device_that_is_unsteady_alone_is_no_measure_of_the_full_node(tmp_path: Path) -> None:
     """The note has the fault and the mode."""
     report = of_solo(tmp_path, lambda *_: 1.0, lambda mode, gpu: mode is Mode.SOLO and gpu == 1)
-    found = judged(report, limit(Figure.OF_SOLO, at_least=90))
+    found = judged(report, limit(LimitName.OF_SOLO, at_least=90))
     assert [one.status for one in found] == [Met.MET, Met.NOT_MEASURED]
     assert found[1].note == f"not steady after warm-up: {Mode.SOLO}"
 
@@ -274,7 +277,7 @@ def test_a_sibling_at_fault_is_no_measure_of_the_others(tmp_path: Path) -> None:
     for cell in run.stored.plan.cells:
         unsteady = cell.devices[0] == run.stored.devices[1].uuid
         run.measured(cell, steady_state=SteadyState.NONE if unsteady else SteadyState.REACHED)
-    found = judged(run.ended(), limit(Figure.OF_SIBLINGS, at_least=90))
+    found = judged(run.ended(), limit(LimitName.OF_SIBLINGS, at_least=90))
     assert [(one.gpu_id, one.status, one.actual) for one in found] == [(at, Met.NOT_MEASURED, None) for at in range(3)]
     assert [one.note.startswith("GPU 1: ") for one in found] == [True, False, True]
     assert "--profile rigorous" in found[1].note
@@ -289,7 +292,7 @@ def test_a_throttled_sibling_is_in_no_median(tmp_path: Path, count: int, statuse
     run.everything(factor=lambda *_: 1.0, blocks=20)
     for at in range(count):
         run.samples(at, reasons=0x40 if at == 1 else 0)
-    found = judged(run.ended(), limit(Figure.OF_SIBLINGS, at_least=90))
+    found = judged(run.ended(), limit(LimitName.OF_SIBLINGS, at_least=90))
     assert [one.status for one in found] == statuses
     assert found[0].note == ("" if count == 3 else "GPU 1: throttled")
 
@@ -304,14 +307,14 @@ def test_a_limit_on_siblings_has_a_note_where_one_had_no_telemetry(tmp_path: Pat
     watched, other = report.results
     metrics = {name: replace(metric, throttled=None) for name, metric in other.inference_metrics.items()}
     report = replace(report, results=(watched, replace(other, inference_metrics=metrics)))
-    found = judged(report, limit(Figure.OF_SIBLINGS, at_least=90))
+    found = judged(report, limit(LimitName.OF_SIBLINGS, at_least=90))
     assert [(one.status, one.note) for one in found] == [(Met.MET, thresholds.BLIND_SIBLINGS), (Met.MET, BLIND)]
-    assert [one.note for one in judged(report, limit(Figure.THROUGHPUT, at_least=1))] == ["", BLIND]
+    assert [one.note for one in judged(report, limit(LimitName.THROUGHPUT, at_least=1))] == ["", BLIND]
 
 
 def test_of_many_reasons_two_are_named(report: Report) -> None:
     """And how many more there are; of limits that are missed none is."""
-    missed = judged(report, limit(Figure.THROUGHPUT))[0]
+    missed = judged(report, limit(LimitName.THROUGHPUT))[0]
     unmeasured = replace(missed, status=Met.NOT_MEASURED, actual=None)
     [reason] = thresholds.missed([replace(unmeasured, note=note) for note in ("hot", "busy", "hot", "dusty", "wet")])
     assert "a limit (hot; busy; and 2 other" in reason
@@ -326,7 +329,7 @@ def test_a_limit_has_a_note_where_its_cell_had_no_telemetry(
     tmp_path: Path, watched: bool, devices: tuple[Device, ...], note: str
 ) -> None:
     """As heat would have; a CPU device has nothing to be watched."""
-    [found] = judged(one_cell(tmp_path, watched=watched, devices=devices), limit(Figure.FORWARD_TIME, below=50.0))
+    [found] = judged(one_cell(tmp_path, watched=watched, devices=devices), limit(LimitName.FORWARD_TIME, below=50.0))
     assert (found.status, found.note) == (Met.MET, note)
 
 
@@ -335,7 +338,7 @@ def test_a_limit_on_the_baseline_is_told_that_nobody_watched_the_baseline(tmp_pa
     report = one_cell(tmp_path / "run", watched=True)
     baseline = run_figures.of_report(one_cell(tmp_path / "old", watched=False), "old")
     held = baselines.hold(run_figures.of_report(report, "run"), baseline)
-    limits = [limit(figure, at_least=1.0) for figure in (Figure.OF_BASELINE, Figure.THROUGHPUT)]
+    limits = [limit(figure, at_least=1.0) for figure in (LimitName.OF_BASELINE, LimitName.THROUGHPUT)]
     found = list(thresholds.judge(report, limits, held))
     assert [(one.status, one.note) for one in found] == [(Met.MET, thresholds.BLIND_BASELINE), (Met.MET, "")]
     itself = baselines.hold(run_figures.of_report(report, "run"), run_figures.of_report(report, "old"))
@@ -349,13 +352,13 @@ def test_the_example_has_the_limits_of_the_requirements() -> None:
     """Latency below 100 ms, 1 s for 32; 100 samples/s; 2 and 8 GB; an epoch in 300 s; utilisation above 80 %."""
     found = thresholds.load(configs_folder() / "thresholds" / "example.yaml", (), ())
     assert {(one.figure, one.phase, one.limit[1]) for one in found} == {
-        (Figure.LATENCY, Workload.INFERENCE, 100),
-        (Figure.LATENCY, Workload.INFERENCE, 1000),
-        (Figure.THROUGHPUT, Workload.INFERENCE, 100),
-        (Figure.MEMORY, Workload.INFERENCE, 2),
-        (Figure.EPOCH_TIME, Workload.TRAINING, 300),
-        (Figure.UTILIZATION, Workload.TRAINING, 80),
-        (Figure.MEMORY, Workload.TRAINING, 8),
+        (LimitName.LATENCY, Workload.INFERENCE, 100),
+        (LimitName.LATENCY, Workload.INFERENCE, 1000),
+        (LimitName.THROUGHPUT, Workload.INFERENCE, 100),
+        (LimitName.MEMORY, Workload.INFERENCE, 2),
+        (LimitName.EPOCH_TIME, Workload.TRAINING, 300),
+        (LimitName.UTILIZATION, Workload.TRAINING, 80),
+        (LimitName.MEMORY, Workload.TRAINING, 8),
     }
 
 

@@ -25,8 +25,9 @@ from orchestrator.engine.run import left_to_do
 from orchestrator.engine.run_context import RunContext
 from orchestrator.errors import RunFolderError
 from orchestrator.report import remarks
-from orchestrator.state import archive, recovery
+from orchestrator.state import archive
 from orchestrator.state.added_launches import Doubt
+from orchestrator.state.replay import BENCHMARK, replay
 from orchestrator.state.slots import Quarantined, RunState, SlotStatus, StopAsked
 from orchestrator.state.time_budget import CLOSING_S, Budget
 from orchestrator.state.transitions import step
@@ -89,7 +90,7 @@ def slower(percent: float, mode: Mode | None = None) -> Factor:
 
 def stands(run: FakeRun) -> RunState:
     """Where it stands by its journal."""
-    return recovery.restore(run.stored.plan, journal.read(run.paths.journal))
+    return replay(run.stored.plan, BENCHMARK, journal.read(run.paths.journal)).state
 
 
 def look(run: FakeRun, now: RunState | None = None, budget: Budget | None = None) -> More:

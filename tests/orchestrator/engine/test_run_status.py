@@ -18,7 +18,7 @@ from orchestrator.store import journal, lock, run_files
 from orchestrator.store.journal import Journal
 from orchestrator.store.records import Finished, Segment, Skipped, StopAsked, TakenOut
 from protocol.cell import Mode
-from protocol.failure import Category
+from protocol.failure import Category, Phase
 from tests.fakes.node import ROOT
 from tests.fakes.runs import FakeRun, gpus
 from tests.fakes.standings import MYSELF, held_by, look, reported
@@ -33,7 +33,7 @@ def test_a_run_that_goes_on(tmp_path: Path) -> None:
     held_by(run)
     status = look(run)
     assert (status.standing, status.pid) == (Standing.RUNNING, os.getpid())
-    assert (status.planned, status.measured, status.failed) == (3, 1, 1)
+    assert (status.planned, status.measured, status.failed, status.settled) == (3, 1, 0, 1)
     [work] = status.working
     assert (work.device, work.cell, work.batch_size, work.attempt) == ("GPU 0", "resnet50 inference fp32", 32, 1)
     assert status.last_failure == "GPU 0  resnet50 inference fp32 b8: crashed: killed by SIGSEGV"
@@ -44,10 +44,10 @@ def test_a_run_that_goes_on(tmp_path: Path) -> None:
 def test_a_failure_that_was_made_good_does_not_count(tmp_path: Path) -> None:
     """A launch counts by its last attempt, and what failed at it before is not told as if it had not been measured."""
     run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
-    run.failed(run.cell(batch_size=8), Category.CRASHED, message="killed by SIGSEGV")
-    run.failed(run.cell(batch_size=1), Category.EXCEPTION)
+    run.failed(run.cell(batch_size=1), Category.CRASHED)
     run.measured(run.cell(batch_size=1))
-    assert (look(run).measured, look(run).failed) == (1, 1)
+    run.failed(run.cell(batch_size=8), Category.CRASHED, message="killed by SIGSEGV")
+    assert (look(run).measured, look(run).failed) == (1, 0)
     assert look(run).last_failure == "GPU 0  resnet50 inference fp32 b8: crashed: killed by SIGSEGV"
     run.interrupted(run.cell(batch_size=8))
     assert look(run).failed == 0
@@ -56,19 +56,26 @@ def test_a_failure_that_was_made_good_does_not_count(tmp_path: Path) -> None:
     assert (look(run).measured, look(run).failed, look(run).last_failure) == (2, 0, "")
 
 
+def test_a_launch_has_failed_when_it_is_not_tried_again(tmp_path: Path) -> None:
+    """As the run itself counts: a crash is tried once more, a second one is final."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
+    for failed in (0, 1):
+        run.failed(run.cell(batch_size=8), Category.CRASHED, message="killed by SIGSEGV")
+        assert (look(run).failed, look(run).settled) == (failed, failed)
+    assert look(run).last_failure == "GPU 0  resnet50 inference fp32 b8: crashed: killed by SIGSEGV"
+
+
 @pytest.mark.parametrize("category", [Category.STOPPED, Category.INTERRUPTED])
 def test_what_will_be_measured_again_has_not_failed(tmp_path: Path, category: Category) -> None:
-    """Its launch was ended, or its orchestrator died: `resume` makes it anew. Only of a run that is over it failed."""
+    """Its launch was ended, or its orchestrator died: `resume` makes it anew."""
     run = FakeRun(tmp_path / "run", batch_sizes=(1,))
     run.failed(run.cell(), category)
     status = look(run)
     assert (status.failed, status.settled, status.last_failure) == (0, 0, "")
-    run.finish()
-    assert (look(run).failed, look(run).settled) == (1, 1)
 
 
 def test_what_the_time_limit_ended_has_not_failed(tmp_path: Path) -> None:
-    """It was dropped, also once the run is over; what had failed before there was no time for another try has."""
+    """It was dropped, also once the run is over; so was what there was no time to try again."""
     run = FakeRun(tmp_path / "run", devices=gpus(1), batch_sizes=(1, 8))
     run.failed(run.cell(batch_size=1), Category.STOPPED, message=OUT_OF_TIME)
     run.dropped(run.cell(batch_size=1), "no time was left")
@@ -79,7 +86,8 @@ def test_what_the_time_limit_ended_has_not_failed(tmp_path: Path) -> None:
     other.failed(other.cell(batch_size=1), Category.CRASHED)
     other.dropped(other.cell(batch_size=1), "no time was left")
     other.finish()
-    assert look(other).failed == 1
+    assert (look(other).failed, look(other).dropped) == (0, 1)
+    assert "crashed" in look(other).last_failure
 
 
 def test_no_time_is_told_before_every_device_has_ended_something(tmp_path: Path) -> None:
@@ -140,13 +148,13 @@ def test_what_devices_do_alone_takes_the_time_of_each(tmp_path: Path) -> None:
 def test_a_model_that_is_skipped_is_settled(tmp_path: Path) -> None:
     """Nothing more is expected of it, and it takes no time."""
     run = FakeRun(tmp_path / "run", batch_sizes=(1, 8, 32))
-    run.failed(run.cell(batch_size=1), Category.IMPORT_ERROR)
+    run.failed(run.cell(batch_size=1), Category.IMPORT_ERROR, phase=Phase.IMPORT)
     held_by(run)
-    assert look(run).settled == 1
+    assert look(run).settled == 3
     with Journal(run.paths.journal) as journal:
         journal.append(Skipped(model="resnet50", at_ns=run.now_ns, reason="import error"))
     status = look(run)
-    assert (status.settled, status.eta_s, status.skipped) == (3, 0.0, {"resnet50": "import error"})
+    assert (status.failed, status.eta_s, status.skipped) == (3, 0.0, {"resnet50": "import error"})
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_a_long_history_is_exported_in_the_memory_of_a_run(long: Path, tmp_path:
     """30,000 cells: every one of them is in the file."""
     made = tmp_path / f"all.{kind}"
     words = ("history", "export", "-o", str(made), "--history-db", str(long))
-    rows = f", {RUNS * CELLS} rows" if kind == "csv" else ""
+    rows = f", {RUNS * CELLS:,} rows" if kind == "csv" else ""
     ended = subprocess.run(program(*words), cwd=ROOT, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{made}: {RUNS} runs{rows}\n", "")
     with made.open(encoding="utf-8") as file:

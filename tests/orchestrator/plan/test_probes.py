@@ -32,7 +32,7 @@ def probe_cells(asked: Configuration, device: Device) -> list[Cell]:
 
 def test_every_probe_that_ships_has_a_rule() -> None:
     """What configs/ describes, the plan knows where to run."""
-    assert {spec.name for spec in PROBES} == set(probes.RULES)
+    assert {spec.name for spec in PROBES} == set(probes.PROBES)
     assert {spec.type for spec in PROBES} == {"probe"}
 
 

@@ -18,13 +18,14 @@ from orchestrator import report
 from orchestrator.analysis import evidence, launch_samples, reporting
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.workloads import OF_NO_MODEL
 from orchestrator.errors import RunFolderError, StorageError
 from orchestrator.figures.launch_samples import LaunchSamples
 from orchestrator.state import archive
 from orchestrator.state.archive import Archive
 from orchestrator.store.records import End
 from protocol import floats
-from protocol.cell import AUTO, OF_NO_MODEL, Workload
+from protocol.cell import AUTO, Workload
 from protocol.failure import Category, Failure, Phase
 from protocol.paths import LaunchPaths, RunPaths
 from protocol.result import Result
@@ -161,14 +162,14 @@ def test_what_was_measured_and_does_not_count_is_there_and_says_why(tmp_path: Pa
     assert {row["Outlier"] for row in rows if row["Counts"] == "False"} == {"N/A"}
 
 
-def test_of_two_results_of_one_round_the_first_counts(tmp_path: Path) -> None:
+def test_of_two_results_of_one_round_the_latest_counts(tmp_path: Path) -> None:
     """The other one was measured too, and is told."""
     run = FakeRun(tmp_path, batch_sizes=(1,))
     first, second = run.measured(run.cell()), run.measured(run.cell(), forward_ms=11.0)
     run.finish()
     assert {(row["Launch"], row["Counts"], row["Reason"]) for row in rows_of(run)} == {
-        (str(first), "True", "N/A"),
-        (str(second), "False", "another launch of its round counts"),
+        (str(first), "False", "another launch of its round counts"),
+        (str(second), "True", "N/A"),
     }
 
 

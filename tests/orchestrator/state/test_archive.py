@@ -13,6 +13,7 @@ from orchestrator.config.run_configuration import Plan
 from orchestrator.errors import RunFolderError
 from orchestrator.state import archive
 from orchestrator.state.archive import ResultFileError
+from orchestrator.state.attempts import Attempt
 from orchestrator.store import run_files
 from protocol.failure import Category
 from tests.fakes.runs import CREATED, SECOND_NS, FakeRun, gpus
@@ -100,7 +101,7 @@ def test_a_result_that_is_no_result_is_refused(tmp_path: Path) -> None:
     assert attempt.end is not None
     end = msgspec.structs.replace(attempt.end, result_sha256=hashlib.sha256(b"\x81\xa1a\x01").hexdigest())
     with pytest.raises(ResultFileError, match="not a valid message"):
-        read.result(archive.Attempt(attempt.segment, attempt.start, end))
+        read.result(Attempt(attempt.segment, attempt.start, end))
 
 
 def test_a_reboot_does_not_confuse_the_clock(tmp_path: Path) -> None:

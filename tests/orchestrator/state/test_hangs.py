@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from orchestrator.config.run_configuration import Plan
-from orchestrator.state import recovery, transitions
+from orchestrator.state import transitions
 from orchestrator.state.failure_policy import POINTS_AT_DEVICE
+from orchestrator.state.replay import ReplayRules, replay
 from orchestrator.state.slots import Ended, Freed, NextLaunch, Quarantined, RunState, SlotStatus, Started
 from orchestrator.store.records import End, Segment, Start
 from protocol.failure import Category, Failure, Phase
@@ -139,8 +140,8 @@ def test_who_resumes_a_run_begins_to_count_anew() -> None:
             End(launch=launch, at_ns=1, failure=failure(Category.DEADLINE)),
         )
     ]
-    resumed = recovery.restore(one_plan, hung, gpus=["GPU-0"])
-    at_once = recovery.restore(one_plan, [hung[0], *hung[1:3], *hung[4:]], gpus=["GPU-0"])
+    resumed = replay(one_plan, ReplayRules(accusable=frozenset({"GPU-0"})), hung).state
+    at_once = replay(one_plan, ReplayRules(accusable=frozenset({"GPU-0"})), [hung[0], *hung[1:3], *hung[4:]]).state
     assert not resumed.devices["GPU-0"].quarantined
     assert at_once.devices["GPU-0"].quarantined
 

@@ -15,7 +15,8 @@ from orchestrator.config.run_configuration import Configuration, Slot, StoredRun
 from orchestrator.kinds.burn_in import levels, settings
 from orchestrator.kinds.burn_in import planning as burn_in_plan
 from orchestrator.kinds.burn_in.served_time import is_short
-from orchestrator.state import coherence, more_rounds, recovery, transitions
+from orchestrator.state import coherence, more_rounds, transitions
+from orchestrator.state.replay import another_chance
 from orchestrator.state.slots import Added, Dropped, Ended, Freed, NextLaunch, Quarantined, SlotStatus, Started
 from orchestrator.state.time_budget import Budget
 from orchestrator.store.records import Added as AddedRecord
@@ -236,7 +237,7 @@ class Stepped:
         """The run is stopped and gone on with, and every GPU is given another chance."""
         while self._running:
             self._end(self._running.pop())
-        self.state = recovery._another_chance(self.state, {})
+        self.state = another_chance(self.state, {})
         self.told.append(SEGMENT)
 
     def wrong(self) -> str | None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from orchestrator.config.run_configuration import Plan, Slot
 from orchestrator.engine import run as shell
-from orchestrator.state import recovery, transitions, turns
+from orchestrator.state import transitions, turns
 from orchestrator.state.failure_policy import POLICY, Reaction
+from orchestrator.state.replay import BURN_IN, replay
 from orchestrator.state.slots import Ended, Freed, NextLaunch, Postponed, RunState, SlotStatus, Started, with_device
 from orchestrator.store.records import End, Record, Segment, Start
 from protocol.cell import Mode
@@ -155,7 +156,7 @@ def test_the_journal_leads_to_the_same_queues(devices: int, fates: list[Failure 
             found = next(fate, None)
             now = transitions.step(transitions.step(now, Ended(one.launch, found)), Freed(one.device))
             records.append(End(launch=one.launch, at_ns=0, failure=found))
-    restored = recovery.restore(one_plan, records, night=True)
+    restored = replay(one_plan, BURN_IN, records).state
     assert {uuid: one.queue for uuid, one in restored.devices.items()} == {
         uuid: one.queue for uuid, one in now.devices.items()
     }
@@ -222,7 +223,7 @@ def test_in_a_burn_in_want_of_memory_is_forgotten_with_its_round(
         SlotStatus.MEASURED,
     ]
     for segments, again in (([], None), ([SEGMENT], resumed)):
-        _, more = steps.run(recovery.restore(one_plan, [*records, *segments], night=True), lambda _: None)
+        _, more = steps.run(replay(one_plan, BURN_IN, [*records, *segments]).state, lambda _: None)
         assert [(one.slot[1], one.cell.batch_size) for one in more] == ([] if again is None else [(1, again)])
     fates = [None, failure(Category.OUT_OF_MEMORY, phase)]
     _, made = steps.run(transitions.begin(one_plan), decide)
@@ -232,4 +233,4 @@ def test_in_a_burn_in_want_of_memory_is_forgotten_with_its_round(
 def test_a_burn_in_skips_nothing(tmp_path: Path) -> None:
     """Other runs do."""
     night, series = Night(tmp_path / "night", cpus(1)), FakeRun(tmp_path / "series", devices=cpus(1))
-    assert [shell._stands(one.stored, ()).skips for one in (night, series)] == [False, True]
+    assert [shell._state(one.stored, ()).skips for one in (night, series)] == [False, True]

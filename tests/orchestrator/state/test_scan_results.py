@@ -9,10 +9,10 @@ from orchestrator.analysis.outcomes import Status
 from orchestrator.config.run_configuration import Plan
 from orchestrator.plan import batch_scan, planner
 from orchestrator.plan.batch_scan import Figures
-from orchestrator.state import recovery, scan_results, transitions
-from orchestrator.state.archive import Attempt
+from orchestrator.state import transitions
+from orchestrator.state.replay import BENCHMARK, Replay, replay
 from orchestrator.state.slots import SETTLED, Ended, Freed, NextLaunch, RunState, SlotStatus, Started, Withdrawn
-from orchestrator.store.records import End, Record, Segment, Start
+from orchestrator.store.records import Dropped, End, Record, Segment, Start
 from protocol.cell import AUTO, Cell, Workload
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.configurations import configuration, cpu
@@ -25,13 +25,12 @@ ASKED = configuration(
 
 
 class World:
-    """Devices on which batches above `limit` do not fit; what happens is kept as a journal and as attempts."""
+    """Devices on which batches above `limit` do not fit; what happens is kept as a journal."""
 
     def __init__(self, planned: Plan, limit: int, accidents: dict[int, Category]) -> None:
         self.planned = planned
         self.now: RunState = transitions.begin(planned)
         self.records: list[Record] = []
-        self.attempts: list[Attempt] = []
         self._limit = limit
         self._accidents = accidents
 
@@ -43,6 +42,10 @@ class World:
                 return
             for launch in following:
                 self._launch(launch)
+
+    def replayed(self, *more: Record) -> Replay:
+        """What the journal says."""
+        return replay(self.planned, BENCHMARK, [SEGMENT, *self.records, *more])
 
     def _launch(self, launch: NextLaunch) -> None:
         start = Start(
@@ -56,7 +59,6 @@ class World:
         )
         end = self._end(launch)
         self.records += [start, end]
-        self.attempts.append(Attempt(SEGMENT, start, end))
         self.now = transitions.step(self.now, Started(launch.launch, launch.slot, launch.device, start.batch_size))
         self.now = transitions.step(self.now, Ended(launch.launch, end.failure, end.figures))
         self.now = transitions.step(self.now, Freed(launch.device))
@@ -104,7 +106,7 @@ def test_out_of_memory_is_an_answer_and_nothing_is_degraded() -> None:
     assert found.status is SlotStatus.MEASURED
     assert largest is not None
     assert 300 - 300 // 32 <= largest.batch_size <= 300
-    outcome = outcomes.derive(world.planned, world.attempts)[cell_id]
+    outcome = outcomes.derive(world.replayed())[cell_id]
     assert (outcome.status, outcome.batch_size, outcome.counted) == (Status.OK, largest.batch_size, (largest.launch,))
     assert world.now.too_large == {}
 
@@ -114,9 +116,9 @@ def test_a_model_that_does_not_fit_at_batch_one_does_not_fit() -> None:
     world = World(planner.make(ASKED, gpus(1)), limit=0, accidents={})
     world.work()
     ((cell_id, _),) = world.now.slots
-    assert len(world.attempts) == 1
+    assert len(world.records) == 2
     assert world.now.slots[cell_id, 0].status is SlotStatus.DOES_NOT_FIT
-    assert outcomes.derive(world.planned, world.attempts)[cell_id].status is Status.DOES_NOT_FIT
+    assert outcomes.derive(world.replayed())[cell_id].status is Status.DOES_NOT_FIT
 
 
 def test_a_lost_result_is_measured_again() -> None:
@@ -129,9 +131,9 @@ def test_a_lost_result_is_measured_again() -> None:
     lost = Withdrawn(best.launch, failure(Category.RESULT_LOST))
     world.now = transitions.step(world.now, lost)
     assert world.now.slots[slot].status is SlotStatus.WAITING
-    before = len(world.attempts)
+    before = len(world.records)
     world.work()
-    again = [attempt.start.batch_size for attempt in world.attempts[before:]]
+    again = [one.batch_size for one in world.records[before:] if isinstance(one, Start)]
     assert best.batch_size in again
     assert world.now.slots[slot].status is SlotStatus.MEASURED
 
@@ -141,12 +143,25 @@ def test_a_scan_that_was_cut_off_is_missing_or_dropped() -> None:
     world = World(planner.make(ASKED, gpus(1)), limit=300, accidents={})
     world.work()
     ((cell_id, _),) = world.now.slots
-    begun = world.attempts[:3]
-    assert outcomes.derive(world.planned, begun)[cell_id].status is Status.MISSING
-    dropped = outcomes.derive(world.planned, begun, dropped={(cell_id, 0): "no time"})[cell_id]
+    del world.records[6:]
+    begun = world.replayed()
+    assert outcomes.derive(begun)[cell_id].status is Status.MISSING
+    dropped = outcomes.derive(world.replayed(Dropped(cell=cell_id, round=0, at_ns=1, reason="no time")))[cell_id]
     assert (dropped.status, dropped.reason) == (Status.DROPPED, "no time")
-    (cell,) = world.planned.cells
-    assert len(scan_results.replay(cell, world.planned.rooms[cell.devices[0]], begun, ()).tried) == 3
+    assert len(begun.state.slots[cell_id, 0].tried) == 3
+
+
+def test_a_scan_knows_enough_without_a_size_whose_file_is_lost() -> None:
+    """Only what is not known without it is measured again."""
+    world = World(planner.make(ASKED, gpus(1)), limit=300, accidents={})
+    world.work()
+    (slot,) = world.now.slots
+    tried = {one.batch_size: one.launch for one in world.now.slots[slot].tried}
+    largest = batch_scan.largest(world.now.slots[slot].tried)
+    assert largest is not None
+    for size, status in ((1, Status.MISSING), (max(tried), Status.OK)):
+        left = world.replayed().without([tried[size]])
+        assert outcomes.derive(left)[slot[0]].status is status
 
 
 @given(
@@ -161,18 +176,14 @@ def test_every_scan_ends_and_journal_and_attempts_lead_to_the_same(
     """Whatever goes wrong: the run ends, resuming finds nothing left to do, and the report agrees with the run."""
     world = World(planner.make(ASKED, gpus(devices)), limit, accidents)
     world.work()
-    derived = outcomes.derive(world.planned, world.attempts, skipped=dict.fromkeys(world.now.skipped, "why"))
+    derived = outcomes.derive(world.replayed())
     cells: dict[str, Cell] = {cell.id: cell for cell in world.planned.cells}
-    restored, following = transitions.next_launches(recovery.restore(world.planned, world.records))
+    restored, following = transitions.next_launches(world.replayed().state)
     assert following == ()
     for slot, found in world.now.slots.items():
         device = cells[slot[0]].devices[0]
         assert found.status in SETTLED or world.now.devices[device].quarantined
         assert restored.slots[slot] == found
-        of_cell = [attempt for attempt in world.attempts if attempt.start.cell == slot[0]]
-        replayed = scan_results.replay(cells[slot[0]], world.planned.rooms[device], of_cell, ())
-        assert replayed.tried == found.tried
-        assert replayed.status is found.status or found.status is SlotStatus.SKIPPED  # that was decided elsewhere
         answered = [one.batch_size for one in found.tried]
         assert len(answered) == len(set(answered))
         assert (derived[slot[0]].status is Status.OK) is (found.status is SlotStatus.MEASURED)

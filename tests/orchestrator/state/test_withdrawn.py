@@ -3,7 +3,8 @@
 import pytest
 
 from orchestrator.config.run_configuration import Plan
-from orchestrator.state import recovery, transitions
+from orchestrator.state import contamination, transitions
+from orchestrator.state.replay import BENCHMARK, replay
 from orchestrator.state.slots import Ended, Freed, RunState, SlotStatus, Started, Withdrawn
 from orchestrator.store.records import Beside, End, Foreign, Left, Record, Segment, Start
 from protocol.cell import Cell, Precision, Workload
@@ -74,8 +75,8 @@ def test_the_journal_leads_to_the_same_state() -> None:
         End(launch=0, at_ns=2, result_sha256="0" * 64),
         End(launch=0, at_ns=3, failure=THROTTLED),
     ]
-    assert recovery.restore(PLAN, records) == live
-    lost = recovery.restore(PLAN, [*records[:2], End(launch=0, at_ns=3, failure=LOST)])
+    assert replay(PLAN, BENCHMARK, records).state == live
+    lost = replay(PLAN, BENCHMARK, [*records[:2], End(launch=0, at_ns=3, failure=LOST)]).state
     assert lost.slots[CELLS[0].id, 0].failures == (Category.RESULT_LOST,)
 
 
@@ -112,4 +113,4 @@ def here(at_ns: int, by: str = "PID 7", device: str = "d0") -> Foreign:
 )
 def test_a_result_beside_somebody_of_which_nothing_was_said_is_found(records: tuple[Record, ...], beside: str) -> None:
     """Whoever was on the device between the start of a launch and the device free again, or the end of its segment."""
-    assert recovery.beside_others(PLAN, (SEGMENT, *records)) == ({0: beside} if beside else {})
+    assert contamination.unmarked(PLAN, (SEGMENT, *records)) == ({0: beside} if beside else {})

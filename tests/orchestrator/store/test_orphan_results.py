@@ -14,7 +14,7 @@ from click.testing import Result
 
 from orchestrator.analysis import reporting
 from orchestrator.engine import run_status
-from orchestrator.state import archive, resume_checks
+from orchestrator.state import archive
 from orchestrator.store import journal, lock, run_files
 from orchestrator.store.records import Record
 from protocol.exit_codes import ExitCode
@@ -88,7 +88,7 @@ def test_a_result_whose_end_is_not_written_yet_is_no_damage(invoke: Invoke, tmp_
         run.paths.lock.write_bytes(msgspec.json.encode(lock.myself()))
     for command in ("report", "status", "explain"):
         assert invoke(command, str(run.paths.folder)).exit_code == ExitCode.PASSED
-    resume_checks.require_own_journal(run.stored, run.paths)
+    archive.require_own_journal(run.stored, run.paths)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_result_whose_end_is_not_written_yet_is_no_damage(invoke: Invoke, tmp_
     [
         lambda run: archive.load(run.paths),
         lambda run: run_status.look(run.stored, run.paths),
-        lambda run: resume_checks.require_own_journal(run.stored, run.paths),
+        lambda run: archive.require_own_journal(run.stored, run.paths),
     ],
     ids=["archive", "standing", "taking up"],
 )

@@ -5,13 +5,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from orchestrator.gpu.nvml import GpuProcess, Nvml
 from orchestrator.gpu.nvml_errors import GpuLostError
-from orchestrator.gpu.telemetry import validity
 from orchestrator.gpu.telemetry.foreign_use import ForeignUse, Lookout, is_ours
-from protocol.failure import Category, Failure, Phase
 from protocol.messages import ForeignProcess, ForeignSeen
 
 
@@ -96,21 +92,3 @@ def test_foreign_use_ends_with_telemetry() -> None:
     use.note("GPU-0", "PID 7", 10)
     use.unseen(30)
     assert (use.here("GPU-0"), use.during("GPU-0", 20), use.during("GPU-0", 31)) == ("", "PID 7", "")
-
-
-@pytest.mark.parametrize(
-    ("category", "foreign", "expected"),
-    [
-        (Category.OUT_OF_MEMORY, "PID 7 python3", Category.CONTAMINATED),
-        (Category.DEADLINE, "PID 7 python3", Category.CONTAMINATED),
-        (Category.CRASHED, "PID 7 python3", Category.CRASHED),
-        (Category.OUT_OF_MEMORY, "", Category.OUT_OF_MEMORY),
-        (Category.DEADLINE, "", Category.DEADLINE),
-    ],
-)
-def test_failures_beside_a_foreign_process(category: Category, foreign: str, expected: Category) -> None:
-    """Out of memory and a hang are contaminated then, so that the cell does not shrink; a crash stays a crash."""
-    failure = Failure(category=category, message="it broke", phase=Phase.WARM_UP)
-    found = validity.beside(failure, foreign)
-    assert found.category is expected
-    assert found == failure or (found.message.startswith(foreign) and found.message.endswith("it broke"))

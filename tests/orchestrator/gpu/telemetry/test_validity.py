@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.engine import cooling
+from orchestrator.engine.launches import process_failures
 from orchestrator.gpu.telemetry import clock_events, validity
 from orchestrator.gpu.telemetry.readings import Readings
-from protocol.failure import Category, Phase
+from protocol.failure import Category, Failure, Phase
 from protocol.messages import Sample
 
 HOT = Sample(at_ns=0, temperature_c=88, reasons=0x40)
@@ -62,6 +63,24 @@ def test_clock_event_reasons_have_nvmls_words() -> None:
     assert clock_events.words([0x4, None, 0x44]) == ("software power cap", "hardware thermal slowdown")
     assert clock_events.words([0x4000]) == ("unknown (0x4000)",)
     assert clock_events.words([None, 0]) == ()
+
+
+@pytest.mark.parametrize(
+    ("category", "who", "expected"),
+    [
+        (Category.OUT_OF_MEMORY, "python (PID 4711)", Category.CONTAMINATED),
+        (Category.DEADLINE, "python (PID 4711)", Category.CONTAMINATED),
+        (Category.DEADLINE, "", Category.DEADLINE),
+        (Category.CRASHED, "python (PID 4711)", Category.CRASHED),
+    ],
+)
+def test_want_of_memory_or_time_beside_somebody_else_is_theirs(
+    category: Category, who: str, expected: Category
+) -> None:
+    """Nobody is to blame for a hang while another process computed; a crash is a crash beside anybody."""
+    found = process_failures.beside(Failure(category=category, message="m", phase=Phase.MEASURE), who)
+    assert found.category is expected
+    assert found.message.startswith("python (PID 4711) computed") is (expected is Category.CONTAMINATED)
 
 
 def test_a_gpu_rests_until_it_is_cooler() -> None:

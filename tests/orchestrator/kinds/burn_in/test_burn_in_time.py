@@ -16,7 +16,8 @@ from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in import busy_time, gpu_waits
 from orchestrator.kinds.burn_in.served_time import Load
 from orchestrator.state import stopping
-from orchestrator.state.archive import Attempt, assemble
+from orchestrator.state.archive import assemble
+from orchestrator.state.attempts import Attempt
 from orchestrator.store import journal
 from orchestrator.store.records import Beside, End, Foreign, Left, Segment, Start, StoodStill
 from orchestrator.system.calendar_times import iso

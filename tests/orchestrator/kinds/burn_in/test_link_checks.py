@@ -14,7 +14,8 @@ from orchestrator.kinds.burn_in import planning as burn_in_plan
 from orchestrator.kinds.burn_in.findings import named
 from orchestrator.kinds.burn_in.planning import LINKS, linked
 from orchestrator.report.chapters.burn_in import evidence
-from orchestrator.state.archive import Attempt, ResultFileError
+from orchestrator.state.archive import ResultFileError
+from orchestrator.state.attempts import Attempt
 from protocol import codec, floats
 from protocol.cell import Cell, Workload
 from protocol.failure import Category, Phase

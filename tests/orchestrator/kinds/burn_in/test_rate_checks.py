@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from orchestrator.analysis.evidence import LaunchEvidence, gather
@@ -18,7 +19,7 @@ from orchestrator.kinds.burn_in import rate_checks
 from orchestrator.kinds.burn_in.findings import Pace, RateVerdict
 from orchestrator.kinds.burn_in.rate_checks import BESIDE, OVER_TIME, Launched
 from orchestrator.kinds.burn_in.rate_courses import ITSELF, SIBLINGS
-from orchestrator.state.archive import Attempt
+from orchestrator.state.attempts import Attempt
 from orchestrator.stats.drift import Course, Drift
 from orchestrator.stats.drift import DriftVerdict as CourseVerdict
 from orchestrator.stats.siblings import SiblingCell
@@ -34,10 +35,16 @@ pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 Rate = Callable[[Cell, int, float], float]
+"""Share of the usual rate: of a cell, on a GPU by its number, after so many hours."""
 
 
-def a_night(folder: Path, rate: Rate, count: int = 4) -> tuple[GpuBurnIn, ...]:
-    """An hour of some healthy GPUs; rate: of a GPU in a cell, at so many hours."""
+def _waiting(evidence: LaunchEvidence, waits: bool) -> LaunchEvidence:
+    """A launch that waited for the host, or did not."""
+    return replace(evidence, result=msgspec.structs.replace(evidence.result, launch_bound=waits))
+
+
+def a_night(folder: Path, rate: Callable[[Cell, int, float], float], count: int = 4) -> tuple[GpuBurnIn, ...]:
+    """An hour of some GPUs, all of them well; rate: of a GPU in a cell, at so many hours."""
     night = Night(folder, gpus(count))
     night.work(rate_in=rate)
     return night.watched().gpus
@@ -132,7 +139,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch, waits: Waits, rounds: Collection[in
 
     def said(devices: Sequence[Device], good: Sequence[Launched], *others: Any) -> dict[str, dict[str, RateVerdict]]:
         launches = [
-            (attempt, cell, replace(evidence, launch_bound=waits(cell, numbers[attempt.start.device]) and late))
+            (attempt, cell, _waiting(evidence, waits(cell, numbers[attempt.start.device]) and late))
             for attempt, cell, evidence in good
             for late in [attempt.start.round in rounds]
         ]

@@ -16,8 +16,9 @@ from orchestrator.engine.run_context import RunContext
 from orchestrator.gpu.health.judges import Action
 from orchestrator.kinds.burn_in import busy_time, remaining_time, settings
 from orchestrator.kinds.burn_in.busy_time import Served
-from orchestrator.state import coherence, recovery
+from orchestrator.state import coherence
 from orchestrator.state.archive import assemble
+from orchestrator.state.replay import BENCHMARK, BURN_IN, replay
 from orchestrator.state.slots import SlotStatus
 from orchestrator.state.time_budget import PATIENCE_S, Budget, closing_s
 from orchestrator.store import journal
@@ -133,7 +134,7 @@ def test_a_quarantined_gpu_stays_so_when_the_run_is_resumed(tmp_path: Path) -> N
 
 def out(night: Night) -> dict[str, str]:
     """Why each device may do nothing, as a run that is taken up begins."""
-    begun = run._stands(night.stored, journal.read(night.paths.journal))
+    begun = run._state(night.stored, journal.read(night.paths.journal))
     return {uuid: device.quarantined for uuid, device in begun.devices.items()}
 
 
@@ -246,17 +247,17 @@ def test_what_was_dropped_waits_again_in_the_order_of_the_plan(tmp_path: Path) -
     waiting = dict.fromkeys([*plan.order["cpu:0"][3:], *plan.order["cpu:1"][3:], *more])
     for cell_id, number in waiting:
         night.dropped(cells[cell_id], "dropped: no time was left", number=number)
-    stopped = recovery.restore(plan, journal.read(night.paths.journal), night=True)
+    stopped = replay(plan, BURN_IN, journal.read(night.paths.journal)).state
     assert stopped.tally[SlotStatus.WAITING] == 0
     assert night.archive().dropped.keys() == waiting.keys()
     night.segment()
     records = journal.read(night.paths.journal)
-    again = recovery.restore(plan, records, night=True)
+    again = replay(plan, BURN_IN, records).state
     for uuid in ("cpu:0", "cpu:1"):
         mine = [slot for slot in more if uuid in cells[slot[0]].devices]
         assert again.devices[uuid].queue == (*plan.order[uuid][3:], *mine)
     assert night.archive().dropped == {}
-    assert recovery.restore(plan, records).tally[SlotStatus.WAITING] == 0
+    assert replay(plan, BENCHMARK, records).state.tally[SlotStatus.WAITING] == 0
 
 
 def test_a_burn_in_may_have_as_many_rounds_as_it_needs(tmp_path: Path) -> None:
@@ -296,7 +297,7 @@ def test_nothing_is_dropped_while_a_night_imports_that_is_gone_on_with(tmp_path:
     nursery = Zygote((), night.paths.log("zygote"), 1.0, {})
     with Journal(night.paths.journal) as written, Link("night") as link, StopSignals() as signals:
         around = RunContext(stored, night.paths, written, link, nursery, None, signals, Quiet(), budget)
-        loop = Loop(around, run._stands(stored, records))
+        loop = Loop(around, run._state(stored, records))
 
         def dropped() -> bool:
             loop._tick()

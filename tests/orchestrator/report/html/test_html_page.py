@@ -11,12 +11,12 @@ from click.testing import Result
 
 from orchestrator.analysis.outcomes import Status
 from orchestrator.compare import references
-from orchestrator.compare.limit_targets import Figure
 from orchestrator.compare.references import Against
 from orchestrator.compare.thresholds import Threshold
 from orchestrator.config.report_formats import ReportFormat
 from orchestrator.figures.comparisons import Standing
 from orchestrator.figures.report import GpuInfo, Report
+from orchestrator.figures.table import LimitName
 from orchestrator.figures.timeline import NOTHING_KEPT
 from orchestrator.report import render
 from orchestrator.report.charts import Box, Heat, Kind
@@ -88,7 +88,7 @@ def test_every_chapter_at_once_fits_as_well(zoo: Report) -> None:
             msgspec.structs.replace(one, precision=precision) for precision in precisions for one in node.results
         ),
     )
-    limit = Threshold(name="a limit for each cell", figure=Figure.FORWARD_TIME, phase=Workload.INFERENCE, below=5.0)
+    limit = Threshold(name="a limit for each cell", figure=LimitName.FORWARD_TIME, phase=Workload.INFERENCE, below=5.0)
     held = references.hold(wide, Against(thresholds=(limit,) * 3, price_per_hour=2.5))
     made = {name: to_html(report, timeline(node)).decode() for name, report in (("plain", wide), ("held", held))}
     rows = {name: text.partition('id="cells-table"')[2].count("<tr><td>") for name, text in made.items()}

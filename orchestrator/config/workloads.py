@@ -1,0 +1,177 @@
+"""Everything that the orchestrator knows of each workload. Data alone.
+
+A new workload is a member of protocol.cell.Workload, a module of the same name in worker/workloads/, and its Facts
+here. What a launch of it takes is estimated in plan/estimate.py; the figures that it has are in figures/table.py.
+"""
+
+import enum
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from orchestrator.config.run_configuration import Configuration
+from protocol.cell import Workload
+
+
+class Role(enum.Enum):
+    """What a workload is for: a phase of a model, a probe of a device, a check of a burn-in, or a fault on purpose."""
+
+    PHASE = enum.auto()
+    PROBE = enum.auto()
+    CHECK = enum.auto()
+    FAULT = enum.auto()
+
+
+class Priority(msgspec.Struct, frozen=True):
+    """What is measured first where time is limited, by batch size: the lower number first."""
+
+    smallest: int
+    largest: int
+    between: int
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts of a workload.
+
+    title: in words. has_model: its cells run a model; else they are named after a probe. has_batch: a batch size is
+    part of what it measures. batch_sizes: those that a configuration asks for. has_items: it has a rate of items.
+    device_rate: its rate is best given in operations or bytes a second. needs_references: its times are compared with
+    what the probes reach on the device. sibling_verdict: GPUs are compared with their siblings by it.
+    end_to_end: the host's share of its time is large, so that two runs of it may differ by more. forward_passes: that
+    one iteration costs. counts_operations, measures_latency: after the measurement. generates: it writes tokens.
+    one_size: only the first input size is measured. digests: outputs are verified by their digests. own_rate: of a
+    check, its rate is the GPU's own; of the others devices, rising clocks or patterns decide it, too.
+    """
+
+    role: Role
+    title: str
+    has_model: bool
+    has_batch: bool
+    batch_sizes: Callable[[Configuration], tuple[int, ...]]
+    has_items: bool
+    device_rate: bool
+    needs_references: bool
+    sibling_verdict: bool
+    end_to_end: bool
+    forward_passes: int
+    counts_operations: bool
+    measures_latency: bool
+    generates: bool
+    one_size: bool
+    digests: bool
+    own_rate: bool
+    priority: Priority
+
+
+def _one(_: Configuration) -> tuple[int, ...]:
+    return (1,)
+
+
+_NEVER_FIRST: Final = Priority(6, 6, 6)
+_LOAD: Final = Facts(
+    role=Role.PHASE,
+    title="loading",
+    has_model=True,
+    has_batch=False,
+    batch_sizes=_one,
+    has_items=False,
+    device_rate=False,
+    needs_references=False,
+    sibling_verdict=False,
+    end_to_end=True,
+    forward_passes=1,
+    counts_operations=False,
+    measures_latency=False,
+    generates=False,
+    one_size=True,
+    digests=False,
+    own_rate=False,
+    priority=Priority(4, 4, 4),
+)
+_INFERENCE: Final = Facts(
+    role=Role.PHASE,
+    title="inference",
+    has_model=True,
+    has_batch=True,
+    batch_sizes=lambda asked: asked.batch_sizes,
+    has_items=True,
+    device_rate=False,
+    needs_references=True,
+    sibling_verdict=True,
+    end_to_end=False,
+    forward_passes=1,
+    counts_operations=True,
+    measures_latency=True,
+    generates=False,
+    one_size=False,
+    digests=False,
+    own_rate=False,
+    priority=Priority(0, 3, 6),
+)
+_CHECK: Final = Facts(
+    role=Role.CHECK,
+    title="",
+    has_model=False,
+    has_batch=False,
+    batch_sizes=_one,
+    has_items=True,
+    device_rate=False,
+    needs_references=False,
+    sibling_verdict=True,
+    end_to_end=False,
+    forward_passes=1,
+    counts_operations=False,
+    measures_latency=False,
+    generates=False,
+    one_size=False,
+    digests=False,
+    own_rate=False,
+    priority=_NEVER_FIRST,
+)
+_but = msgspec.structs.replace
+
+WORKLOADS: Final[dict[Workload, Facts]] = {
+    Workload.LOAD: _LOAD,
+    Workload.INFERENCE: _INFERENCE,
+    Workload.TRAINING: _but(
+        _INFERENCE,
+        title="training",
+        batch_sizes=lambda asked: asked.training_batch_sizes,
+        forward_passes=3,
+        measures_latency=False,
+        priority=Priority(2, 6, 6),
+    ),
+    Workload.GENERATION: _but(
+        _INFERENCE,
+        title="generation",
+        batch_sizes=lambda asked: asked.generation_batch_sizes,
+        end_to_end=True,
+        counts_operations=False,
+        measures_latency=False,
+        generates=True,
+        priority=Priority(5, 5, 5),
+    ),
+    Workload.PROBE: _but(
+        _CHECK, role=Role.PROBE, title="probe", has_items=False, device_rate=True, priority=Priority(1, 1, 1)
+    ),
+    Workload.SOAK: _but(_CHECK, title="verified products", device_rate=True, digests=True, own_rate=True),
+    Workload.TRUTH: _but(_CHECK, title="the check of truth", device_rate=True, own_rate=True),
+    Workload.MEMORY: _but(_CHECK, title="the memory test"),
+    Workload.LINKS: _but(_CHECK, title="transfers between devices"),
+    Workload.STEPS: _but(_CHECK, title="verified products under steps of load", device_rate=True, digests=True),
+    Workload.REPLAY: _but(
+        _CHECK,
+        title="repeated training steps",
+        has_model=True,
+        has_batch=True,
+        forward_passes=3,
+        digests=True,
+        own_rate=True,
+    ),
+    Workload.FAULT: _but(_CHECK, role=Role.FAULT, title="a fault on purpose", has_model=True, has_batch=True),
+}
+PHASES: Final = tuple(workload for workload, facts in WORKLOADS.items() if facts.role is Role.PHASE)
+OF_NO_MODEL: Final = frozenset(workload for workload, facts in WORKLOADS.items() if not facts.has_model)
+"""Their cells are named after a probe."""
+WITHOUT_BATCH: Final = frozenset(workload for workload, facts in WORKLOADS.items() if not facts.has_batch)

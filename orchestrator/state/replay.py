@@ -1,0 +1,281 @@
+"""Where a run stands, by its journal: the only code that knows what the records mean for a run. Pure.
+
+                                  ┌▶ resume, the start of the engine: RunState
+    plan, rules ─┐                ├▶ status, watch: counts, work, time left          (engine/run_status.py)
+    journal ─────┴▶ replay ▶ Replay ┼▶ report: outcome of each cell, counted launches  (analysis/outcomes.py)
+                                  └▶ archive: attempts, quarantined, skipped, dropped
+
+The records are fed through the same `step` as the events of a live run. What follows from an end (a model that is
+skipped, a device that is quarantined for its failures) is not read but follows again; a quarantine that came from
+outside (telemetry, a GPU that was waited for in vain) is read. At the end every launch that needs no launch any more
+is settled: the journal has no record of that.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from orchestrator.config.run_configuration import Plan, Slot, StoredRun
+from orchestrator.state.attempts import Attempt
+from orchestrator.state.slots import (
+    Added,
+    Dropped,
+    Ended,
+    Freed,
+    Quarantined,
+    RunState,
+    SlotStatus,
+    Started,
+    Withdrawn,
+    settled,
+    with_device,
+)
+from orchestrator.state.transitions import begin, settle, step
+from orchestrator.store import records as journaled
+from orchestrator.store.records import Beside, End, Finished, Left, Record, Segment, Skipped, Start, TakenOut
+from protocol.cell import DeviceKind
+from protocol.failure import Category, Failure, Phase
+
+_REPEATED: Final = frozenset({SlotStatus.DROPPED, SlotStatus.DOES_NOT_FIT})
+
+
+class ReplayRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a kind of run makes of its journal, as data.
+
+    products: device → product name; devices of one product stand in for each other, empty where all do. accusable:
+    devices that two models which fail in a row may accuse. skips: whether what cannot work is launched no more.
+    repeats: each session has again what was dropped for want of time and what did not fit. keeps_quarantines: a
+    quarantined device stays so in later sessions, unless all devices are.
+    """
+
+    products: Mapping[str, str] = {}
+    accusable: frozenset[str] = frozenset()
+    skips: bool = True
+    repeats: bool = False
+    keeps_quarantines: bool = False
+
+
+BENCHMARK: Final = ReplayRules()
+BURN_IN: Final = ReplayRules(skips=False, repeats=True, keeps_quarantines=True)
+"""It repeats what failed, there and on all other devices. A device that was quarantined would be rounds behind, and the
+links of those rounds would keep the healthy ones waiting until it has caught up."""
+
+
+def rules_of(stored: StoredRun) -> ReplayRules:
+    """The rules of a stored run. Faults that are injected on purpose accuse no GPU."""
+    gpus = frozenset(device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA)
+    return msgspec.structs.replace(
+        BENCHMARK if stored.configuration.burn_in is None else BURN_IN,
+        products={device.uuid: device.name for device in stored.devices},
+        accusable=frozenset() if stored.configuration.tainted else gpus,
+    )
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Where a run stands, and every attempt so far, in the order in which they were begun.
+
+    quarantined: devices that are not used now, and why. quarantines: the same of all sessions, the newest reason of
+    each. skipped: what nothing more is launched of (slots.scopes), and why. added: launches beyond the plan. dropped:
+    launches that there was no time for, and why. lost: launches whose result file is missing or damaged. finished: None
+    while nobody has recorded that the run is over.
+    """
+
+    plan: Plan
+    state: RunState
+    attempts: tuple[Attempt, ...] = ()
+    quarantined: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    quarantines: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    skipped: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    added: tuple[Slot, ...] = ()
+    dropped: Mapping[Slot, str] = dataclasses.field(default_factory=dict)
+    lost: frozenset[int] = frozenset()
+    finished: Finished | None = None
+
+    def without(self, lost: Collection[int]) -> "Replay":
+        """The same where results of these launches are missing or damaged: as it stands once `resume` has seen that."""
+        if not lost:
+            return self
+        state = self.state
+        for launch in sorted(lost):
+            state = step(state, Withdrawn(launch, _RESULT_LOST))
+        return dataclasses.replace(self, state=settle(state), lost=self.lost | frozenset(lost))
+
+
+def replay(
+    plan: Plan,
+    rules: ReplayRules,
+    records: Iterable[Record],
+    damaged: Collection[int] = (),
+    *,
+    alive: bool = False,
+) -> Replay:
+    """Where the run stands after these records, which state/coherence.py has found to be of one run.
+
+    A Start without an End is an attempt that was interrupted, or that runs where `alive` and the newest session began
+    it. A second End takes a result back. With each session devices get another chance: whoever resumes a run may have
+    fixed them, or ended what took the host's memory. damaged: launches whose result file is not what was promised.
+    """
+    reader = _Reader(plan, rules)
+    for record in records:
+        reader.read(record)
+    return reader.replay(alive=alive).without(damaged)
+
+
+def staying_out(devices: Collection[str], out: Mapping[str, str]) -> dict[str, str]:
+    """Devices that stay quarantined where a burn-in is resumed, and why: none where all are.
+
+    Nobody waits for them: `resume` cannot add the time that they lack.
+    """
+    return {} if out.keys() >= {*devices} else dict(out)
+
+
+def another_chance(state: RunState, kept: Mapping[str, str]) -> RunState:
+    """The state in which nothing is held against devices but those that stay quarantined. kept: these, and why."""
+    devices = {
+        uuid: msgspec.structs.replace(one, quarantined=kept.get(uuid, ""), strikes=(), doubts=())
+        for uuid, one in state.devices.items()
+    }
+    return msgspec.structs.replace(state, devices=devices, at_once=None)
+
+
+def interrupted(phase: Phase = Phase.START) -> Failure:
+    """The failure of an attempt whose orchestrator died. phase: that it had reached, as far as is known."""
+    return Failure(
+        category=Category.INTERRUPTED,
+        message="the orchestrator ended while this attempt was running",
+        phase=phase,
+    )
+
+
+_RESULT_LOST: Final = Failure(
+    category=Category.RESULT_LOST, message="its result file is missing or damaged", phase=Phase.FINISH
+)
+
+
+class _Reader:
+    """Reads one journal, record by record."""
+
+    def __init__(self, plan: Plan, rules: ReplayRules) -> None:
+        self._plan, self._rules = plan, rules
+        self._now = begin(plan, rules.products, rules.accusable, skips=rules.skips)
+        self._order = {uuid: [*device.queue] for uuid, device in self._now.devices.items()}
+        """Every launch of each device in its order, those that were added among them."""
+        self._segment: Segment | None = None
+        self._attempts: dict[int, Attempt] = {}
+        self._open: dict[int, Start] = {}
+        self._outside: dict[str, str] = {}
+        """Quarantined devices without any launch, of which the state knows nothing."""
+        self._quarantines: dict[str, str] = {}
+        self._skipped: dict[str, str] = {}
+        self._added: list[Slot] = []
+        self._dropped: dict[Slot, str] = {}
+        self._finished: Finished | None = None
+
+    def read(self, record: Record) -> None:
+        """Take the next record."""
+        match record:
+            case Segment():
+                self._begin_session(record)
+            case Start():
+                self._start(record)
+            case End() | Left() | Beside():
+                if self._segment is not None and record.launch in self._attempts:
+                    self._attempts[record.launch] = self._attempts[record.launch].after(record, self._segment)
+                if isinstance(record, End):
+                    self._end(record)
+            case TakenOut():
+                if record.device in self._now.devices:
+                    self._advance(Quarantined(record.device, record.reason))
+                else:
+                    self._outside[record.device] = record.reason
+            case Skipped():
+                self._skipped.setdefault(f"{record.model} {record.only}".rstrip(), record.reason)
+            case journaled.Added():
+                self._add(record)
+            case journaled.Dropped():
+                self._advance(Dropped((record.cell, record.round)))
+                self._dropped[record.cell, record.round] = record.reason
+            case Finished():
+                self._finished = record
+
+    def replay(self, *, alive: bool) -> Replay:
+        """Where the run stands after all that was read."""
+        for launch, start in self._open.items():
+            begun = self._attempts.get(launch)
+            if not alive or (begun is not None and begun.segment is not self._segment):
+                self._close(start, interrupted())
+        now = settle(self._now)
+        return Replay(
+            plan=self._plan,
+            state=now,
+            attempts=tuple(self._attempts.values()),
+            quarantined=self._quarantined(),
+            quarantines=self._quarantines | self._outside,
+            skipped={scope: str(skip.category) for scope, skip in now.skipped.items()} | self._skipped,
+            added=tuple(self._added),
+            dropped=self._dropped,
+            finished=self._finished,
+        )
+
+    def _quarantined(self) -> dict[str, str]:
+        inside = {uuid: device.quarantined for uuid, device in self._now.devices.items() if device.quarantined}
+        return inside | self._outside
+
+    def _begin_session(self, segment: Segment) -> None:
+        """Hold nothing against devices but those that stay quarantined."""
+        kept = staying_out(self._now.devices, self._quarantined()) if self._rules.keeps_quarantines else {}
+        self._now = another_chance(self._now, kept)
+        self._outside = {uuid: why for uuid, why in self._outside.items() if uuid in kept}
+        self._segment, self._finished = segment, None
+        if self._rules.repeats:
+            self._dropped = {}
+            self._repeat()
+
+    def _repeat(self) -> None:
+        """Let what was dropped or did not fit wait again, where it was before: gangs in the same order everywhere."""
+        now = msgspec.structs.replace(self._now, too_large={})
+        again = {slot for slot, known in now.slots.items() if known.status in _REPEATED}
+        for slot in again:
+            now = settled(now, slot, SlotStatus.WAITING)
+        if again:
+            waits = {slot for slot, known in now.slots.items() if known.status is SlotStatus.WAITING}
+            for uuid, slots in self._order.items():
+                now = with_device(now, uuid, queue=tuple(slot for slot in slots if slot in waits))
+        self._now = now
+
+    def _start(self, start: Start) -> None:
+        if self._segment is not None:
+            self._attempts[start.launch] = Attempt(self._segment, start)
+        self._open[start.launch] = start
+        self._now = step(self._now, Started(start.launch, (start.cell, start.round), start.device, start.batch_size))
+
+    def _end(self, end: End) -> None:
+        start = self._open.pop(end.launch, None)
+        if start is not None:
+            self._close(start, end.failure, end)
+        elif end.failure is not None:
+            self._advance(Withdrawn(end.launch, end.failure))
+
+    def _close(self, start: Start, failure: Failure | None, end: End | None = None) -> None:
+        """End a launch, and free its devices: nobody works on them while a journal is read."""
+        self._advance(Ended(start.launch, failure, None if end is None else end.figures))
+        for uuid in self._now.cells[start.cell].devices:
+            self._now = step(self._now, Freed(uuid))
+
+    def _add(self, record: journaled.Added) -> None:
+        self._advance(Added(record.slots))
+        self._added += record.slots
+        for slot in record.slots:
+            for uuid in self._now.cells[slot[0]].devices:
+                self._order[uuid].append(slot)
+
+    def _advance(self, event: Ended | Quarantined | Dropped | Withdrawn | Added) -> None:
+        before, self._now = self._now.devices, step(self._now, event)
+        if self._now.devices is not before:
+            for uuid, device in self._now.devices.items():
+                if device.quarantined and device.quarantined != before[uuid].quarantined:
+                    self._quarantines[uuid] = device.quarantined
