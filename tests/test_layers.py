@@ -30,19 +30,11 @@ DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 
 EXCEPTIONS: frozenset[tuple[str, str]] = frozenset(
     (
-        ("orchestrator.analysis.pauses", "orchestrator.kinds.burn_in.served_time"),
-        ("orchestrator.analysis.report_builder", "orchestrator.kinds.burn_in.analysis"),
         ("orchestrator.analysis.reporting", "orchestrator.compare.references"),
         ("orchestrator.analysis.reporting", "orchestrator.engine.run_status"),
-        ("orchestrator.analysis.reporting", "orchestrator.kinds.burn_in.busy_time"),
+        ("orchestrator.analysis.reporting", "orchestrator.kinds.registry"),
         ("orchestrator.analysis.reporting", "orchestrator.report"),
         ("orchestrator.compare.report_reader", "orchestrator.history.run_lookup"),
-        ("orchestrator.config.run_configuration", "orchestrator.kinds.burn_in.injections"),
-        ("orchestrator.engine.launches.assignments", "orchestrator.kinds.burn_in.injections"),
-        ("orchestrator.engine.run", "orchestrator.cli.unfinished_runs"),
-        ("orchestrator.engine.run", "orchestrator.kinds.burn_in.injections"),
-        ("orchestrator.figures.burn_in", "orchestrator.kinds.burn_in.findings"),
-        ("orchestrator.figures.burn_in", "orchestrator.kinds.burn_in.heat_soak"),
         ("orchestrator.figures.cells", "orchestrator.analysis.outcomes"),
         ("orchestrator.figures.comparisons", "orchestrator.analysis.outcomes"),
         ("orchestrator.figures.report", "orchestrator.analysis.outcomes"),
@@ -79,9 +71,9 @@ def room(module: str) -> str:
 
 
 def kind(module: str) -> str:
-    """The kind of run that a module belongs to, empty for any other module."""
+    """The kind of run that a module belongs to, empty for any other module, and for the registry of all kinds."""
     parts = module.split(".")
-    return parts[2] if parts[1:2] == ["kinds"] and len(parts) > 2 else ""
+    return parts[2] if parts[1:2] == ["kinds"] and len(parts) > 2 and parts[2] != "registry" else ""
 
 
 def breaks(module: str, other: str) -> bool:

@@ -145,8 +145,8 @@ def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
 
 
 def _uncounted(archive: Archive, good: Collection[int]) -> Iterator[tuple[int, Mapping[str, Verification]]]:
-    """Of a burn-in, what launches verified that are not among the good ones."""
-    if archive.stored.configuration.burn_in is None:
+    """What launches verified that are not among the good ones. Only cells of fixed length do."""
+    if archive.stored.configuration.cell_s is None:
         return
     devices = {cell.id: cell.devices for cell in archive.stored.plan.cells}
     for attempt in archive.attempts:
@@ -203,10 +203,9 @@ def _average(archive: Archive, samples: Mapping[str, Sequence[Sample]], worked: 
         begin, end = worked[boot]
         first, behind = bisect_left(taken, begin, key=_AT_NS), bisect_right(taken, end, key=_AT_NS)
         within.extend(taken[first:behind])
-    night = archive.stored.configuration.burn_in is not None
-    most = points(len(archive.stored.devices))
+    timed, most = archive.stored.configuration.cell_s is not None, points(len(archive.stored.devices))
     return DeviceEvidence(
-        climates={boot: climates(taken) for boot, taken in samples.items()} if night else {},
+        climates={boot: climates(taken) for boot, taken in samples.items()} if timed else {},
         traces={boot: trace(taken, most) for boot, taken in samples.items()},
         utilization_percent=_mean([sample.gpu_percent for sample in within]),
         power_w=_mean([sample.power_mw / 1000 for sample in within if sample.power_mw is not None]),

@@ -37,13 +37,18 @@ _ALIKE: Final = {
 """What identical GPUs of one machine share where all is well."""
 
 
-def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) -> HealthReport:
-    """The verdicts on every device of the run and on the machine. faults: whose failures were, by launch."""
+def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault], level: str) -> HealthReport:
+    """The verdicts on every device of the run and on the machine.
+
+    faults: whose failures were, by launch. level: of configs/health.yaml, which says what PASS requires.
+    """
     rules, devices = limits.load(), archive.stored.devices
     accusing = {launch for launch, fault in faults.items() if fault.blame is Blame.DEVICE}
     worked = _worked(archive)
     found = tuple(
-        _device(device, _opinion(device, archive, evidence, rules, accusing, worked=worked), archive, evidence)
+        _device(
+            device, _opinion(device, archive, evidence, rules, accusing, level=level, worked=worked), archive, evidence
+        )
         for device in devices
     )
     node = _node(
@@ -56,15 +61,11 @@ def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) ->
         )
     )
     return HealthReport(
-        level=_level(archive),
+        level=level,
         verdict=verdict.worst([*(device.verdict for device in found), node.verdict]),
         gpus=found,
         node=node,
     )
-
-
-def _level(archive: Archive) -> str:
-    return limits.BENCHMARK if archive.stored.configuration.burn_in is None else limits.BURN_IN
 
 
 def faults(report: HealthReport) -> tuple[str, ...]:
@@ -107,6 +108,7 @@ def _opinion(
     rules: limits.HealthRules,
     accusing: Collection[int],
     *,
+    level: str,
     worked: Mapping[str, Mapping[Segment, Span]],
 ) -> Opinion:
     """accusing: launches whose failure is told to be the device's. worked: as of `_worked`."""
@@ -137,7 +139,7 @@ def _opinion(
         failures=tuple(failure for _, failure in failed if failure.category in HARDWARE),
         accused=tuple(failure for launch, failure in failed if launch in accusing),
     )
-    required = {*rules.levels[_level(archive)].required, *archive.stored.configuration.required_signals}
+    required = {*rules.levels[level].required, *archive.stored.configuration.required_signals}
     gap = verdict.broke_off(courses.looks.get(device.uuid, ()), _work(archive, worked, device.uuid))
     return verdict.of_gpu(case, required, gap=gap)
 

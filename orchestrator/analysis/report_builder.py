@@ -10,8 +10,6 @@ Which cell ended how is decided in outcomes.py; here it is only written down.
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-import msgspec
-
 from orchestrator.analysis import summary
 from orchestrator.analysis.attribution import whose_fault
 from orchestrator.analysis.batch_scans import batch_scans
@@ -20,8 +18,10 @@ from orchestrator.analysis.cross_gpu import side_by_side, spreads
 from orchestrator.analysis.evidence import DeviceEvidence, Evidence
 from orchestrator.analysis.full_node import full_node
 from orchestrator.analysis.health import health
+from orchestrator.analysis.kind_analysis import ReportTerms
 from orchestrator.analysis.results import cells, probes, results
 from orchestrator.analysis.stragglers import doubts, standings
+from orchestrator.config.run_configuration import Configuration
 from orchestrator.figures.parts import SettingReport
 from orchestrator.figures.report import (
     SCHEMA_VERSION,
@@ -33,7 +33,6 @@ from orchestrator.figures.report import (
     SegmentReport,
 )
 from orchestrator.gpu.environment import EFFECTS
-from orchestrator.kinds.burn_in.analysis import burn_in
 from orchestrator.state.added_launches import Doubt
 from orchestrator.state.archive import Archive
 from orchestrator.system.calendar_times import iso
@@ -43,13 +42,16 @@ from protocol.result import Environment
 __all__ = ["in_doubt", "merge"]
 
 
-def merge(archive: Archive, evidence: Evidence) -> Report:
-    """The report of a run, finished or not. Everything that was planned is in it, whatever became of it."""
+def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
+    """The report of a run, finished or not. Everything that was planned is in it, whatever became of it.
+
+    terms: what its kind adds to it.
+    """
     measured_probes = probes(archive, evidence)
     merged = results(archive, evidence, measured_probes)
     faults = whose_fault(archive, evidence)
-    judged = health(archive, evidence, faults)
-    night = burn_in(archive, evidence, judged)
+    judged = health(archive, evidence, faults, terms.health_level)
+    found = terms.analyse(archive, evidence, judged)
     sides = side_by_side(archive.stored.devices, merged, measured_probes)
     summed = summary.summary(archive, evidence, merged)
     slow = standings(archive.stored.devices, sides, _added(archive)) if merged or measured_probes else ()
@@ -60,7 +62,7 @@ def merge(archive: Archive, evidence: Evidence) -> Report:
             _gpu_info(device, evidence.devices.get(device.uuid, DeviceEvidence()), archive.taken_out.get(device.uuid))
             for device in archive.stored.devices
         ),
-        test_configuration=_configuration(archive),
+        test_configuration=_configuration(archive, terms.as_reported(archive.stored)),
         results=merged,
         probes=measured_probes,
         batch_scans=tuple(batch_scans(archive, evidence)),
@@ -72,12 +74,14 @@ def merge(archive: Archive, evidence: Evidence) -> Report:
         full_node=full_node(archive.stored.devices, merged, measured_probes),
         overhead=summary.overhead(archive, evidence),
         failures=tuple(summary.failures(archive, evidence, faults)),
-        verdict=summary.verdict(archive, evidence, judged, night, slow, counts=summed.cells),
+        verdict=summary.verdict(
+            archive, evidence, judged, found, slow, counts=summed.cells, short=terms.short_of_launches
+        ),
         baseline_comparison=None,
         thresholds=(),
         costs=(),
         health=judged,
-        burn_in=night,
+        burn_in=found.burn_in,
     )
 
 
@@ -182,17 +186,7 @@ def _left_out(archive: Archive) -> Iterator[LeftOutReport]:
         yield LeftOutReport(gpu_uuid=one.device, gpu_id=numbers[one.device], model_name=one.model, reason=one.why)
 
 
-def _configuration(archive: Archive) -> ConfigurationReport:
-    asked, cells = archive.stored.configuration, archive.stored.plan.cells
-    models = tuple(model.name for model in asked.models)
-    if asked.burn_in is not None:  # its cells are those of its level on these devices, whatever else it knows
-        asked = msgspec.structs.replace(
-            asked,
-            batch_sizes=tuple(sorted({cell.batch_size for cell in cells})),
-            training_batch_sizes=(),
-            generation_batch_sizes=(),
-        )
-        models = tuple(dict.fromkeys(cell.model for cell in cells))
+def _configuration(archive: Archive, asked: Configuration) -> ConfigurationReport:
     return ConfigurationReport(
         precision=",".join(asked.precisions),
         precisions=asked.precisions,
@@ -215,7 +209,7 @@ def _configuration(archive: Archive) -> ConfigurationReport:
         isolation=asked.isolation,
         launches=asked.launches,
         target_relative_half_width=asked.measurement.relative_half_width,
-        models=models,
+        models=tuple(model.name for model in asked.models),
         workloads=asked.workloads,
         allow_busy=asked.allow_busy,
     )

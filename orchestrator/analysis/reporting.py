@@ -28,7 +28,7 @@ from orchestrator.errors import StorageError
 from orchestrator.figures.launch_samples import Samples
 from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import Timeline
-from orchestrator.kinds.burn_in.busy_time import Served, served_by_all
+from orchestrator.kinds import registry
 from orchestrator.state import archive
 from orchestrator.state.added_launches import Doubt
 from orchestrator.store import journal, lock, report_places
@@ -66,7 +66,7 @@ def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None 
 
 
 @contextmanager
-def _collector_off() -> Iterator[None]:
+def collector_off() -> Iterator[None]:
     """What is read has no cycles. In 100,000 results the collector would look for them again and again."""
     was_on = gc.isenabled()
     gc.disable()
@@ -77,7 +77,7 @@ def _collector_off() -> Iterator[None]:
             gc.enable()
 
 
-@_collector_off()
+@collector_off()
 def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Made:
     """What the run in that folder found out, as far as it has come. Raises RunFolderError.
 
@@ -90,23 +90,17 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
     if goes_on:
         loaded = loaded.so_far()
     gathered = evidence.gather(loaded, goes_on=goes_on)
-    merged = references.hold(report_builder.merge(loaded, gathered), references.stored(paths) if held is None else held)
+    merged = report_builder.merge(loaded, gathered, registry.of(loaded.stored.configuration).report)
+    merged = references.hold(merged, references.stored(paths) if held is None else held)
     failed = {one.launch for one in merged.failures if not out_of_time(one)}
     return Made(merged, timeline(loaded, gathered, failed), launch_samples.of_run(loaded, gathered))
 
 
-@_collector_off()
+@collector_off()
 def in_doubt(paths: RunPaths, stored: StoredRun) -> tuple[Doubt, ...]:
     """The cells that leave a GPU SUSPECT now. Asked by the process that works on the run, while no launch does."""
     loaded = archive.load(paths, stored, alive=True)
     return report_builder.in_doubt(loaded, evidence.gather(loaded, goes_on=True))
-
-
-@_collector_off()
-def served(paths: RunPaths, stored: StoredRun) -> Served:
-    """What a burn-in has served of its time, as its report tells it. Raises RunFolderError."""
-    loaded = archive.assemble(stored, paths, journal.read(paths.journal))
-    return served_by_all(loaded, evidence.gather(loaded))
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:

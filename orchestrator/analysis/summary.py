@@ -9,17 +9,16 @@ from typing import Final
 from orchestrator.analysis import batch_scans, health
 from orchestrator.analysis.attribution import Fault
 from orchestrator.analysis.evidence import Evidence
+from orchestrator.analysis.kind_analysis import KindAnalysis
 from orchestrator.analysis.outcomes import Status
 from orchestrator.analysis.results import outcome_word, report_attempt
 from orchestrator.analysis.time_ledgers import overhead_ms
 from orchestrator.config.naming import plural
 from orchestrator.config.run_configuration import Isolation
-from orchestrator.figures.burn_in import BurnInReport, Fate
 from orchestrator.figures.cells import Measured, ModelResult, PhaseMetrics
 from orchestrator.figures.comparisons import Standing
 from orchestrator.figures.health import HealthReport
 from orchestrator.figures.report import BestThroughput, CellCounts, FailureReport, Overhead, RunVerdict, Summary
-from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.gpu.telemetry import validity
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
@@ -32,7 +31,6 @@ NO_SCORE_OF_GPUS: Final = (
     "several GPUs: --solo) in fp32 at batch 32, or one of your own"
 )
 TAINTED: Final = "tainted: faults were injected on purpose, so nothing here is a measurement"
-_REASONS_OF_A_NIGHT: Final = 3
 """So many groups of GPUs are named with a reason each."""
 _WORDS: Final = {ExitCode.PASSED: "complete", ExitCode.HARDWARE: "hardware fault"}
 
@@ -118,17 +116,18 @@ def verdict(
     archive: Archive,
     evidence: Evidence,
     judged: HealthReport,
-    night: BurnInReport | None,
+    found: KindAnalysis,
     slow: Sequence[Standing],
     *,
     counts: CellCounts,
+    short: str,
 ) -> RunVerdict:
     """The exit code and every reason for it. What does not fit is listed and counts as complete.
 
     slow: how each GPU stands beside its siblings; a straggler is said, and changes no exit code.
-    counts: those of the summary.
+    found: what its kind adds. counts: those of the summary. short: what is said of cells with launches to come.
     """
-    reasons = [] if evidence.goes_on else [*_unproven(night)]
+    reasons = [*found.incomplete]
     reasons += [TAINTED] if archive.stored.configuration.tainted else []
     reasons.extend(_without_end(archive, evidence))
     if counts.missing:
@@ -142,22 +141,17 @@ def verdict(
             f"{number} of {counts.planned} suspect: out of memory where another GPU of the same kind had room"
         )
     if counts.short_of_launches:
-        less = (
-            "measured by fewer launches than planned"
-            if night is None
-            else "measured at least once, with rounds still to be done"
-        )
-        reasons.append(f"{plural(counts.short_of_launches, 'cell')} of {counts.planned} {less}")
+        reasons.append(f"{plural(counts.short_of_launches, 'cell')} of {counts.planned} {short}")
     if counts.dropped and not counts.ok + counts.degraded:
         reasons.append("no cell could be measured within the time limit")
     if archive.finished is not None and archive.finished.interrupted:
         reasons.append(f"interrupted: {archive.finished.reason}")
     reasons.extend(health.gaps(judged))
     labels = {device.uuid: device.label for device in archive.stored.devices}
-    reasons.extend(_of_the_night(night, HealthVerdict.UNKNOWN, labels))
+    reasons.extend(found.unknown)
     broken = archive.finished is not None and archive.finished.broken
     code = ExitCode.INTERNAL if broken else ExitCode.INCOMPLETE if reasons else ExitCode.PASSED
-    faults = [*health.faults(judged), *_of_the_night(night, HealthVerdict.FAIL, labels)]
+    faults = [*health.faults(judged), *found.faults]
     if faults:
         code = code if broken else ExitCode.HARDWARE  # what broke by itself vouches for no verdict, but hides none
         reasons = [*faults, *reasons]
@@ -165,36 +159,12 @@ def verdict(
         reasons.append(f"every planned cell ({counts.planned}) is accounted for")
         reasons.extend(_remarks(counts))
         reasons.extend(health.warnings(judged))
-        reasons.extend(_of_the_night(night, HealthVerdict.WARN, labels))
+        reasons.extend(found.warnings)
     reasons.extend(_stragglers(slow, labels))
     if more := sum(one.launches_added for one in slow):
         reasons.append(f"{plural(more, 'launch was', 'launches were')} added because a GPU was SUSPECT")
     word = _WORDS.get(code, "incomplete")
     return RunVerdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=tuple(reasons))
-
-
-def _unproven(night: BurnInReport | None) -> Iterator[str]:
-    """Faults of a night that is over which nothing can have found."""
-    fates = [] if night is None else [one.fate for one in night.injected]
-    if undone := fates.count(Fate.UNDONE):
-        it = "it" if undone == 1 else "them"
-        yield (
-            f"{undone} of {plural(len(fates), 'fault')} never brought about, so nothing proves that checks find {it}: "
-            f"inject {it} into a burn-in that comes to {it}"
-        )
-
-
-def _of_the_night(night: BurnInReport | None, word: HealthVerdict, labels: Mapping[str, str]) -> Iterator[str]:
-    """The GPUs that a burn-in gave this verdict, with the first reason for it; its own part of the report has all."""
-    told: dict[str, list[str]] = {}
-    for gpu in () if night is None else night.gpus:
-        if gpu.verdict is word:
-            first = gpu.reasons[0].text if gpu.reasons else "no reason was recorded"
-            told.setdefault(first, []).append(labels[gpu.gpu_uuid])
-    if len(told) > _REASONS_OF_A_NIGHT:
-        told = {"each for reasons of its own": [name for names in told.values() for name in names]}
-    for first, names in told.items():
-        yield f"burn-in, {', '.join(names)}: {word}: {first}"
 
 
 def _stragglers(slow: Sequence[Standing], labels: Mapping[str, str]) -> Iterator[str]:

@@ -29,7 +29,7 @@ def sentences(plan: Plan, configuration: Configuration, devices: Sequence[Device
     found: dict[str, tuple[float, float]] = {}
     for cell in plan.cells:
         device = by_uuid[cell.devices[0]]
-        takes_s, allowed_s = _iteration_s(cell, configuration, device), _allowed_s(configuration, device)
+        takes_s, allowed_s = _iteration_s(cell, configuration, device), _allowed_s(configuration)
         if takes_s > allowed_s:
             found[_name(named.words(cell), cell.batch_size)] = takes_s, allowed_s
     if found:
@@ -53,7 +53,7 @@ def _iteration_s(cell: Cell, configuration: Configuration, device: Device) -> fl
     return estimate.iteration_s(first, configuration.by_name[cell.model], device)
 
 
-def _allowed_s(configuration: Configuration, device: Device) -> float:
+def _allowed_s(configuration: Configuration) -> float:
     """Of the phases that have iterations, what the longer one may take."""
-    deadlines = configuration.deadlines_on(device.kind)
-    return max(deadlines.allowance(phase, configuration.measurement) for phase in (Phase.WARM_UP, Phase.MEASURE))
+    allowance = configuration.deadlines.allowance
+    return max(allowance(phase, configuration.measurement) for phase in (Phase.WARM_UP, Phase.MEASURE))

@@ -25,6 +25,7 @@ from orchestrator.figures.report import Report
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict as Health
 from orchestrator.gpu.inventory import Look
+from orchestrator.kinds import registry
 from orchestrator.kinds.burn_in.settings import written
 from orchestrator.report.as_text import to_text
 from orchestrator.stats.siblings import SiblingVerdict
@@ -55,7 +56,8 @@ def work(
     )
     display = ending.followed(stored, display)
     try:
-        left, launches = run.left_to_do(stored, paths)
+        kind = registry.of(stored.configuration)
+        left, launches = run.left_to_do(stored, paths, kind)
         for notice in _beginning(stored, paths, (left, launches), notes):
             display.tell(notice)
         over = not left and run.is_over(paths)
@@ -64,7 +66,7 @@ def work(
             if over:
                 report, written = _shown_again(stored, paths, display)
             else:
-                report = run.execute(stored, paths, display, look, ending.stop_signals)
+                report = run.execute(stored, paths, display, look, ending.stop_signals, kind=kind)
             code = ExitCode(report.verdict.exit_code)
         except reporting.UnwrittenError as error:
             report, code, refused = error.report, ExitCode.INTERNAL, error

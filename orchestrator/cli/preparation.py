@@ -36,11 +36,10 @@ from orchestrator.errors import ConfigError, DeviceError
 from orchestrator.gpu import cpu_devices, cuda_probe, gpu_users, inventory
 from orchestrator.gpu import devices as machine_devices
 from orchestrator.gpu.inventory import Look
+from orchestrator.kinds import registry
 from orchestrator.kinds.burn_in import levels, rounds, time_needed
-from orchestrator.kinds.burn_in import planning as burn_in_plan
 from orchestrator.kinds.burn_in import settings as burn_in_settings
 from orchestrator.plan import estimate
-from orchestrator.plan import planner as benchmark_plan
 from orchestrator.state.time_budget import Budget
 from orchestrator.store import folders, run_files
 from protocol.cell import Device, DeviceKind
@@ -58,7 +57,7 @@ def measure(command: tuple[str, ...], params: RunParams, preset: str | None, end
     found = machine_devices.on_this_machine(configuration.gpu_ids, look, settings.origin("gpu.ids", "--gpu-ids"))
     devices = _require_free(configuration, found, look)
     configuration = burn_in_settings.on_devices(settings, configuration, devices, levels.load())
-    plan = make_plan(configuration, devices)
+    plan = registry.of(configuration).plan(configuration, devices)
     if configuration.burn_in is not None:
         libraries.require(plan.cells, configuration.models)
     _require_time(plan, configuration, devices)
@@ -126,13 +125,6 @@ def configure(params: RunParams, preset_name: str | None) -> tuple[LayeredSettin
             raise ConfigError(f"{origin}: `quick` and `triage` have limits of their own; use `run --burn-in`")
         configuration = preset.on(configuration)
     return settings, burn_in_settings.of_settings(settings, configuration, models, levels.load()), models
-
-
-def make_plan(configuration: Configuration, devices: tuple[Device, ...]) -> Plan:
-    """Return the plan of the run on these devices. Raises UserError for one without a cell."""
-    if configuration.burn_in is None:
-        return benchmark_plan.make(configuration, devices)
-    return burn_in_plan.make(configuration, devices, levels.load())
 
 
 def _comparison(settings: LayeredSettings, configuration: Configuration, models: Catalogue) -> Against:

@@ -9,15 +9,14 @@ The newest is not over either where it is a burn-in that lacks time: what was as
 An older run that cannot be read, or gone on with by this user, is passed over: nobody has asked for it.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.analysis import reporting
+from orchestrator.engine import run
 from orchestrator.errors import UserError
 from orchestrator.history import run_lookup
+from orchestrator.kinds import registry
 from orchestrator.state import archive
 from orchestrator.store import folders, journal, run_files
-from orchestrator.store.records import Finished, Record
 from protocol.paths import RunPaths
 
 
@@ -37,27 +36,23 @@ def choose(name: str | None, runs: str, history_db: str | None = None) -> tuple[
     return newest, ""
 
 
-def came_to_its_end(records: Sequence[Record]) -> bool:
-    """Whether the process that worked on a run last was through with it, neither stopped nor broken off."""
-    return any(isinstance(one, Finished) and not one.interrupted and not one.broken for one in records[-1:])
-
-
 def _is_over(paths: RunPaths) -> bool:
     """Whether its process came to the end of the plan. What cannot be read is not: whoever goes on with it is told."""
     try:
         records = journal.read(paths.journal) if paths.journal.exists() else ()
     except (UserError, OSError):
         return False
-    return came_to_its_end(records)
+    return run.came_to_its_end(records)
 
 
 def _lacks_time(paths: RunPaths) -> bool:
     """Whether it is a burn-in that was not at work for as long as was asked for. Not where it cannot be read."""
     try:
         stored = run_files.load(paths)
-        return stored.configuration.burn_in is not None and reporting.served(paths, stored).short
+        remaining = run.remaining(stored, paths, registry.of(stored.configuration))
     except (UserError, OSError):
         return False
+    return remaining is not None and remaining.short
 
 
 def _can_be_gone_on_with(paths: RunPaths) -> bool:

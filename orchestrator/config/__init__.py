@@ -1,1 +1,1 @@
-"""What a run is told to do: facts of the closed enumerations that it may name."""
+"""Configuration: options, schema, resolution, catalogue of models, presets."""

@@ -2,12 +2,10 @@
 
 import enum
 import hashlib
-from typing import Final
 
 import msgspec
 
 from orchestrator.config.report_formats import ReportFormat
-from orchestrator.kinds.burn_in.injections import Asked
 from protocol.cell import Cell, Device, DeviceKind, MemoryFormat, Mode, ModelSpec, Precision, Workload
 from protocol.messages import Deadlines, LoadSteps, Measurement
 
@@ -22,8 +20,14 @@ class Isolation(enum.StrEnum):
     EXEC = "exec"
 
 
-HANGS_S: Final = 60.0
-"""In a burn-in, what a phase of a launch may take beside the length of its cell."""
+class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One injected fault. device: UUID. round: from 0; None for all of them."""
+
+    device: str
+    round: int | None = None
+    flip_bits: int = 0
+    slow_percent: float = 0.0
+    hot_c: int | None = None
 
 
 class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,28 +97,10 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     tainted: bool = False
     adds_launches: bool = False
 
-    def measurement_on(self, kind: DeviceKind) -> Measurement:
-        """How long a launch measures there. A cell of a burn-in has a time to fill, and no interval to reach."""
-        if self.burn_in is None:
-            return self.measurement
-        cell_s = self.burn_in.cell_s[kind]
-        return msgspec.structs.replace(self.measurement, min_s=cell_s, max_s=cell_s)
-
-    def deadlines_on(self, kind: DeviceKind) -> Deadlines:
-        """How long each phase of a launch may take there, beyond what its measurement gives it.
-
-        A cell of a burn-in has a length: what is at work three times as long, and a minute, hangs. It is ended then,
-        long before the night is over: what comes after it is done, and the next round has it again.
-        """
-        if self.burn_in is None:
-            return self.deadlines
-        own, most_s = self.deadlines, 2 * self.burn_in.cell_s[kind] + HANGS_S
-        return msgspec.structs.replace(
-            own,
-            build=min(own.build, most_s),
-            warm_up=min(own.warm_up, most_s),
-            measure=min(own.measure, most_s),
-        )
+    @property
+    def cell_s(self) -> dict[DeviceKind, float] | None:
+        """Seconds that every cell lasts, by kind of device, until the time limit; None: as long as it measures."""
+        return None if self.burn_in is None else self.burn_in.cell_s
 
     @property
     def by_name(self) -> dict[str, ModelSpec]:

@@ -25,13 +25,13 @@ COUNT_EVERY_S: Final = 5.0
 
 
 class Announcer:
-    """Of one run, which begins now."""
+    """Of one run, which begins now. rounds: it adds rounds until its time is up."""
 
-    def __init__(self, stored: StoredRun, display: Display) -> None:
+    def __init__(self, stored: StoredRun, display: Display, *, rounds: bool) -> None:
         self._display = display
         self._devices = {device.uuid: device for device in stored.devices}
         self._alike = progress.alike(stored.plan.cells)
-        self._rounds = stored.configuration.burn_in is not None
+        self._rounds = rounds
         self._expected_s = {
             cell.id: estimate.launch_s(cell, stored.configuration, self._devices[cell.devices[0]])
             for cell in stored.plan.cells

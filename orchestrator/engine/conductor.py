@@ -26,7 +26,7 @@ from orchestrator.engine.run_context import RunContext
 from orchestrator.engine.unavailable_gpus import Waiting
 from orchestrator.gpu.telemetry import validity
 from orchestrator.gpu.telemetry.launch_telemetry import LaunchTelemetry
-from orchestrator.state import blocked_gpus, more_rounds, stopping, transitions
+from orchestrator.state import blocked_gpus, stopping, transitions
 from orchestrator.state.added_launches import Doubt
 from orchestrator.state.slots import (
     Added,
@@ -62,12 +62,13 @@ class Conductor:
     def __init__(self, around: RunContext, begun: RunState, poller: zmq.Poller, clock: LoopClock) -> None:
         stored = around.stored
         self.state = begun
-        self.fleet = Fleet(stored, around.paths, around.link, around.nursery.fork)
+        self.fleet = Fleet(stored, around.kind, around.paths, around.link, around.nursery.fork)
         self.gates = Gates(stored.devices)
         self.recorder = Recorder(around.journal)
         self.telemetry = around.telemetry
         self.circumstances = FailureContext(stored.devices, shares=stored.configuration.allow_busy)
-        self._announcer = Announcer(stored, around.display)
+        self._next_rounds = around.kind.next_rounds
+        self._announcer = Announcer(stored, around.display, rounds=self._next_rounds is not None)
         self.tell = self._announcer.tell
         self._devices = {device.uuid: device for device in stored.devices}
         self._poller = poller
@@ -78,7 +79,6 @@ class Conductor:
         self._waiting = Waiting()
         self._budget = around.budget
         self._second_look = AdaptiveLaunches(around)
-        self._night = stored.configuration.burn_in is not None
         self._seed = stored.configuration.seed
         for scope in begun.skipped:  # also where the one who found out was killed before it was written down
             self._skipped(scope, "")
@@ -106,11 +106,11 @@ class Conductor:
         return bool(following)
 
     def begin_rounds(self) -> bool:
-        """Begin another round of a burn-in where devices are through and there is time. Says whether any was begun."""
-        if not self._night or self._budget is None or self.state.stopping:
+        """Begin another round where devices are through and there is time. Says whether any was begun."""
+        if self._next_rounds is None or self._budget is None or self.state.stopping:
             return False
         budget, left_s = self._budget, self._budget.ends - time.monotonic()
-        slots = more_rounds.more(self.state, self._seed, lambda cell: budget.expected_s(cell) <= left_s)
+        slots = self._next_rounds(self.state, self._seed, lambda cell: budget.expected_s(cell) <= left_s)
         if slots:
             self.recorder.added(slots)
             self._step(Added(slots))

@@ -95,7 +95,7 @@ class Loop:
 
     def _work(self) -> None:
         """Until every launch that there is has been made, or will not be."""
-        self._conductor.begin_rounds()  # of a burn-in that is gone on with, and whose plan was through
+        self._conductor.begin_rounds()  # of a resumed run whose plan was through
         if self._forks and self._conductor.work_left and self._nursery.pid is None:
             self._start_zygote()
         while self._launch_what_can_be() or self._conductor.busy or self._waiting_for_zygote():

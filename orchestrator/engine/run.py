@@ -9,18 +9,18 @@ import math
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
 
 from orchestrator import TOOL_VERSION
-from orchestrator.analysis import reporting
-from orchestrator.cli import unfinished_runs
+from orchestrator.analysis import evidence, reporting
 from orchestrator.config.run_configuration import Isolation, StoredRun
 from orchestrator.engine import readiness
 from orchestrator.engine.display_events import Display, Notice
+from orchestrator.engine.kind import Kind, Remaining
 from orchestrator.engine.launches.link import Link
 from orchestrator.engine.launches.zygote_client import ZygoteClient, ZygoteError
 from orchestrator.engine.loop import Loop
@@ -31,8 +31,6 @@ from orchestrator.gpu import environment
 from orchestrator.gpu.inventory import Look
 from orchestrator.gpu.telemetry import validity
 from orchestrator.gpu.telemetry.client import Telemetry
-from orchestrator.gpu.telemetry.overheating import TemperatureStop
-from orchestrator.kinds.burn_in import injections
 from orchestrator.plan import preload
 from orchestrator.state import archive, contamination, stack_changes
 from orchestrator.state.replay import interrupted, replay, rules_of
@@ -55,6 +53,8 @@ def execute(
     display: Display,
     look: Look | None = None,
     stop_signals: StopSignals | None = None,
+    *,
+    kind: Kind,
 ) -> Report:
     """Work on the run in a folder until it is done, and write its reports; the verdict is in what is returned.
 
@@ -64,6 +64,7 @@ def execute(
     of its report are refused.
     stop_signals: those of the command, None where it has caught none yet. A run that was asked to stop before it began
     begins nothing, and is reported.
+    kind: of the run.
     """
     process_start.check_rooms()
     if paths.journal.exists():  # before the GPUs are looked at: what is left of this run may be what uses them
@@ -78,12 +79,12 @@ def execute(
         journal = opened.enter_context(Journal(paths.journal))
         signals.spare(math.inf)
         changed = _settings(stored)
-        _take_over(stored, paths, journal, driver, changed)
+        _take_over(stored, paths, journal, driver, changed, kind=kind)
         elsewhere = _begun_elsewhere(stored, paths, journal, driver)
         for words in (*(environment.words(*one) for one in changed), *elsewhere):
             display.tell(Notice(level="warning", message=words))
         try:
-            _work(stored, paths, journal, signals, display, gone=gone)
+            _work(stored, paths, journal, signals, display, kind=kind, gone=gone)
         except ZygoteError as error:
             display.tell(Notice(level="error", message=str(error)))
             journal.append(Finished(at_ns=time.monotonic_ns(), interrupted=True, reason=str(error), broken=True))
@@ -101,23 +102,39 @@ def _begun_elsewhere(stored: StoredRun, paths: RunPaths, journal: Journal, drive
         yield from stack_changes.warnings(archive.assemble(stored, paths, journal.recovered), driver)
 
 
-def left_to_do(stored: StoredRun, paths: RunPaths) -> tuple[int, int]:
+def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int]:
     """How many launches are still to be made, those among them whose result is not there any more, and of how many.
 
-    They are those of the plan and those that were added. A burn-in is done when its time is served, whatever of its
-    rounds there was no time for, or waits for a GPU that was taken out; and as long as it is not, there are more. Where
-    it is, nothing is left for results that are lost either: they are not taken back, and their files may be put back.
+    They are those of the plan and those that were added. A run that has a time to serve is done with that, whatever of
+    its rounds there was no time for, or waits for a GPU that was taken out; and as long as it is not, there are more.
+    Where it is, nothing is left for results that are lost either: they are not taken back, and their files may be put
+    back.
     """
     records = read(paths.journal) if paths.journal.exists() else ()
     if not any(isinstance(record, Segment) for record in records):
         return stored.plan.launches, stored.plan.launches
-    if stored.configuration.burn_in is None:
+    if kind.remaining is None:
         state = _state(stored, records)
         return len(state.slots) - state.settled + len(_lost(stored, paths)), len(state.slots)
     state = _state(stored, (*records, _newest(records)))  # as it stands once it is resumed
-    if unfinished_runs.came_to_its_end(records) and not reporting.served(paths, stored).short:
+    so_far = remaining(stored, paths, kind) if came_to_its_end(records) else None
+    if so_far is not None and not so_far.short:
         return 0, len(state.slots)
     return len(state.slots) - state.settled or len(stored.plan.cells), len(state.slots)
+
+
+@reporting.collector_off()
+def remaining(stored: StoredRun, paths: RunPaths, kind: Kind) -> Remaining | None:
+    """What a run has served of its time, as its report tells it; None where it has none. Raises RunFolderError."""
+    if kind.remaining is None:
+        return None
+    loaded = archive.assemble(stored, paths, read(paths.journal))
+    return kind.remaining(loaded, evidence.gather(loaded))
+
+
+def came_to_its_end(records: Sequence[Record]) -> bool:
+    """Whether the process that worked on a run last was through with it, neither stopped nor broken off."""
+    return any(isinstance(one, Finished) and not one.interrupted and not one.broken for one in records[-1:])
 
 
 def is_over(paths: RunPaths) -> bool:
@@ -133,6 +150,7 @@ def _work(
     stop_signals: StopSignals,
     display: Display,
     *,
+    kind: Kind,
     gone: tuple[GpuBroken, ...],
 ) -> None:
     """Run what is left of the plan, and write down how that ended. gone: GPUs that are not used."""
@@ -141,17 +159,27 @@ def _work(
         opened.callback(_end_children)
         deadlines = stored.configuration.deadlines
         modules = preload.modules(stored, stored.plan.cells)
-        night, cache = stored.configuration.burn_in is not None, Path(stored.configuration.cache_folder)
-        environment = process_start.environment_of_workers(cache, night=night)
+        cache = Path(stored.configuration.cache_folder)
+        environment = process_start.environment_of_workers(cache, kind.worker_environment)
         nursery = ZygoteClient(modules, paths.log("zygote"), deadlines.start + deadlines.import_, environment)
         opened.callback(nursery.close)
-        telemetry = _telemetry(stored, paths)
+        telemetry = _telemetry(stored, paths, kind)
         if telemetry is not None:
             opened.callback(_end_telemetry, telemetry, display)
         link = opened.enter_context(Link(paths.folder.name))
         records = read(paths.journal)
         around = RunContext(
-            stored, paths, journal, link, nursery, telemetry, stop_signals, display, _budget(stored, records), gone
+            stored=stored,
+            kind=kind,
+            paths=paths,
+            journal=journal,
+            link=link,
+            nursery=nursery,
+            telemetry=telemetry,
+            stop_signals=stop_signals,
+            display=display,
+            budget=_budget(stored, kind, records),
+            gone=gone,
         )
         loop = Loop(around, _state(stored, records))
         loop.run()
@@ -171,29 +199,36 @@ def _state(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
     return replay(stored.plan, rules_of(stored), records).state
 
 
-def _budget(stored: StoredRun, records: tuple[Record, ...]) -> Budget | None:
+def _budget(stored: StoredRun, kind: Kind, records: tuple[Record, ...]) -> Budget | None:
     """The time that the run may take, counted from the start of this process. records: of its journal, up to now.
 
-    Each `resume` has it anew, but for a burn-in: what was served before counts, and its start does not.
+    Each `resume` has it anew, but where it has a time to serve: what was served before counts, and its start does not.
     """
     configuration = stored.configuration
     if configuration.time_limit_s is None:
         return None
     limit_s, now = configuration.time_limit_s, time.monotonic()
-    if configuration.burn_in is not None and sum(isinstance(record, Segment) for record in records) > 1:
+    if kind.remaining is not None and sum(isinstance(record, Segment) for record in records) > 1:
         starts = now if configuration.isolation is Isolation.FORK else None  # else each launch imports for itself
         return Budget(configuration, stored.devices, limit_s, now - _newest(records).served_s, starts=starts)
     return Budget(configuration, stored.devices, limit_s, now - host.age_s())
 
 
 def _take_over(
-    stored: StoredRun, paths: RunPaths, journal: Journal, driver: str | None, changed: tuple[tuple[str, str], ...]
+    stored: StoredRun,
+    paths: RunPaths,
+    journal: Journal,
+    driver: str | None,
+    changed: tuple[tuple[str, str], ...],
+    *,
+    kind: Kind,
 ) -> None:
     """Begin a segment. Attempts that were running when an earlier process died are ended, lost results taken back.
 
     changed: the environment variables that change what is measured.
     """
-    records, night = journal.recovered, stored.configuration.burn_in is not None
+    records = journal.recovered
+    so_far = remaining(stored, paths, kind) if records else None
     if not records:
         journal.append(
             Header(
@@ -214,7 +249,7 @@ def _take_over(
             wall=time.time(),
             monotonic_ns=time.monotonic_ns(),
             settings=changed,
-            served_s=reporting.served(paths, stored).seconds if night and records else 0.0,
+            served_s=0.0 if so_far is None else so_far.served_s,
         )
     )
     for start in _interrupted(records):
@@ -284,16 +319,13 @@ def _end_leftovers(stored: StoredRun, paths: RunPaths) -> None:
     process_end.end_leftovers(process_end.orphans(workers, paths.folder.resolve()))
 
 
-def _telemetry(stored: StoredRun, paths: RunPaths) -> Telemetry | None:
+def _telemetry(stored: StoredRun, paths: RunPaths, kind: Kind) -> Telemetry | None:
     """The sampler; None where there is no GPU to read, or the user does not want it: the report then says which."""
     gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
     if not gpus or not stored.configuration.monitor:
         return None
-    interval_ms, night = stored.configuration.monitor_interval_ms, stored.configuration.burn_in
-    if night is None:
-        return Telemetry.start(gpus, paths.folder, interval_ms)
-    stop = TemperatureStop(celsius=night.max_temperature_c)
-    return Telemetry.start(gpus, paths.folder, interval_ms, stop, injections.hot(night.injections))
+    terms = kind.telemetry_terms(stored.configuration)
+    return Telemetry.start(gpus, paths.folder, stored.configuration.monitor_interval_ms, terms.stop, terms.hot)
 
 
 def _end_telemetry(telemetry: Telemetry, display: Display) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from orchestrator.config.run_configuration import StoredRun
 from orchestrator.engine.display_events import Display
+from orchestrator.engine.kind import Kind
 from orchestrator.engine.launches.link import Link
 from orchestrator.engine.launches.zygote_client import ZygoteClient
 from orchestrator.gpu.telemetry.client import Telemetry
@@ -19,6 +20,7 @@ class RunContext:
     """Closed again by run.py. budget: None without a limit. gone: GPUs lost beforehand."""
 
     stored: StoredRun
+    kind: Kind
     paths: RunPaths
     journal: Journal
     link: Link

@@ -141,7 +141,7 @@ def _time(stored: StoredRun, holder: lock.Holder | None, records: Sequence[Recor
     if limit_s is None or holder is None:
         return None
     segments = [place for place, record in enumerate(records) if isinstance(record, Segment)]
-    if stored.configuration.burn_in is not None and len(segments) > 1:
+    if stored.configuration.cell_s is not None and len(segments) > 1:
         newest = records[segments[-1]]
         assert isinstance(newest, Segment)
         now_ns = time.monotonic_ns()

@@ -5,10 +5,25 @@ import enum
 from orchestrator.figures.parts import Part
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
-from orchestrator.kinds.burn_in.findings import Pace
-from orchestrator.kinds.burn_in.heat_soak import Ending
 from orchestrator.stats.drift import DriftVerdict as CourseVerdict
 from orchestrator.stats.slowdown_reasons import Reason
+
+
+class Pace(enum.StrEnum):
+    """What the rates of a GPU say, over time or beside its siblings'."""
+
+    STEADY = "steady"
+    SLOWER = "slower"
+    UNTOLD = "cannot be told"
+
+
+class Ending(enum.StrEnum):
+    """What ended the heat soak."""
+
+    STEADY = "the temperature was steady"
+    CAP = "it had taken as long as it may"
+    WORK_ENDED = "the work ended before the temperature was steady"
+    FIRST_ROUND = "the first round was over; no temperature could be read"
 
 
 class CheckReport(Part, frozen=True, kw_only=True):

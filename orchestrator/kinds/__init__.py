@@ -1,1 +1,1 @@
-"""Kinds of run, one vertical slice each. A kind does not import another."""
+"""The kinds of run, each with everything that is its own."""

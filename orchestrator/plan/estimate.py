@@ -110,16 +110,16 @@ def shared_start_s(configuration: Configuration, devices: Sequence[Device]) -> f
 def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: float = 1.0) -> float:
     """Seconds for one launch of `cell` on `device`, or for the whole scan where its batch size is to be found.
 
-    scale: what its iterations take, as a share of iteration_s. In a burn-in they matter to a replay alone.
+    scale: what its iterations take, as a share of iteration_s. In cells of fixed length they matter to a replay alone.
     """
     if cell.batch_size == AUTO:
         step = msgspec.structs.replace(cell, batch_size=SCAN_BATCH)
         return SCAN_LAUNCHES * launch_s(step, configuration, device, scale)
     model = configuration.by_name[cell.model]
     start = _start_s(model, configuration, device)
-    if configuration.burn_in is not None:
-        cell_s = configuration.burn_in.cell_s[device.kind]
-        return burn_in_start_s(cell, configuration, device) + burn_in_work_s(cell, model, device, cell_s, scale)
+    if configuration.cell_s is not None:
+        work_s = timed_work_s(cell, model, device, configuration.cell_s[device.kind], scale)
+        return timed_start_s(cell, configuration, device) + work_s
     iteration = scale * iteration_s(cell, model, device)
     measurement = configuration.measurement
     if cell.workload is Workload.LOAD:
@@ -131,13 +131,13 @@ def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: fl
     return start + FIRST_S[device.kind] + warm_up + measured + _afterwards_s(cell, measurement, iteration)
 
 
-def burn_in_start_s(cell: Cell, configuration: Configuration, device: Device) -> float:
-    """Seconds of a launch of a burn-in until it is at work."""
+def timed_start_s(cell: Cell, configuration: Configuration, device: Device) -> float:
+    """Seconds of a launch of fixed length until it is at work."""
     return _start_s(configuration.by_name[cell.model], configuration, device) + FIRST_S[device.kind]
 
 
-def burn_in_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, scale: float = 1.0) -> float:
-    """Seconds for which a launch of a burn-in is at work, where a cell is to last `cell_s`. scale: as in launch_s.
+def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, scale: float = 1.0) -> float:
+    """Seconds for which a launch is at work, where a cell is to last `cell_s`. scale: as in launch_s.
 
     A replay does its least steps, however long they take: on a GPU far less than a cell, on a CPU several short ones.
     """
@@ -149,9 +149,9 @@ def burn_in_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, 
 def scale(configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
     """What iterations take on `device` before any were seen, as a share of iteration_s: more where cores are shared.
 
-    In a burn-in, where all devices work at the same time until its end; elsewhere one may be through before others.
+    With cells of fixed length all devices work at the same time until the end; elsewhere one may be through earlier.
     """
-    return 1.0 if configuration.burn_in is None else BUSY[device.kind] * sharing(device, devices)
+    return 1.0 if configuration.cell_s is None else BUSY[device.kind] * sharing(device, devices)
 
 
 def sharing(device: Device, devices: Sequence[Device]) -> int:

@@ -38,8 +38,8 @@ class Doubt:
 
 
 def applies(configuration: Configuration, devices: Iterable[Device]) -> bool:
-    """Whether anything may be added at all: never in a burn-in, which goes on for a time and judges by its course."""
-    return configuration.burn_in is None and configuration.adds_launches and bool(judged(devices))
+    """Whether anything may be added at all: never where cells have a length, and go on for a time."""
+    return configuration.cell_s is None and configuration.adds_launches and bool(judged(devices))
 
 
 def judged(devices: Iterable[Device]) -> tuple[Device, ...]:

@@ -50,7 +50,7 @@ class _Judge:
         self._devices = {device.uuid for device in stored.devices}
         self._models = set(stored.configuration.by_name)
         self._cells = {cell.id: cell.devices for cell in stored.plan.cells}
-        self._night = stored.configuration.burn_in is not None
+        self._until_limit = stored.configuration.cell_s is not None
         self._begun: dict[int, tuple[str, ...]] = {}
         """Launch → the devices of its cell."""
         self._in_segment = False
@@ -87,10 +87,10 @@ class _Judge:
     def _added(self, added: Added) -> str | None:
         """From then on the launches count as planned: of the run's next round, or of one that a GPU was out of.
 
-        A burn-in has as many rounds as its time holds; else there are MOST_LAUNCHES of a cell.
+        Cells of fixed length have as many rounds as the time limit holds; else there are MOST_LAUNCHES of a cell.
         """
         next_round = 1 + max((number for _, number in self._planned), default=0)
-        most = next_round + 1 if self._night else MOST_LAUNCHES
+        most = next_round + 1 if self._until_limit else MOST_LAUNCHES
         for suspect in added.suspects:
             if suspect not in self._devices:
                 return f"{suspect!r} is no device of the run"

@@ -58,8 +58,8 @@ class ReplayRules(msgspec.Struct, frozen=True, kw_only=True):
     keeps_quarantines: bool = False
 
 
-BENCHMARK: Final = ReplayRules()
-BURN_IN: Final = ReplayRules(skips=False, repeats=True, keeps_quarantines=True)
+BENCHMARK_RULES: Final = ReplayRules()
+BURN_IN_RULES: Final = ReplayRules(skips=False, repeats=True, keeps_quarantines=True)
 """It repeats what failed, there and on all other devices. A device that was quarantined would be rounds behind, and the
 links of those rounds would keep the healthy ones waiting until it has caught up."""
 
@@ -68,7 +68,7 @@ def rules_of(stored: StoredRun) -> ReplayRules:
     """The rules of a stored run. Faults that are injected on purpose accuse no GPU."""
     gpus = frozenset(device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA)
     return msgspec.structs.replace(
-        BENCHMARK if stored.configuration.burn_in is None else BURN_IN,
+        BENCHMARK_RULES if stored.configuration.burn_in is None else BURN_IN_RULES,
         products={device.uuid: device.name for device in stored.devices},
         accusable=frozenset() if stored.configuration.tainted else gpus,
     )

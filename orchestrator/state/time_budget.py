@@ -7,7 +7,7 @@
 Launches are looked at in the plan's order (priority.py) when their device is idle, so what is dropped is what matters
 least, and what is cheap may still go where something expensive did not. No launch gets more than a quarter of the limit
 while others wait that need less: it lets them go first, or is ended, so that one slow model does not cost all others.
-Not so in a burn-in, in which each check has its turn: what takes too long hangs, which is for its deadline to tell.
+Not so where cells have a length, and each has its turn: what takes too long hangs, which is for its deadline to tell.
 Near the limit whatever runs is ended, because the reports have to be written too: the limit is kept whatever a device,
 or an estimate, does.
 """
@@ -28,7 +28,7 @@ from protocol.result import Result
 
 CLOSING_S: Final = 6.0
 """For ending what runs, and for the reports: on two cores those of 204 cells took 0.8 s, of 1,632 cells about 3 s."""
-_OF_A_BURN_IN: Final = 0.005
+_OF_THE_LIMIT: Final = 0.005
 """Of its duration, for the reports: they read the time of each iteration of the night. Of an hour and a half on two CPU
 devices, 462 launches, they took 7.5 s of a core; eight GPUs measure some twenty times as many in eight hours."""
 PATIENCE_S: Final = 3.0
@@ -41,8 +41,8 @@ _MOST: Final = 50.0
 
 
 def closing_s(duration_s: float) -> float:
-    """What is kept at the end of a burn-in."""
-    return CLOSING_S + _OF_A_BURN_IN * duration_s
+    """What is kept at the end of a run that measures until its time is up."""
+    return CLOSING_S + _OF_THE_LIMIT * duration_s
 
 
 class Time(NamedTuple):
@@ -84,7 +84,7 @@ class Budget:
         self.ends = began + limit_s - self._closing_s
         self.latest = self.ends + PATIENCE_S
         self._starts = starts
-        self._share_s = math.inf if configuration.burn_in is not None else limit_s * SHARE
+        self._share_s = limit_s * SHARE if configuration.cell_s is None else math.inf
         self._configuration = configuration
         self._devices = {device.uuid: device for device in devices}
         self._speeds: dict[tuple[str, ...], list[float]] = defaultdict(list)
@@ -229,7 +229,8 @@ class Budget:
 
 def _kept_s(configuration: Configuration) -> float:
     """What is kept at the end of a run that has a limit."""
-    return CLOSING_S if configuration.burn_in is None else closing_s(configuration.burn_in.duration_s)
+    limit_s = configuration.time_limit_s
+    return CLOSING_S if configuration.cell_s is None or limit_s is None else closing_s(limit_s)
 
 
 def _keys(cell: Cell) -> tuple[tuple[str, ...], ...]:

@@ -189,7 +189,7 @@ class Skipped(_Record, frozen=True, kw_only=True):
 
 class Added(_Record, frozen=True, kw_only=True):
     """More launches of planned cells, (id of the cell, round) each: because GPUs are SUSPECT
-    (state/added_launches.py), or as another round of a burn-in that has time left (state/more_rounds.py).
+    (state/added_launches.py), or as another round of a burn-in that has time left (kinds/burn_in/more_rounds.py).
 
     slots: in the order in which each device makes its own. suspects: the GPUs in doubt, none in a burn-in.
     """

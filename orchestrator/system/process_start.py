@@ -14,7 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
@@ -43,7 +43,6 @@ ONE_THREAD: Final = {
 }
 """Read by libraries as they are imported: the zygote must be single-threaded when it forks. Workers choose later."""
 _COMPILED: Final = "TORCHINDUCTOR_CACHE_DIR"
-_WAITING: Final = "OMP_WAIT_POLICY"
 
 
 def rooms_root() -> Path:
@@ -97,26 +96,24 @@ def child_environment(extra: dict[str, str]) -> dict[str, str]:
     return environment
 
 
-def environment_of_workers(cache: Path, *, night: bool = False) -> dict[str, str]:
-    """What processes that import torch have beside our environment. cache: where weights are kept. night: of a burn-in.
+def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What processes that import torch have beside our environment. cache: where weights are kept.
 
-    There threads sleep while they wait for each other, unless the user has said otherwise. On two cores that others
-    used too, two threads that spun took 1.9 to 2.3 ms for a product of bf16, and 0.1 to 0.3 ms where they slept: one
-    CPU device came to half of its cells in a minute. In other runs a CPU device is measured as torch works by itself.
+    defaults: variables that they have unless the user has set them.
 
     As it is imported, torch._dynamo makes a folder for what it compiles, by default among temporary files, where nobody
     would take it away. Unless the user has named one, or `cache` cannot be written, it is in `cache`.
     """
-    patient = {_WAITING: "PASSIVE"} if night and _WAITING not in os.environ else {}
+    unset = {name: value for name, value in (defaults or {}).items() if name not in os.environ}
     standing = next(place for place in (cache, *cache.parents) if os.access(place, os.F_OK))
     if _COMPILED in os.environ:
-        return ONE_THREAD | patient
+        return ONE_THREAD | unset
     try:
         with tempfile.TemporaryFile(dir=standing):
             pass
     except OSError:
-        return ONE_THREAD | patient
-    return ONE_THREAD | patient | {_COMPILED: str(cache / "inductor")}
+        return ONE_THREAD | unset
+    return ONE_THREAD | unset | {_COMPILED: str(cache / "inductor")}
 
 
 def start_module(module: str, *, log: Path, environment: dict[str, str], control: socket.socket) -> int:

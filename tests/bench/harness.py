@@ -24,6 +24,8 @@ from orchestrator.engine.launches.zygote_client import ZygoteClient
 from orchestrator.engine.memory_gate import Gates
 from orchestrator.gpu import devices, inventory
 from orchestrator.gpu.telemetry.client import Telemetry, read_samples
+from orchestrator.kinds import registry
+from orchestrator.kinds.benchmark import BENCHMARK
 from orchestrator.plan import preload
 from orchestrator.state.slots import NextLaunch
 from orchestrator.system import process_start
@@ -67,6 +69,7 @@ class Harness:
         self.fleets = {
             isolation: Fleet(
                 _with_isolation(stored, isolation),
+                BENCHMARK,
                 RunPaths(folder / str(isolation)),
                 self._link,
                 self.nursery.fork,
@@ -202,7 +205,7 @@ def stored_run(gpu_ids: str, *options: str) -> StoredRun:
         command=("bench",),
         configuration=configuration,
         devices=found,
-        plan=preparation.make_plan(configuration, found),
+        plan=registry.of(configuration).plan(configuration, found),
     )
 
 

@@ -21,6 +21,7 @@ from orchestrator.engine.launches.live import Live
 from orchestrator.engine.launches.zygote_client import ZygoteClient
 from orchestrator.engine.loop_clock import LoopClock
 from orchestrator.engine.run_context import RunContext
+from orchestrator.kinds import registry
 from orchestrator.kinds.burn_in.planning import LINKS
 from orchestrator.state import transitions
 from orchestrator.store.journal import Journal
@@ -81,6 +82,7 @@ def conducting(
     with Journal(paths.journal) as journal, Link(folder.name) as link, StopSignals() as stops:
         around = RunContext(
             stored=stored,
+            kind=registry.of(stored.configuration),
             paths=paths,
             journal=journal,
             link=link,

@@ -20,6 +20,7 @@ from orchestrator.analysis.report_builder import merge
 from orchestrator.config.run_configuration import Configuration, Isolation, Plan, StoredRun
 from orchestrator.figures.report import Report
 from orchestrator.gpu.telemetry.samples import SampleFile
+from orchestrator.kinds import registry
 from orchestrator.plan import batch_scan, planner
 from orchestrator.state import archive
 from orchestrator.state.archive import Archive
@@ -353,7 +354,7 @@ class FakeRun:
     def report(self) -> Report:
         """The merged report of what lies on disk."""
         loaded = self.archive()
-        return merge(loaded, evidence.gather(loaded))
+        return merge(loaded, evidence.gather(loaded), registry.of(loaded.stored.configuration).report)
 
     def ended(self) -> Report:
         """The merged report of the run, which is over now."""

@@ -6,7 +6,7 @@ from typing import Any
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in.findings import Ahead, Planned, Tally, Work
 from orchestrator.kinds.burn_in.levels import CHECKS
-from orchestrator.kinds.burn_in.memory_share import Covered
+from orchestrator.kinds.burn_in.memory_test import Covered
 from protocol.cell import Workload
 
 ENOUGH = Covered(0.85, "85.0 % of the memory", "")

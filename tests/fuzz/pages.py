@@ -24,6 +24,7 @@ from orchestrator.compare.run_figures import Side
 from orchestrator.config import margins
 from orchestrator.config.report_formats import ReportFormat
 from orchestrator.errors import RunFolderError, UserError
+from orchestrator.kinds import registry
 from orchestrator.report.files import render
 from orchestrator.state import archive
 from orchestrator.stats.two_runs import ChangeVerdict
@@ -103,7 +104,7 @@ def page(data: bytes) -> bytes:
             loaded.folder(attempt).folder.mkdir(parents=True, exist_ok=True)
             loaded.folder(attempt).result.write_bytes(result)
     gathered = evidence.gather(loaded)
-    made = merge(loaded, gathered)
+    made = merge(loaded, gathered, registry.of(loaded.stored.configuration).report)
     course = timeline(loaded, gathered, {one.launch for one in made.failures})
     told: Any = msgspec.json.decode(render(made, ReportFormat.JSON, course))
     assert told["verdict"]["word"] == made.verdict.word
@@ -158,7 +159,8 @@ def compared_seeds() -> tuple[bytes, ...]:
 @functools.cache
 def _report() -> bytes:
     made = template()
-    return render(merge(made.loaded, evidence.gather(made.loaded)), ReportFormat.JSON)
+    terms = registry.of(made.loaded.stored.configuration).report
+    return render(merge(made.loaded, evidence.gather(made.loaded), terms), ReportFormat.JSON)
 
 
 @functools.cache

@@ -41,6 +41,7 @@ from orchestrator.gpu.health import records as health
 from orchestrator.gpu.telemetry import samples
 from orchestrator.gpu.telemetry.sampler import Task
 from orchestrator.gpu.telemetry.samples import Batch
+from orchestrator.kinds import registry
 from orchestrator.report.files import render
 from orchestrator.state import archive
 from orchestrator.store import journal, lock, run_files
@@ -290,7 +291,7 @@ def _defaults() -> LayeredSettings:
 
 def _reported(loaded: archive.Archive) -> None:
     """What a person would get: the report as JSON and as text, with nothing in it that steers a terminal."""
-    made = merge(loaded, evidence.gather(loaded))
+    made = merge(loaded, evidence.gather(loaded), registry.of(loaded.stored.configuration).report)
     read: Any = msgspec.json.decode(render(made, ReportFormat.JSON))
     assert read["verdict"]["word"] == made.verdict.word
     text = render(made, ReportFormat.TXT).decode()

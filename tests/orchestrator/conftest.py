@@ -37,7 +37,7 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[StoredRun, RunPaths]
     """What would have been run; the loop itself is replaced by a note of it, and a disk that refuses."""
     calls: list[tuple[StoredRun, RunPaths]] = []
 
-    def execute(stored: StoredRun, paths: RunPaths, *_: object) -> Report:
+    def execute(stored: StoredRun, paths: RunPaths, *_: object, **__: object) -> Report:
         calls.append((stored, paths))
         raise StorageError("disk full")
 

@@ -18,6 +18,7 @@ from msgspec import structs
 
 import protocol
 from orchestrator.config.run_configuration import Isolation, StoredRun
+from orchestrator.engine.kind import Kind, LaunchTerms
 from orchestrator.engine.launches import assignments, gang, lifecycle, process_failures, rendezvous
 from orchestrator.engine.launches.link import Link
 from orchestrator.engine.launches.live import Concluded, Gone, Happening, Live
@@ -26,7 +27,7 @@ from orchestrator.plan import preload
 from orchestrator.state.slots import NextLaunch
 from orchestrator.system import host, log_files, process_end, process_start
 from orchestrator.system.process_end import Exit
-from protocol.cell import DeviceKind
+from protocol.cell import Device, DeviceKind
 from protocol.failure import Category, Failure
 from protocol.messages import Ack, Dismiss, FromWorker, Hello, LaunchSpec, Outcome, PhaseEntered, Progress
 from protocol.paths import RunPaths
@@ -42,7 +43,9 @@ class Fleet:
     Raises StorageError when a launch's folder cannot be made.
     """
 
-    def __init__(self, stored: StoredRun, paths: RunPaths, link: Link, fork: Callable[[LaunchSpec], None]) -> None:
+    def __init__(
+        self, stored: StoredRun, kind: Kind, paths: RunPaths, link: Link, fork: Callable[[LaunchSpec], None]
+    ) -> None:
         self.live: dict[str, Live] = {}
         self._stored = stored
         self._configuration = stored.configuration
@@ -51,8 +54,9 @@ class Fleet:
         self._logs = log_files.Kept(paths)
         self._link = link
         self._fork = fork
-        night, cache = self._configuration.burn_in is not None, Path(self._configuration.cache_folder)
-        self._environment = process_start.environment_of_workers(cache, night=night)
+        self._launch_terms = kind.launch_terms
+        cache = Path(self._configuration.cache_folder)
+        self._environment = process_start.environment_of_workers(cache, kind.worker_environment)
         self._anew = stored.configuration.isolation is Isolation.EXEC
 
     def request(self, following: NextLaunch, now: float) -> Iterator[Happening]:
@@ -161,6 +165,9 @@ class Fleet:
         """Seconds, on the loop's clock, of the earliest deadline; infinity when nothing is under way."""
         return min((live.launch.deadline for live in self.live.values()), default=float("inf"))
 
+    def _terms(self, following: NextLaunch, device: Device) -> LaunchTerms:
+        return self._launch_terms(self._configuration, device, following.slot, following.cell)
+
     def _prepare(self, following: NextLaunch, rank: int, now: float) -> Live:
         device = self._devices[following.cell.devices[rank]]
         paths = self._paths.launch(following.planned, following.attempt)
@@ -186,10 +193,11 @@ class Fleet:
             root=str(process_start.rooms_root()),
             preload=preload.modules(self._stored, (following.cell,)) if self._anew else (),
         )
-        patience = self._configuration.deadlines_on(device.kind)
+        terms = self._terms(following, device)
+        patience = terms.deadlines
         if self._anew:
             patience = structs.replace(patience, start=patience.start + patience.import_)
-        launch = lifecycle.requested(patience, self._configuration.measurement_on(device.kind), now)
+        launch = lifecycle.requested(patience, terms.measurement, now)
         return Live(
             next=following,
             device=device,
@@ -221,7 +229,10 @@ class Fleet:
         for action in actions:
             match action:
                 case lifecycle.Assign():
-                    work = assignments.assignment(self._configuration, live.next, live.spec, live.device, live.gang)
+                    terms = self._terms(live.next, live.device)
+                    work = assignments.assignment(
+                        self._configuration, terms, live.next, live.spec, live.device, gang=live.gang
+                    )
                     self._link.send(live.spec.token, work)
                 case lifecycle.Terminate():
                     assert live.pid is not None

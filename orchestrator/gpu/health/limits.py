@@ -2,7 +2,6 @@
 
 import functools
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -11,10 +10,6 @@ from orchestrator.config.catalogue import configs_folder
 from orchestrator.config.health_signals import SIGNALS
 from orchestrator.config.yaml_schema import did_you_mean
 from orchestrator.errors import ConfigError
-
-BENCHMARK: Final = "benchmark"
-BURN_IN: Final = "burn-in"
-"""Levels of the file: a burn-in has to vouch for more than a run that measures."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,7 +31,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HealthRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file. nvlinks: links by NVML's name of the board."""
+    """The whole file. nvlinks: links by NVML's name of the board. levels: by kind of run."""
 
     limits: Limits
     nvlinks: dict[str, int]

@@ -1,1 +1,1 @@
-"""Burn-in: which checks, in which rounds, and the verdict on each GPU."""
+"""The burn-in: verified load for hours, and a verdict for each device."""

@@ -17,13 +17,12 @@ from orchestrator.gpu.health.verdict import HealthVerdict, worst
 from orchestrator.kinds.burn_in import (
     bit_comparison,
     busy_time,
-    check_methods,
     gpu_waits,
-    heat_soaks,
+    heat_soak,
     links,
     lost_launches,
     lost_time,
-    memory_patterns,
+    memory_test,
     rate_checks,
     remaining_time,
     tallies,
@@ -32,8 +31,9 @@ from orchestrator.kinds.burn_in import (
 )
 from orchestrator.kinds.burn_in.bit_comparison import Comparison, Sample
 from orchestrator.kinds.burn_in.findings import Ahead, Planned, RateVerdict, Work, named
-from orchestrator.kinds.burn_in.heat_soaks import Soaks
+from orchestrator.kinds.burn_in.heat_soak import Soaks
 from orchestrator.kinds.burn_in.injected_faults import injected
+from orchestrator.kinds.burn_in.levels import requested
 from orchestrator.kinds.burn_in.links import Accused, Attributed
 from orchestrator.kinds.burn_in.lost_launches import Lost
 from orchestrator.kinds.burn_in.rate_courses import told_courses
@@ -88,11 +88,9 @@ class _Night:
     untried: frozenset[str]
 
 
-def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnInReport | None:
-    """What the night says of each GPU; None for a run that was no burn-in."""
-    asked = archive.stored.configuration.burn_in
-    if asked is None:
-        return None
+def analyse(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnInReport:
+    """What the burn-in says of each GPU."""
+    asked = requested(archive.stored.configuration)
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
         _Good(attempt, cells[attempt.start.cell], evidence.launches[attempt.start.launch])
@@ -100,7 +98,7 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
         if attempt.start.launch in evidence.launches
     ]
     uncounted = wrong_bits.uncounted(archive, evidence)
-    soaks = heat_soaks.heat_soaks(archive, evidence, asked)
+    soaks = heat_soak.heat_soaks(archive, evidence, asked)
     launched = [(one.attempt, one.cell, one.evidence) for one in good]
     rates = rate_checks.paces(archive.stored.devices, launched, evidence.devices, soaks)
     lost = lost_launches.lost(archive, asked, evidence.damaged)
@@ -229,14 +227,14 @@ def _explained(night: _Night, device: Device) -> Mapping[Segment, Sequence[Span]
 def _not_tested(night: _Night, device: Device, verified: Sequence[tuple[_Good, Verification]]) -> dict[str, str]:
     """What was not tested on a device → why not."""
     archive = night.archive
-    found = links.not_tested(device, archive.stored, archive.taken_out) | heat_soaks.not_tested(device, night.evidence)
+    found = links.not_tested(device, archive.stored, archive.taken_out) | heat_soak.not_tested(device, night.evidence)
     by_cell: dict[str, list[Verification]] = defaultdict(list)
     for one, seen in verified:
         name = f"{one.cell.workload} {one.cell.model} {one.cell.precision}"
         by_cell[name].append(seen)
         for what, reason in seen.not_tested.items():
             found.setdefault(f"{name}: {what}", reason)
-    found |= memory_patterns.not_tested([seen for _, seen in verified]) | check_methods.not_tested(by_cell)
+    found |= memory_test.not_tested([seen for _, seen in verified]) | tallies.not_tested(by_cell)
     found |= rate_checks.not_tested(night.paces.get(device.uuid, {}))
     bits = {named(one.cell) for one, seen in verified if seen.digests or seen.losses}
     return found | bit_comparison.not_tested(device.uuid, night.compared, len(bits))
@@ -321,7 +319,7 @@ def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], n
         rounds=len({one.attempt.start.round for one in mine}),
         checks=tuple(tallies.check(workload, tally) for workload, tally in work.tallies.items()),
         compared_launches=night.compared.compared.get(device.uuid, 0),
-        heat_soak=heat_soaks.told(device, night.soaks),
+        heat_soak=heat_soak.reported(device, night.soaks),
         paces=tuple(_pace(kind, told) for kind, told in work.paces.items()),
         temperature_max_c=max(temperatures, default=None),
         average_power_draw_w=sum(powers) / len(powers) if powers else None,
@@ -332,7 +330,7 @@ def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], n
 
 def _was_planned(what: str, why: str) -> bool:
     """Whether something that was not tested could have been, and did not come to its end."""
-    return why == memory_patterns.NEVER or what.endswith(links.LATER)
+    return why == memory_test.NEVER or what.endswith(links.LATER)
 
 
 def _pace(kind: str, told: RateVerdict) -> PaceReport:

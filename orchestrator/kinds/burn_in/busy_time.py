@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import NamedTuple
 
 from orchestrator.analysis.evidence import Evidence, LaunchEvidence
-from orchestrator.analysis.pauses import pauses_of_sessions
+from orchestrator.engine.kind import Remaining
 from orchestrator.kinds.burn_in import lost_launches, served_time
 from orchestrator.kinds.burn_in.findings import Idle
 from orchestrator.kinds.burn_in.gpu_waits import over_ns
+from orchestrator.kinds.burn_in.levels import requested
 from orchestrator.kinds.burn_in.lost_launches import Lost
 from orchestrator.kinds.burn_in.served_time import Load, Span
 from orchestrator.plan import estimate
@@ -28,15 +28,14 @@ def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mappi
 
     lost: launches of the run that are a finding.
     """
-    asked = archive.stored.configuration.burn_in
-    assert asked is not None
+    asked = requested(archive.stored.configuration)
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
         (attempt, evidence.launches[attempt.start.launch])
         for attempt in archive.attempts
         if attempt.start.launch in evidence.launches
     ]
-    halted = pauses_of_sessions(archive)
+    halted = lost_launches.pauses(archive)
     return {
         device.uuid: work(
             (one for one in good if device.uuid in cells[one[0].start.cell].devices),
@@ -48,35 +47,23 @@ def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mappi
     }
 
 
-class Served(NamedTuple):
-    """What a burn-in has served so far: seconds, of the device that has served least.
+def remaining(archive: Archive, evidence: Evidence) -> Remaining:
+    """What a burn-in has served so far.
 
-    left_s: of the time that was asked for, what a `resume` would have for launches. short: it is too little, and
-    `resume` makes up for it, because a launch fits into that. What was taken out is not waited for, or the others would
-    do their night twice; unless all of them were.
+    A device that was taken out is not waited for, or the others would serve their time twice; unless all of them were.
     """
-
-    seconds: float
-    left_s: float
-    short: bool
+    asked = requested(archive.stored.configuration)
+    return remaining_of(archive, at_work(archive, evidence, lost_launches.lost(archive, asked)))
 
 
-def served_by_all(archive: Archive, evidence: Evidence) -> Served:
-    """What a burn-in has served so far, which `resume` is to make up for."""
-    asked = archive.stored.configuration.burn_in
-    assert asked is not None
-    return served_of(archive, at_work(archive, evidence, lost_launches.lost(archive, asked)))
-
-
-def served_of(archive: Archive, at_work: Mapping[str, Work]) -> Served:
+def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
     """The same from when each device was at work."""
-    asked = archive.stored.configuration.burn_in
-    assert asked is not None
+    asked = requested(archive.stored.configuration)
     out = staying_out(at_work, archive.taken_out)
     waited_for = [device for device in archive.stored.devices if device.uuid not in out]
     seconds = {device: served_s(at_work[device.uuid]) for device in waited_for}
     left_s = asked.duration_s - min(seconds.values()) - closing_s(asked.duration_s)
-    return Served(
+    return Remaining(
         min(seconds.values()),
         left_s,
         any(
@@ -93,11 +80,10 @@ def longest_s(archive: Archive, device: Device) -> float:
     So much may be missing at the end, where there was no time for it. On a CPU a replay lasts longer than a short cell.
     """
     stored = archive.stored
-    asked, models = stored.configuration.burn_in, stored.configuration.by_name
-    assert asked is not None
+    asked, models = requested(stored.configuration), stored.configuration.by_name
     cell_s, scale = asked.cell_s[device.kind], estimate.scale(stored.configuration, device, stored.devices)
     mine = (cell for cell in stored.plan.cells if device.uuid in cell.devices)
-    works_s = (estimate.burn_in_work_s(cell, models[cell.model], device, cell_s, scale) for cell in mine)
+    works_s = (estimate.timed_work_s(cell, models[cell.model], device, cell_s, scale) for cell in mine)
     return max(works_s, default=cell_s)
 
 
@@ -123,8 +109,7 @@ def launch_s(archive: Archive, device: Device) -> float:
 
 def _unfinished_s(archive: Archive, device: Device) -> float:
     """The longest launch that was cut off at work, of cells that have no result yet: they take at least so long."""
-    asked = archive.stored.configuration.burn_in
-    assert asked is not None
+    asked = requested(archive.stored.configuration)
     done = {attempt.start.cell for attempt in archive.attempts if attempt.promised}
     stopped = lost_launches.cut_off(archive, lost_launches.lost(archive, asked), device)
     return max((one.lasted_ms / 1000 for one in stopped if one.lasted_ms and one.start.cell not in done), default=0.0)

@@ -1,13 +1,13 @@
 """What is known of one GPU after a burn-in, as types: merge/ fills them, verdict.py judges."""
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.config.workloads import WORKLOADS
+from orchestrator.figures.burn_in import Pace
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in.bit_comparison import Deviation
-from orchestrator.kinds.burn_in.memory_share import Covered
+from orchestrator.kinds.burn_in.memory_test import Covered
 from orchestrator.stats.drift import Course
 from orchestrator.stats.slowdown_reasons import Why
 from protocol.cell import Cell, Workload
@@ -17,14 +17,6 @@ from protocol.verification import Mismatch
 def named(cell: Cell) -> str:
     """A cell in words, the same on all GPUs."""
     return f"{WORKLOADS[cell.workload].title} of {cell.model} in {cell.precision}"
-
-
-class Pace(enum.StrEnum):
-    """What the rates of a GPU say, over time or beside its siblings'."""
-
-    STEADY = "steady"
-    SLOWER = "slower"
-    UNTOLD = "cannot be told"
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,21 @@ The hottest window so far is followed, not the last one: a round has heavy cells
 ones, and the light ones cool. Wrong bits are judged from the first product on.
 """
 
-import enum
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from orchestrator.analysis.evidence import DeviceEvidence, Evidence
+from orchestrator.config.run_configuration import BurnIn
+from orchestrator.figures.burn_in import Ending, HeatSoakReport
 from orchestrator.gpu.telemetry.climate import Climate
+from orchestrator.kinds.burn_in import levels
 from orchestrator.kinds.burn_in.levels import HeatSoakRule
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
 from orchestrator.stats.windows import WINDOW_NS
-
-
-class Ending(enum.StrEnum):
-    """What ended the heat soak."""
-
-    STEADY = "the temperature was steady"
-    CAP = "it had taken as long as it may"
-    WORK_ENDED = "the work ended before the temperature was steady"
-    FIRST_ROUND = "the first round was over; no temperature could be read"
+from orchestrator.store.records import Segment
+from protocol.cell import Device, DeviceKind
 
 
 @dataclass(frozen=True)
@@ -69,3 +68,44 @@ def heat_soak(work: Sequence[Climate], begin: int, end: int, asked_s: float, rul
         if len(hottest) > rule.windows and hottest[-1] - hottest[-1 - rule.windows] <= rule.rise_c:
             return HeatSoak(begin, number + 1, Ending.STEADY, hottest[-1])
     return HeatSoak(begin, end + 1, Ending.WORK_ENDED, hottest[-1])
+
+
+Soaks = Mapping[tuple[str, Segment], HeatSoak]
+"""By device and segment: a GPU cools down while nobody works on the run."""
+
+
+def heat_soaks(archive: Archive, evidence: Evidence, asked: BurnIn) -> Soaks:
+    """Those of every device and segment with a launch."""
+    attempts: dict[tuple[str, Segment], list[Attempt]] = defaultdict(list)
+    for attempt in archive.attempts:
+        attempts[attempt.start.device, attempt.segment].append(attempt)
+    rule = levels.load().heat_soak
+    found = {}
+    for (uuid, segment), made in attempts.items():
+        climates = evidence.devices.get(uuid, DeviceEvidence()).climates.get(segment.boot_id, ())
+        # An end may stand in a later segment, and a boot later: its own segment's times alone are meant here.
+        ends = [one.start.at_ns + round((one.lasted_ms or 0.0) * 1e6) for one in made]
+        begin = min(one.start.at_ns for one in made)
+        found[uuid, segment] = heat_soak(climates, begin // WINDOW_NS, max(ends) // WINDOW_NS, asked.duration_s, rule)
+    return found
+
+
+def not_tested(device: Device, evidence: Evidence) -> dict[str, str]:
+    """What → why: a GPU whose temperature nobody reads cannot be stopped for it. Of a CPU device nothing is claimed."""
+    climates = evidence.devices.get(device.uuid, DeviceEvidence()).climates.values()
+    read = any(one.temperature_c is not None for own in climates for one in own)
+    return {} if read or device.kind is not DeviceKind.CUDA else {"stop for heat": "no temperature was read"}
+
+
+def reported(device: Device, soaks: Soaks) -> HeatSoakReport | None:
+    """What is reported of a device's; None of a CPU device, whose rates are not judged, and of one without a launch."""
+    own = [soak for (uuid, _), soak in soaks.items() if uuid == device.uuid]
+    if device.kind is not DeviceKind.CUDA or not own:
+        return None
+    seconds = [soak.seconds for soak in own if soak.seconds is not None]
+    reached = [soak.reached_c for soak in own if soak.reached_c is not None]
+    return HeatSoakReport(
+        left_out_seconds=sum(seconds) if seconds else None,
+        ended_because=tuple(dict.fromkeys(soak.ending for soak in own)),
+        reached_c=max(reached, default=None),
+    )

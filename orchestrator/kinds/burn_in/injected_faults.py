@@ -10,10 +10,10 @@ A launch without a result that counts brought nothing about that had to be found
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from orchestrator.config.naming import plural
-from orchestrator.figures.burn_in import Fate, InjectedReport
+from orchestrator.config.run_configuration import Asked
+from orchestrator.figures.burn_in import Fate, InjectedReport, Pace
 from orchestrator.kinds.burn_in import injections, links
-from orchestrator.kinds.burn_in.findings import Pace, RateVerdict, named
-from orchestrator.kinds.burn_in.injections import Asked
+from orchestrator.kinds.burn_in.findings import RateVerdict, named
 from orchestrator.kinds.burn_in.rate_checks import BESIDE, Launched
 from orchestrator.kinds.burn_in.wrong_bits import Uncounted
 from protocol.cell import Device, Workload

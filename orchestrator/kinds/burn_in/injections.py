@@ -10,9 +10,8 @@ Rounds count from 1, as people and reports do. A run with one of them is tainted
 from collections import Counter
 from collections.abc import Sequence
 
-import msgspec
-
 from orchestrator.config.naming import plural
+from orchestrator.config.run_configuration import Asked
 from orchestrator.config.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
 from protocol.cell import Device, Workload
@@ -24,16 +23,6 @@ MOST_BITS = 64
 SLOWEST_PERCENT = 1000
 HOTTEST_READ_C = 200
 """Beyond the limit of any board, so that each of them can be made to fail."""
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One injection. device: UUID. round: from 0; None for all of them."""
-
-    device: str
-    round: int | None = None
-    flip_bits: int = 0
-    slow_percent: float = 0.0
-    hot_c: int | None = None
 
 
 def parse(text: str, devices: Sequence[Device], origin: str = "--inject") -> Asked:

@@ -9,6 +9,7 @@ import msgspec
 
 from orchestrator.config import yaml_file
 from orchestrator.config.catalogue import configs_folder
+from orchestrator.config.run_configuration import BurnIn, Configuration
 from orchestrator.stats.windows import WINDOW_NS
 from protocol.cell import DeviceKind, Precision, Workload
 
@@ -17,6 +18,12 @@ CHECKS: Final = (Workload.SOAK, Workload.TRUTH, Workload.MEMORY, Workload.REPLAY
 LONGEST: Final = "full"
 _SHORTEST_ROUND: Final = 0.5
 """Of a duration, however short: the rest is for starting, which takes as long in a short one."""
+
+
+def requested(configuration: Configuration) -> BurnIn:
+    """Return what the configuration of a burn-in asks for."""
+    assert configuration.burn_in is not None
+    return configuration.burn_in
 
 
 class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,7 +18,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from orchestrator.analysis.pauses import pauses_of_sessions
 from orchestrator.config.run_configuration import BurnIn
 from orchestrator.kinds.burn_in import served_time
 from orchestrator.kinds.burn_in.findings import named
@@ -26,6 +25,7 @@ from orchestrator.kinds.burn_in.served_time import AT_WORK, Span
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
 from orchestrator.state.failure_policy import BEFORE_DEVICE, Trait, has_trait
+from orchestrator.store.records import Segment
 from orchestrator.system.calendar_times import iso
 from protocol.cell import Cell, Device
 from protocol.failure import Category, Failure, Phase
@@ -46,6 +46,14 @@ class Lost(NamedTuple):
     failure: Failure
 
 
+def pauses(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:
+    """When the orchestrator was suspended, in each session of a run. No deadline went on meanwhile."""
+    return {
+        segment: tuple((one.at_ns - round(one.seconds * 1e9), one.at_ns) for one in stood_still)
+        for segment, stood_still in zip(archive.segments, archive.stood_still, strict=True)
+    }
+
+
 def lost(archive: Archive, asked: BurnIn, damaged: Mapping[int, str] = _NONE) -> tuple[Lost, ...]:
     """All that are a finding on a device, of the whole run. damaged: launch → what is wrong with its result file.
 
@@ -53,7 +61,7 @@ def lost(archive: Archive, asked: BurnIn, damaged: Mapping[int, str] = _NONE) ->
     """
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     kinds = {device.uuid: device.kind for device in archive.stored.devices}
-    longest_s, halted = _longest_s(archive.attempts, cells), pauses_of_sessions(archive)
+    longest_s, halted = _longest_s(archive.attempts, cells), pauses(archive)
     found = []
     for attempt in archive.attempts:
         cell, failure = cells[attempt.start.cell], attempt.failure

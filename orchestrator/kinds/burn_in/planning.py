@@ -15,7 +15,7 @@ from typing import Final
 
 from orchestrator.config.run_configuration import Configuration, Plan
 from orchestrator.kinds.burn_in import rounds
-from orchestrator.kinds.burn_in.levels import BurnInTable
+from orchestrator.kinds.burn_in.levels import BurnInTable, requested
 from orchestrator.plan import estimate
 from orchestrator.plan.planner import cell_seed, modes_of, rounds_of
 from protocol.cell import Cell, Device, DeviceKind, Mode, Precision, Workload
@@ -32,8 +32,7 @@ def make(configuration: Configuration, devices: Sequence[Device], table: BurnInT
 
     Raises ConfigError for a fault that is to be brought about in a round beyond the last one.
     """
-    asked = configuration.burn_in
-    assert asked is not None
+    asked = requested(configuration)
     (mode,) = modes_of(configuration, devices)
     cells: dict[str, Cell] = {}
     order: dict[str, tuple[tuple[str, int], ...]] = {}
@@ -52,11 +51,10 @@ def make(configuration: Configuration, devices: Sequence[Device], table: BurnInT
 
 def _round_s(mine: Sequence[Cell], configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
     """Seconds of work in a round, without any start. Exactly summed, as so many cells of one length are."""
-    asked = configuration.burn_in
-    assert asked is not None
+    asked = requested(configuration)
     scale, models = estimate.scale(configuration, device, devices), configuration.by_name
     return math.fsum(
-        estimate.burn_in_work_s(cell, models[cell.model], device, asked.cell_s[device.kind], scale) for cell in mine
+        estimate.timed_work_s(cell, models[cell.model], device, asked.cell_s[device.kind], scale) for cell in mine
     )
 
 
@@ -72,8 +70,7 @@ def linked(device: Device, devices: Sequence[Device]) -> tuple[str, ...]:
 
 def _cells(configuration: Configuration, device: Device, table: BurnInTable, mode: Mode) -> Iterator[Cell]:
     """One round, the heaviest cell first."""
-    asked = configuration.burn_in
-    assert asked is not None
+    asked = requested(configuration)
     level, sizes = table.levels[asked.level], table.devices[device.kind]
 
     def cell(workload: Workload, model: str, precision: Precision, batch: int, side: int | None) -> Cell:
@@ -104,8 +101,7 @@ def _links(
     configuration: Configuration, device: Device, devices: Sequence[Device], table: BurnInTable, mode: Mode
 ) -> Iterator[Cell]:
     """Cells that a device shares with all others to which it is linked: the same for each of them."""
-    asked = configuration.burn_in
-    assert asked is not None
+    asked = requested(configuration)
     if together := linked(device, devices):
         for precision in table.levels[asked.level].links:
             yield Cell(

@@ -15,11 +15,12 @@ from typing import Final
 
 from orchestrator.analysis.evidence import DeviceEvidence, LaunchEvidence, kind_of_work
 from orchestrator.config import margins
+from orchestrator.figures.burn_in import Pace
 from orchestrator.gpu.telemetry.climate import Climate
 from orchestrator.gpu.telemetry.clock_events import POWER_CAP
 from orchestrator.kinds.burn_in import rate_courses
-from orchestrator.kinds.burn_in.findings import Pace, RateVerdict
-from orchestrator.kinds.burn_in.heat_soaks import Soaks
+from orchestrator.kinds.burn_in.findings import RateVerdict
+from orchestrator.kinds.burn_in.heat_soak import Soaks
 from orchestrator.state.attempts import Attempt
 from orchestrator.stats import drift, siblings, slowdown_reasons
 from orchestrator.stats.drift import Drift

@@ -12,6 +12,7 @@ from typing import Final
 from orchestrator.config.run_configuration import BurnIn
 from orchestrator.kinds.burn_in import busy_time, levels, time_needed
 from orchestrator.kinds.burn_in.findings import Ahead
+from orchestrator.kinds.burn_in.levels import requested
 from orchestrator.kinds.burn_in.lost_launches import Lost
 from orchestrator.kinds.burn_in.settings import LONGEST_S, written
 from orchestrator.state.archive import Archive
@@ -23,9 +24,8 @@ LONGER: Final = 2
 def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[str, Ahead]:
     """Of each device. at_work: when each was."""
     stored, finished = archive.stored, archive.finished
-    asked = stored.configuration.burn_in
-    assert asked is not None
-    so_far = busy_time.served_of(archive, at_work)
+    asked = requested(stored.configuration)
+    so_far = busy_time.remaining_of(archive, at_work)
     over = finished is not None and not finished.interrupted and not finished.broken and not so_far.short
     least = _least(archive, asked)
     return {

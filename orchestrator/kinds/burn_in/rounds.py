@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from orchestrator.config.run_configuration import Configuration, Plan
 from orchestrator.errors import ConfigError
+from orchestrator.kinds.burn_in.levels import requested
 from orchestrator.state.time_budget import Budget
 from protocol.cell import Device
 
@@ -34,8 +35,7 @@ class Rounds(NamedTuple):
 
 def of(plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device) -> Rounds:
     """Those of one of the run's devices. `configuration.burn_in` is set."""
-    asked = configuration.burn_in
-    assert asked is not None
+    asked = requested(configuration)
     cells = {cell.id: cell for cell in plan.cells}
     budget = Budget(configuration, devices, asked.duration_s, began=0.0)
     first = (cells[cell_id] for cell_id, number in plan.order[device.uuid] if number == 0)

@@ -1,14 +1,24 @@
-"""What all launches of a kind of check verified on one GPU, added up. Pure."""
+"""What all launches of a kind of check verified on one GPU, added up; and the ways in which they compared. Pure.
 
+A digest is tried in each process, and replaced where it fails the trial (worker/verify/digest.py). On one device, with
+the same libraries, it fails always or never: once is a sign of a fault.
+"""
+
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from orchestrator.analysis.evidence import LaunchEvidence
 from orchestrator.figures.burn_in import CheckReport
-from orchestrator.kinds.burn_in import memory_patterns, memory_share, verdict
+from orchestrator.kinds.burn_in import memory_test, verdict
 from orchestrator.kinds.burn_in.findings import Tally
 from orchestrator.kinds.burn_in.wrong_bits import Share
 from protocol.cell import Cell, DeviceKind, Workload
+from protocol.verification import Verification
+
+_SHARE: Final = re.compile(r"[\d.]+ % of the time")
+"""What comparing took, which differs from launch to launch."""
 
 
 def tallies(
@@ -36,8 +46,8 @@ def _tally(group: Sequence[LaunchEvidence], more: int, kind: DeviceKind) -> Tall
         verified_bytes=sum(one.verified_bytes for one in found),
         measured_s=sum(one.measured_s for one in group),
         mismatches=sum(one.mismatches for one in found) + more,
-        method=memory_patterns.method(found),
-        covered=memory_share.covered(found, kind),
+        method=method(found),
+        covered=memory_test.covered(found, kind),
     )
 
 
@@ -57,3 +67,37 @@ def check(workload: Workload, tally: Tally) -> CheckReport:
         covered_share=None if tally.covered is None else tally.covered.share,
         covered="" if tally.covered is None else tally.covered.words,
     )
+
+
+def method(launches: Sequence[Verification]) -> str:
+    """How launches of one check compared, in words, and of a test of memory how often with each pattern."""
+    told = methods(launches)
+    times = ", ".join(f"{name} {times}" for name, times in memory_test.marched(launches).items())
+    return f"{told}, times from end to end: {times}" if times else told
+
+
+def methods(launches: Sequence[Verification]) -> str:
+    """Every way once, as the first launch has it that went it; empty without a launch."""
+    found: dict[str, str] = {}
+    for one in launches:
+        found.setdefault(_way(one), one.method)
+    return "; ".join(found.values())
+
+
+def not_tested(cells: Mapping[str, Sequence[Verification]]) -> dict[str, str]:
+    """What → why, for cells of one device whose launches compared in several ways. cells: by name."""
+    found = {}
+    for name, launches in cells.items():
+        ways = Counter(map(_way, launches))
+        if len(ways) > 1:
+            (_, most), *others = ways.most_common()
+            told = ", ".join(f"{way} in {count}" for way, count in others)
+            found[f"{name} in one way all night"] = (
+                f"{told} of {most + sum(count for _, count in others)} launches; the same way is right always or never "
+                "on a sound GPU, so test it again"
+            )
+    return found
+
+
+def _way(one: Verification) -> str:
+    return _SHARE.sub("", one.method).rstrip(", ")

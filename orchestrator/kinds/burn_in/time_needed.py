@@ -14,7 +14,7 @@ from orchestrator.config.naming import plural
 from orchestrator.config.run_configuration import Configuration, Plan
 from orchestrator.config.yaml_schema import listed
 from orchestrator.kinds.burn_in.findings import named
-from orchestrator.kinds.burn_in.levels import BurnInTable
+from orchestrator.kinds.burn_in.levels import BurnInTable, requested
 from orchestrator.kinds.burn_in.settings import SHORTEST_S, written
 from orchestrator.plan import estimate
 from orchestrator.state.time_budget import closing_s
@@ -49,8 +49,7 @@ def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], t
 
 def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> float:
     """The shortest duration of this level, in steps that people use, which has room for one whole round."""
-    asked = configuration.burn_in
-    assert asked is not None
+    asked = requested(configuration)
 
     def needed_s(device: Device, duration_s: float) -> float:
         cell_s = table.cell_s(duration_s, device.kind, asked.level, steps=bool(asked.steps))
@@ -65,8 +64,7 @@ def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device],
 
 def _late(plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device) -> Iterator[str]:
     """The cells of a device that do not end in time in the first round."""
-    asked = configuration.burn_in
-    assert asked is not None
+    asked = requested(configuration)
     lasting = _lasting(plan, configuration, devices, device, asked.cell_s[device.kind])
     _, *ends = itertools.accumulate(lasting)
     for cell, end_s in zip(_first_round(plan, device), ends, strict=True):
@@ -81,9 +79,9 @@ def _lasting(
     slower, scale = SLOWER[device.kind], SLOWER[device.kind] * estimate.sharing(device, devices)
     yield slower * estimate.shared_start_s(configuration, [device])
     for cell in _first_round(plan, device):
-        start_s = estimate.burn_in_start_s(cell, configuration, device)
+        start_s = estimate.timed_start_s(cell, configuration, device)
         model = configuration.by_name[cell.model]
-        yield slower * start_s + estimate.burn_in_work_s(cell, model, device, cell_s, scale)
+        yield slower * start_s + estimate.timed_work_s(cell, model, device, cell_s, scale)
 
 
 def _first_round(plan: Plan, device: Device) -> list[Cell]:

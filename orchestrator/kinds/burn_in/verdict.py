@@ -17,10 +17,11 @@ from typing import Final
 
 from orchestrator.config.naming import plural
 from orchestrator.config.workloads import WORKLOADS
+from orchestrator.figures.burn_in import Pace
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
-from orchestrator.kinds.burn_in import memory_share, served_time
-from orchestrator.kinds.burn_in.findings import Pace, Tally, Work
+from orchestrator.kinds.burn_in import memory_test, served_time
+from orchestrator.kinds.burn_in.findings import Tally, Work
 from protocol.cell import Workload
 from protocol.verification import Mismatch
 
@@ -170,7 +171,7 @@ def _gaps(work: Work) -> Iterator[Reason]:
             action, todo = _tries(work) if one.untried else (Action.NOTHING, "")
             yield Reason(HealthVerdict.UNKNOWN, f"{one.name} never came to an end: {why}{todo}", action)
     memory = work.tallies.get(Workload.MEMORY, Tally())
-    if memory.checks and (told := memory_share.lacking(memory.covered)):
+    if memory.checks and (told := memory_test.lacking(memory.covered)):
         yield Reason(HealthVerdict.UNKNOWN, told, Action.MONITOR)
     if work.unread:
         launches = plural(len(work.unread), "launch", "launches")

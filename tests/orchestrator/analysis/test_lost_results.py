@@ -13,8 +13,9 @@ from orchestrator.figures.burn_in import GpuBurnIn
 from orchestrator.figures.report import Report
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
+from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.state.attempts import Attempt
-from orchestrator.state.replay import BURN_IN, replay
+from orchestrator.state.replay import BURN_IN_RULES, replay
 from orchestrator.store import journal
 from orchestrator.store.journal import Journal
 from orchestrator.store.records import End
@@ -131,7 +132,7 @@ def test_what_is_lost_of_a_night_that_was_stopped_is_measured_again(tmp_path: Pa
     assert (reason.action, reason.text[-28:]) == (Action.RESUME, "; `resume` measures it again")
     assert gpus_of(night)[place].action is Action.RESUME
     lost_again(night, attempt)
-    now = replay(night.stored.plan, BURN_IN, journal.read(night.paths.journal)).state
+    now = replay(night.stored.plan, BURN_IN_RULES, journal.read(night.paths.journal)).state
     assert now.devices[attempt.start.device].queue[0] == (attempt.start.cell, attempt.start.round)
     cell = now.cells[attempt.start.cell]
     night.measured(
@@ -164,7 +165,7 @@ def test_resume_takes_nothing_back_where_no_time_is_left(tmp_path: Path) -> None
     before, records = path.read_bytes(), journal.read(night.paths.journal)
 
     def resumed() -> tuple[Report, bool]:
-        assert run.left_to_do(night.stored, night.paths)[0] == 0
+        assert run.left_to_do(night.stored, night.paths, BURN_IN)[0] == 0
         return reporting.complete(night.stored, night.paths)
 
     assert resumed()[1] is False

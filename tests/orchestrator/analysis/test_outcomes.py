@@ -13,7 +13,7 @@ from orchestrator.config.run_configuration import Plan
 from orchestrator.plan import planner
 from orchestrator.state import slots, transitions
 from orchestrator.state.failure_policy import Reach
-from orchestrator.state.replay import BENCHMARK, replay
+from orchestrator.state.replay import BENCHMARK_RULES, replay
 from orchestrator.state.slots import SlotStatus
 from orchestrator.store.records import End, Record, Segment, Skipped, Start
 from protocol.cell import Cell, Workload
@@ -280,7 +280,7 @@ def test_the_report_and_the_run_agree_about_every_cell(seed: int, launches: int,
     )
     planned = planner.make(asked, gpus(2))
     final, records = simulate(planned, seed, steps=10_000)
-    derived = outcomes.derive(replay(planned, BENCHMARK, records))
+    derived = outcomes.derive(replay(planned, BENCHMARK_RULES, records))
     for cell in planned.cells:
         mine = [slot for (cell_id, _), slot in final.slots.items() if cell_id == cell.id]
         statuses = {slot.status for slot in mine}

@@ -63,7 +63,7 @@ def test_a_disk_that_refuses_ends_with_five(invoke: Invoke, executed: list[objec
 def test_a_disk_that_refuses_the_plan_begins_nothing(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     """What to do is said, and no folder is left, or named, that is none of a run."""
 
-    def store(*_: object) -> None:
+    def store(*_: object, **__: object) -> None:
         raise StorageError("disk full")
 
     monkeypatch.setattr(run_files, "store", store)
@@ -89,11 +89,11 @@ def test_a_report_that_cannot_be_copied_is_no_run_that_broke_off(
     """The run is over and its report is in its folder; why only -o has none; nothing is said of measuring the rest."""
     number, remedy = refusal
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         cause = OSError(number, os.strerror(number))
         raise StorageError(f"/out.json: cannot be written: {cause.strerror}") from cause
 
-    def execute(stored: StoredRun, paths: RunPaths, *_: object) -> Report:
+    def execute(stored: StoredRun, paths: RunPaths, *_: object, **__: object) -> Report:
         made = FakeRun(paths.folder, models=shipped("lstm"))
         made.finish()
         return reporting.write(made.stored, made.paths)
@@ -133,7 +133,7 @@ def test_whoever_is_told_gets_the_report_that_is_there(
             raise StorageError(f"{path}: full")
         write(path, parts, **how)
 
-    def execute(stored: StoredRun, paths: RunPaths, *_: object) -> Report:
+    def execute(stored: StoredRun, paths: RunPaths, *_: object, **__: object) -> Report:
         made = FakeRun(paths.folder, models=shipped("lstm"))
         made.finish()
         asked = {"formats": stored.configuration.formats, "output_path": stored.configuration.output_path}
@@ -151,7 +151,7 @@ def test_whoever_is_told_gets_the_report_that_is_there(
 def test_what_is_refused_ends_without_a_line(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was run, so nothing has ended."""
 
-    def execute(*_: object) -> None:
+    def execute(*_: object, **__: object) -> None:
         raise UserError("in use")
 
     monkeypatch.setattr(run, "execute", execute)
@@ -182,7 +182,7 @@ def test_a_mistake_of_ours_ends_with_five_and_says_where_to_report(
 def test_an_interruption_before_the_run_ends_with_four(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while devices are looked for is no failure of ours."""
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(inventory, "look", interrupted)
@@ -229,7 +229,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., No
         told = made.report()
         summary = replace(told.summary, cells=replace(told.summary.cells, **cells))
         passed = replace(told.verdict, exit_code=int(ExitCode.PASSED))
-        monkeypatch.setattr(run, "execute", lambda *_: replace(told, summary=summary, verdict=passed))
+        monkeypatch.setattr(run, "execute", lambda *_, **__: replace(told, summary=summary, verdict=passed))
 
     return end
 
@@ -259,7 +259,7 @@ def test_strict_counts_what_warns(
 ) -> None:
     """WARN passes unless --strict is given: of a GPU, of the machine, and of a burn-in; so does a straggler."""
     told = replace(warned(tmp_path / "pretended", who), verdict=PASSED)
-    monkeypatch.setattr(run, "execute", lambda *_: told)
+    monkeypatch.setattr(run, "execute", lambda *_, **__: told)
     ended = invoke(*TINY, "--quiet", *(["--strict"] if strict else []))
     assert ended.exit_code == (ExitCode.MISSED if strict else ExitCode.PASSED)
 

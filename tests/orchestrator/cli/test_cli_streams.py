@@ -145,7 +145,7 @@ def test_a_log_collector_gets_objects_alone(
     """Warnings, errors and tracebacks of every end, and run_ended with each."""
     for raised, code in ((StorageError("full"), 5), (ZeroDivisionError("x"), 5), (KeyboardInterrupt(), 4)):
 
-        def execute(*_: object, error: BaseException = raised) -> None:
+        def execute(*_: object, error: BaseException = raised, **__: object) -> None:
             raise error
 
         monkeypatch.setattr(run, "execute", execute)

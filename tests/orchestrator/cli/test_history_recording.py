@@ -39,7 +39,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run ends at once, with a report that was made before."""
     made = reported(tmp_path / "before").report()
 
-    def execute(stored: StoredRun, *_: object) -> Report:
+    def execute(stored: StoredRun, *_: object, **__: object) -> Report:
         return replace(made, metadata=replace(made.metadata, run_id=stored.run_id))
 
     monkeypatch.setattr(run, "execute", execute)
@@ -306,7 +306,7 @@ def test_a_history_that_never_answers_holds_up_neither_end(
     monkeypatch.setattr(history_recording, "PATIENCE_S", 0.2)
     released = threading.Event()
 
-    def hang(*_: object) -> Place:
+    def hang(*_: object, **__: object) -> Place:
         released.wait(3)
         raise HistoryError("released")
 

@@ -24,10 +24,11 @@ from orchestrator.engine.loop import Loop
 from orchestrator.engine.run import left_to_do
 from orchestrator.engine.run_context import RunContext
 from orchestrator.errors import RunFolderError
+from orchestrator.kinds.benchmark import BENCHMARK
 from orchestrator.report import remarks
 from orchestrator.state import archive
 from orchestrator.state.added_launches import Doubt
-from orchestrator.state.replay import BENCHMARK, replay
+from orchestrator.state.replay import BENCHMARK_RULES, replay
 from orchestrator.state.slots import Quarantined, RunState, SlotStatus, StopAsked
 from orchestrator.state.time_budget import CLOSING_S, Budget
 from orchestrator.state.transitions import step
@@ -90,7 +91,7 @@ def slower(percent: float, mode: Mode | None = None) -> Factor:
 
 def stands(run: FakeRun) -> RunState:
     """Where it stands by its journal."""
-    return replay(run.stored.plan, BENCHMARK, journal.read(run.paths.journal)).state
+    return replay(run.stored.plan, BENCHMARK_RULES, journal.read(run.paths.journal)).state
 
 
 def look(run: FakeRun, now: RunState | None = None, budget: Budget | None = None) -> More:
@@ -289,7 +290,9 @@ def test_a_stop_during_the_look_is_heeded_before_anything_is_added(
     monkeypatch.setattr(Loop, "_work", lambda loop: None)
     with Journal(run.paths.journal) as written, Link("added") as link, StopSignals() as signals:
         nursery = Childless((), run.paths.log("zygote"), 1.0, {})
-        loop = Loop(RunContext(run.stored, run.paths, written, link, nursery, None, signals, Quiet()), stands(run))
+        loop = Loop(
+            RunContext(run.stored, BENCHMARK, run.paths, written, link, nursery, None, signals, Quiet()), stands(run)
+        )
         loop.run()
     assert loop.state.stopping is stops
     assert (loop.state.settled < len(loop.state.slots)) is not stops
@@ -314,7 +317,7 @@ def test_status_counts_added_launches(tmp_path: Path) -> None:
     run.added(*more.slots, suspect=SLOW)
     status, _ = run_status.look(run.stored, run.paths)
     assert (status.planned, status.settled) == (64, 48)
-    assert left_to_do(run.stored, run.paths) == (16, 64)
+    assert left_to_do(run.stored, run.paths, BENCHMARK) == (16, 64)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator.state import fault_placement, transitions
 from orchestrator.state.fault_placement import Blame, Elsewhere
-from orchestrator.state.replay import BENCHMARK, replay
+from orchestrator.state.replay import BENCHMARK_RULES, replay
 from orchestrator.state.slots import SETTLED, Ended, Freed, Quarantined, SlotStatus, Started
 from orchestrator.store.records import End, Record, Segment, Start
 from protocol.failure import Category, Phase
@@ -188,7 +188,7 @@ def test_a_resumed_run_skips_the_model_still_and_tries_the_devices_again() -> No
             now = transitions.step(transitions.step(now, Ended(one.launch, failed)), Freed(one.device))
     assert now.devices["GPU-0"].quarantined
     assert now.most == 1
-    resumed = replay(one_plan, BENCHMARK, [*records, SEGMENT]).state
+    resumed = replay(one_plan, BENCHMARK_RULES, [*records, SEGMENT]).state
     assert set(resumed.skipped) == {"a"}
     assert not resumed.devices["GPU-0"].quarantined
     assert resumed.devices["GPU-0"].strikes == ()
@@ -241,7 +241,7 @@ def test_whatever_happens_in_whatever_order_every_slot_is_settled(
         pytest.fail("the run does not end")
     for (cell_id, _), slot in now.slots.items():
         assert slot.status in SETTLED or now.devices[now.cells[cell_id].devices[0]].quarantined
-    restored, following = transitions.next_launches(replay(one_plan, BENCHMARK, records).state)
+    restored, following = transitions.next_launches(replay(one_plan, BENCHMARK_RULES, records).state)
     assert following == ()
     assert restored.skipped == now.skipped
     for uuid, device in now.devices.items():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from orchestrator.config.run_configuration import Plan, Slot
 from orchestrator.state import transitions
 from orchestrator.state.failure_policy import POLICY
-from orchestrator.state.replay import BENCHMARK, replay
+from orchestrator.state.replay import BENCHMARK_RULES, replay
 from orchestrator.state.slots import (
     SETTLED,
     Dropped,
@@ -155,7 +155,7 @@ def test_the_journal_leads_to_the_same_state_when_devices_leave_one_by_one() -> 
         )
 
     records = [segment, start(0, BOTH, 0), start(1, single("d0"), 1), End(launch=0, at_ns=9, result_sha256="x")]
-    restored = replay(two, BENCHMARK, records).state
+    restored = replay(two, BENCHMARK_RULES, records).state
     assert restored.slots[BOTH.id, 0].status is SlotStatus.MEASURED
     assert all(device.running is None for device in restored.devices.values())
     assert restored.slots[single("d0").id, 1].failures == (Category.INTERRUPTED,)

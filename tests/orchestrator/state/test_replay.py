@@ -8,7 +8,8 @@ from pathlib import Path
 from orchestrator.analysis import outcomes
 from orchestrator.analysis.outcomes import NOT_YET, CellOutcome, Status
 from orchestrator.engine import run as shell
-from orchestrator.state.replay import BENCHMARK, BURN_IN, Replay, replay
+from orchestrator.kinds.benchmark import BENCHMARK
+from orchestrator.state.replay import BENCHMARK_RULES, BURN_IN_RULES, Replay, replay
 from orchestrator.state.slots import SlotStatus
 from orchestrator.store import journal
 from orchestrator.store.records import Record, Segment, TakenOut
@@ -41,7 +42,7 @@ def test_a_finished_run_with_a_referred_cell_has_nothing_left(tmp_path: Path) ->
     run.measured(run.cell(batch_size=8))
     run.finish()
     assert [status(run, run.cell(batch_size=size)) for size in (16, 32)] == [SlotStatus.REFERRED] * 2
-    assert shell.left_to_do(run.stored, run.paths) == (0, 3)
+    assert shell.left_to_do(run.stored, run.paths, BENCHMARK) == (0, 3)
     assert look(run).settled == 3
 
 
@@ -91,7 +92,7 @@ def test_retries_are_counted_by_launch(tmp_path: Path) -> None:
     for number in (0, 1) * 3:
         run.failed(cell, Category.INTERRUPTED, number=number)
     assert outcome(run, cell).status is Status.MISSING
-    assert shell.left_to_do(run.stored, run.paths) == (2, 2)
+    assert shell.left_to_do(run.stored, run.paths, BENCHMARK) == (2, 2)
 
 
 def test_an_open_launch_runs_where_its_process_is_alive(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_the_sixth_interruption_is_final_before_resume_has_seen_it(tmp_path: Pat
         run.failed(run.cell(), Category.INTERRUPTED)
     run.interrupted(run.cell())
     assert outcome(run, run.cell()).status is Status.FAILED
-    assert shell.left_to_do(run.stored, run.paths) == (0, 1)
+    assert shell.left_to_do(run.stored, run.paths, BENCHMARK) == (0, 1)
 
 
 def test_a_skipped_model_is_told_where_its_record_was_not_written_any_more(tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def test_the_rules_decide_who_has_another_chance(tmp_path: Path) -> None:
     run.dropped(run.cell(), "no time")
     segment: Record = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
     records = (*journal.read(run.paths.journal), segment)
-    kept, repeated = (replay(run.stored.plan, rules, records) for rules in (BENCHMARK, BURN_IN))
+    kept, repeated = (replay(run.stored.plan, rules, records) for rules in (BENCHMARK_RULES, BURN_IN_RULES))
     slot = (run.cell().id, 0)
     assert (kept.state.slots[slot].status, kept.dropped) == (SlotStatus.DROPPED, {slot: "no time"})
     assert (repeated.state.slots[slot].status, repeated.dropped) == (SlotStatus.WAITING, {})

@@ -10,7 +10,7 @@ from orchestrator.config.run_configuration import Plan
 from orchestrator.plan import batch_scan, planner
 from orchestrator.plan.batch_scan import Figures
 from orchestrator.state import transitions
-from orchestrator.state.replay import BENCHMARK, Replay, replay
+from orchestrator.state.replay import BENCHMARK_RULES, Replay, replay
 from orchestrator.state.slots import SETTLED, Ended, Freed, NextLaunch, RunState, SlotStatus, Started, Withdrawn
 from orchestrator.store.records import Dropped, End, Record, Segment, Start
 from protocol.cell import AUTO, Cell, Workload
@@ -45,7 +45,7 @@ class World:
 
     def replayed(self, *more: Record) -> Replay:
         """What the journal says."""
-        return replay(self.planned, BENCHMARK, [SEGMENT, *self.records, *more])
+        return replay(self.planned, BENCHMARK_RULES, [SEGMENT, *self.records, *more])
 
     def _launch(self, launch: NextLaunch) -> None:
         start = Start(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from orchestrator.config.run_configuration import Plan
 from orchestrator.state import transitions
 from orchestrator.state.failure_policy import ANY_NUMBER, POLICY, Reaction
-from orchestrator.state.replay import BENCHMARK, interrupted, replay
+from orchestrator.state.replay import BENCHMARK_RULES, interrupted, replay
 from orchestrator.state.slots import (
     SETTLED,
     Ended,
@@ -224,7 +224,7 @@ def test_every_plan_ends_and_a_journal_of_it_leads_to_the_same(
             assert slot.refers_to in end.cells
     folders = [(launch.slot[0], launch.attempt) for launch in made]
     assert len(folders) == len(set(folders))
-    restored, _ = transitions.next_launches(replay(one_plan, BENCHMARK, records).state)
+    restored, _ = transitions.next_launches(replay(one_plan, BENCHMARK_RULES, records).state)
     for slot, known in end.slots.items():
         quarantined = end.devices[end.cells[slot[0]].devices[0]].quarantined
         assert restored.slots[slot] == known or quarantined  # there nothing is settled any more
@@ -240,13 +240,13 @@ def test_an_interrupted_attempt_counts_and_is_tried_again() -> None:
     def start(launch: int) -> Start:
         return Start(launch=launch, cell=slot[0], round=0, attempt=launch + 1, batch_size=8, device="d0", at_ns=0)
 
-    now = replay(one_plan, BENCHMARK, [start(0)]).state
+    now = replay(one_plan, BENCHMARK_RULES, [start(0)]).state
     assert now.slots[slot].failures == (Category.INTERRUPTED,)
     (again,) = transitions.next_launches(now)[1]
     assert (again.launch, again.attempt) == (1, 2)
     ends = [End(launch=launch, at_ns=0, failure=interrupted()) for launch in range(6)]
     records = [record for launch in range(6) for record in (start(launch), ends[launch])]
-    assert replay(one_plan, BENCHMARK, records).state.slots[slot].status is SlotStatus.FAILED
+    assert replay(one_plan, BENCHMARK_RULES, records).state.slots[slot].status is SlotStatus.FAILED
 
 
 def test_a_result_that_was_lost_is_measured_again() -> None:
@@ -256,8 +256,8 @@ def test_a_result_that_was_lost_is_measured_again() -> None:
     start = Start(launch=0, cell=slot[0], round=0, attempt=1, batch_size=8, device="d0", at_ns=0)
     good = End(launch=0, at_ns=0, result_sha256="ab")
     taken_back = End(launch=0, at_ns=1, failure=failure(Category.RESULT_LOST))
-    assert transitions.next_launches(replay(one_plan, BENCHMARK, [start, good]).state)[1] == ()
-    (again,) = transitions.next_launches(replay(one_plan, BENCHMARK, [start, good, taken_back]).state)[1]
+    assert transitions.next_launches(replay(one_plan, BENCHMARK_RULES, [start, good]).state)[1] == ()
+    (again,) = transitions.next_launches(replay(one_plan, BENCHMARK_RULES, [start, good, taken_back]).state)[1]
     assert (again.slot, again.launch, again.attempt) == (slot, 1, 2)
 
 
@@ -271,7 +271,7 @@ def test_a_resumed_run_gives_a_device_another_chance() -> None:
     again = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
 
     def begun(*records: Record) -> list[str]:
-        return [one.device for one in transitions.next_launches(replay(one_plan, BENCHMARK, records).state)[1]]
+        return [one.device for one in transitions.next_launches(replay(one_plan, BENCHMARK_RULES, records).state)[1]]
 
     assert begun(start, end, out) == ["d1"]
     assert begun(start, end, out, again) == ["d0", "d1"]

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.config.run_configuration import Plan
 from orchestrator.state import contamination, transitions
-from orchestrator.state.replay import BENCHMARK, replay
+from orchestrator.state.replay import BENCHMARK_RULES, replay
 from orchestrator.state.slots import Ended, Freed, RunState, SlotStatus, Started, Withdrawn
 from orchestrator.store.records import Beside, End, Foreign, Left, Record, Segment, Start
 from protocol.cell import Cell, Precision, Workload
@@ -75,8 +75,8 @@ def test_the_journal_leads_to_the_same_state() -> None:
         End(launch=0, at_ns=2, result_sha256="0" * 64),
         End(launch=0, at_ns=3, failure=THROTTLED),
     ]
-    assert replay(PLAN, BENCHMARK, records).state == live
-    lost = replay(PLAN, BENCHMARK, [*records[:2], End(launch=0, at_ns=3, failure=LOST)]).state
+    assert replay(PLAN, BENCHMARK_RULES, records).state == live
+    lost = replay(PLAN, BENCHMARK_RULES, [*records[:2], End(launch=0, at_ns=3, failure=LOST)]).state
     assert lost.slots[CELLS[0].id, 0].failures == (Category.RESULT_LOST,)
 
 

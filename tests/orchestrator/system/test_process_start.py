@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.system import process_start
 from tests.fakes.commands import ROOT, python
 
@@ -122,8 +123,8 @@ def test_threads_of_a_burn_in_sleep_while_they_wait(
     """They would spin on cores that others use; other runs measure as torch does by itself."""
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    other = process_start.environment_of_workers(tmp_path / cache)
-    assert process_start.environment_of_workers(tmp_path / cache, night=True) == other | {"OMP_WAIT_POLICY": "PASSIVE"}
+    other, asleep = process_start.environment_of_workers(tmp_path / cache), BURN_IN.worker_environment
+    assert process_start.environment_of_workers(tmp_path / cache, asleep) == other | {"OMP_WAIT_POLICY": "PASSIVE"}
     assert "OMP_WAIT_POLICY" not in other
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
-    assert process_start.environment_of_workers(tmp_path / cache, night=True) == other
+    assert process_start.environment_of_workers(tmp_path / cache, asleep) == other

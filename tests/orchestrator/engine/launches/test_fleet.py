@@ -14,6 +14,7 @@ import protocol
 from orchestrator.engine.launches.fleet import Fleet
 from orchestrator.engine.launches.link import Link
 from orchestrator.engine.launches.live import Concluded, Gone, Happening, Live
+from orchestrator.kinds.benchmark import BENCHMARK
 from orchestrator.state import transitions
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import STEP, Ack, Hello, LaunchSpec, Outcome, PhaseEntered, ToWorker
@@ -87,7 +88,7 @@ def under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, born: int) -> Ite
     with ExitStack() as opened:
         link = opened.enter_context(Link("run"))
         asked: list[LaunchSpec] = []
-        made = Held(Fleet(stored, RunPaths(tmp_path / "run"), link, asked.append), asked=asked)
+        made = Held(Fleet(stored, BENCHMARK, RunPaths(tmp_path / "run"), link, asked.append), asked=asked)
         monkeypatch.setattr(link, "send", lambda token, message: made.sent.append((token, message)))
         for _ in range(born):
             process = opened.enter_context(subprocess.Popen(["sleep", "60"], process_group=0))

@@ -9,10 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.figures.burn_in import BurnInReport, GpuBurnIn, PaceReport
+from orchestrator.figures.burn_in import BurnInReport, Ending, GpuBurnIn, Pace, PaceReport
 from orchestrator.gpu.health.verdict import HealthVerdict
-from orchestrator.kinds.burn_in.findings import Pace, named
-from orchestrator.kinds.burn_in.heat_soak import Ending
+from orchestrator.kinds.burn_in.findings import named
 from orchestrator.kinds.burn_in.rate_checks import BESIDE, OVER_TIME
 from orchestrator.state.coherence import wrong
 from orchestrator.state.failure_policy import POLICY, Reach

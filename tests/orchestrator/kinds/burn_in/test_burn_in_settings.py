@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.config.run_configuration import Configuration
+from orchestrator.config.run_configuration import Asked, Configuration
 from orchestrator.errors import ConfigError
 from orchestrator.kinds.burn_in import injections, levels, planning, settings
-from orchestrator.kinds.burn_in.injections import Asked
+from orchestrator.kinds.burn_in.kind import BURN_IN
 from protocol.cell import Device, DeviceKind, Mode, Workload
 from tests.fakes.configurations import configuration, options, shipped_catalogue
 from tests.fakes.nvml import ROOT
@@ -217,8 +217,10 @@ def test_no_profile_says_how_long_a_cell_measures(tmp_path: Path) -> None:
     made = [settings.configured(one, "10m", None, shipped_catalogue(), TABLE) for one in (quick, other)]
     assert made[0] == made[1]
     assert made[0].burn_in is not None
+    cell = fake(tmp_path / "another").stored.plan.cells[0]
     for kind, cell_s in made[0].burn_in.cell_s.items():
-        measurement = made[0].measurement_on(kind)
+        (device,) = gpus(1) if kind is DeviceKind.CUDA else cpus(1)
+        measurement = BURN_IN.launch_terms(made[0], device, (cell.id, 0), cell).measurement
         assert (measurement.block_s, measurement.min_s, measurement.max_s) == (0.25, cell_s, cell_s)
         assert measurement.relative_half_width == 0
 

@@ -5,12 +5,13 @@ import dataclasses
 import msgspec
 import pytest
 
+from orchestrator.figures.burn_in import Pace
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in.bit_comparison import Deviation, Sample
-from orchestrator.kinds.burn_in.findings import Idle, Pace, Planned, RateVerdict, Wrong
+from orchestrator.kinds.burn_in.findings import Idle, Planned, RateVerdict, Wrong
 from orchestrator.kinds.burn_in.levels import CHECKS
-from orchestrator.kinds.burn_in.memory_share import Covered
+from orchestrator.kinds.burn_in.memory_test import Covered
 from orchestrator.kinds.burn_in.verdict import ALGORITHM_ELEMENTS, bound, judge
 from orchestrator.stats.slowdown_reasons import Reason as Cause
 from orchestrator.stats.slowdown_reasons import Why

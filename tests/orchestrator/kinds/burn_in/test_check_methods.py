@@ -1,4 +1,4 @@
-"""kinds/burn_in/check_methods.py: in which ways the launches of a check compared outputs on one device."""
+"""In which ways the launches of a check compared outputs on one device."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.gpu.health.verdict import HealthVerdict
-from orchestrator.kinds.burn_in import check_methods
+from orchestrator.kinds.burn_in import tallies
 from protocol.cell import Workload
 from protocol.verification import Verification
 from tests.fakes.nights import Night, sound
@@ -26,10 +26,10 @@ def went(way: str, percent: float) -> Verification:
 def test_every_way_is_told_once() -> None:
     """What it cost differs from launch to launch, and makes no other way."""
     launches = [went(TRITON, 1.2), went(STOCK, 8.0), went(TRITON, 1.3)]
-    assert check_methods.joined(launches) == f"{TRITON.format(1.2)}; {STOCK.format(8.0)}"
-    assert check_methods.joined(launches[::2]) == TRITON.format(1.2)
-    assert check_methods.joined([]) == ""
-    assert check_methods.not_tested({"a": launches[::2], "b": launches[1:2]}) == {}
+    assert tallies.methods(launches) == f"{TRITON.format(1.2)}; {STOCK.format(8.0)}"
+    assert tallies.methods(launches[::2]) == TRITON.format(1.2)
+    assert tallies.methods([]) == ""
+    assert tallies.not_tested({"a": launches[::2], "b": launches[1:2]}) == {}
 
 
 def test_a_digest_that_failed_its_trial_once_is_told_of_its_device(tmp_path: Path) -> None:

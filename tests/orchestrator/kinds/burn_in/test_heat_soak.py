@@ -2,9 +2,10 @@
 
 import pytest
 
+from orchestrator.figures.burn_in import Ending
 from orchestrator.gpu.telemetry.climate import Climate
 from orchestrator.kinds.burn_in import levels
-from orchestrator.kinds.burn_in.heat_soak import Ending, HeatSoak, heat_soak
+from orchestrator.kinds.burn_in.heat_soak import HeatSoak, heat_soak
 from orchestrator.kinds.burn_in.levels import HeatSoakRule
 from orchestrator.stats.windows import WINDOW_NS
 

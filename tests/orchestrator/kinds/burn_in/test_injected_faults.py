@@ -8,10 +8,9 @@ import pytest
 
 from orchestrator.analysis import evidence
 from orchestrator.analysis.report_builder import merge
-from orchestrator.config.run_configuration import Configuration
-from orchestrator.figures.burn_in import Fate, InjectedReport
-from orchestrator.kinds.burn_in.findings import Pace
-from orchestrator.kinds.burn_in.injections import Asked
+from orchestrator.config.run_configuration import Asked, Configuration
+from orchestrator.figures.burn_in import Fate, InjectedReport, Pace
+from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.kinds.burn_in.rate_checks import OVER_TIME
 from orchestrator.report.as_text import to_text
 from protocol.cell import Device, Workload
@@ -109,7 +108,7 @@ def test_a_round_that_never_came_brought_nothing_about(tmp_path: Path) -> None:
     """There is nothing that could have been found, which the run's verdict says; not while it may still come."""
     night = Tainted(tmp_path, cpus(1), "10m", {"round": 4, "flip_bits": 1})
     night.work(last=3)
-    so_far = merge(night.archive(), evidence.gather(night.archive(), goes_on=True))
+    so_far = merge(night.archive(), evidence.gather(night.archive(), goes_on=True), BURN_IN.report)
     assert not any("never brought about" in reason for reason in so_far.verdict.reasons)
     fault = outcome(night)
     assert (fault.fate, fault.outcome) == (Fate.UNDONE, "not brought about: no launch of that round has a result")

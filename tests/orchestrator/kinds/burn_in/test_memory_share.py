@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.figures.burn_in import GpuBurnIn
 from orchestrator.gpu.health.verdict import HealthVerdict
-from orchestrator.kinds.burn_in import memory_patterns, memory_share
+from orchestrator.kinds.burn_in import memory_test, tallies
 from protocol.cell import DeviceKind, Workload
 from protocol.verification import MemoryShare, Verification
 from tests.fakes.nights import Night, sound
@@ -27,18 +27,18 @@ def marched(method: str = "compared", **patterns: int) -> Verification:
 def test_what_one_launch_came_to_is_tested() -> None:
     """A pattern needs one launch in the whole night; all others say nothing about it."""
     launches = [marched(walking=1, random=0, modulo=0), marched(walking=0, random=2, modulo=0), marched("a digest")]
-    speed = {"memory: its speed": memory_patterns.SPEED}
-    assert memory_patterns.not_tested(launches) == speed | {"memory: pattern modulo": NEVER}
-    assert memory_patterns.not_tested([*launches, marched(modulo=1)]) == speed
-    assert memory_patterns.not_tested([]) == {}
+    speed = {"memory: its speed": memory_test.SPEED}
+    assert memory_test.not_tested(launches) == speed | {"memory: pattern modulo": NEVER}
+    assert memory_test.not_tested([*launches, marched(modulo=1)]) == speed
+    assert memory_test.not_tested([]) == {}
 
 
 def test_the_method_says_how_often() -> None:
     """Over all launches; other checks say theirs alone."""
     launches = [marched(walking=1, random=0), marched(walking=1, random=2)]
-    assert memory_patterns.method(launches) == "compared, times from end to end: walking 2, random 2"
-    assert memory_patterns.method([marched("a digest"), marched("a digest")]) == "a digest"
-    assert memory_patterns.method([]) == ""
+    assert tallies.method(launches) == "compared, times from end to end: walking 2, random 2"
+    assert tallies.method([marched("a digest"), marched("a digest")]) == "a digest"
+    assert tallies.method([]) == ""
 
 
 def a_night(folder: Path, said: Mapping[int, Mapping[str, int]]) -> tuple[GpuBurnIn, ...]:
@@ -85,7 +85,7 @@ def test_how_much_was_covered_is_told_with_why_no_more(
     """A worker that says it has checked more than it had is believed as far as that."""
     mib = 1024 * 1024
     said = MemoryShare(covered=covered * mib, taken=taken * mib, whole=1000 * mib)
-    found = memory_share.covered([msgspec.structs.replace(marched(), share=said)], DeviceKind.CUDA)
+    found = memory_test.covered([msgspec.structs.replace(marched(), share=said)], DeviceKind.CUDA)
     assert found is not None
     assert (found.share, found.words) == (
         pytest.approx(min(covered, taken) / 1000),
@@ -98,11 +98,11 @@ def test_one_launch_that_covered_it_is_enough() -> None:
     """Others may have found less free; a check that says nothing of it is not counted as none."""
     less, most = (MemoryShare(covered=size, taken=size, whole=100) for size in (10, 92))
     launches = [msgspec.structs.replace(marched(), share=share) for share in (less, most, None, less)]
-    found = memory_share.covered(launches, DeviceKind.CPU)
+    found = memory_test.covered(launches, DeviceKind.CPU)
     assert found is not None
     assert found.share == pytest.approx(0.92)
     assert found.words == "92.0 % of what was planned (0 of 0 MiB)"
-    assert memory_share.covered([marched()], DeviceKind.CPU) is None
+    assert memory_test.covered([marched()], DeviceKind.CPU) is None
 
 
 def test_a_launch_that_found_little_free_does_not_stand_for_the_whole_memory() -> None:
@@ -112,10 +112,10 @@ def test_a_launch_that_found_little_free_does_not_stand_for_the_whole_memory() -
         for covered, whole in ((84, 140), (5, 5))
     )
     launches = [msgspec.structs.replace(marched(), share=share) for share in (much, little)]
-    found = memory_share.covered(launches, DeviceKind.CUDA)
+    found = memory_test.covered(launches, DeviceKind.CUDA)
     assert found is not None
     assert found.share == pytest.approx(84 / 140)
-    assert "no more than 86,016 MiB could be had" in memory_share.lacking(found)
+    assert "no more than 86,016 MiB could be had" in memory_test.lacking(found)
 
 
 def test_a_gpu_whose_memory_was_not_covered_does_not_pass(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ from orchestrator.config.run_configuration import Configuration
 from orchestrator.engine.launches import assignments
 from orchestrator.errors import ConfigError
 from orchestrator.kinds.burn_in import levels, planning, settings
+from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.state.slots import NextLaunch
 from orchestrator.stats.windows import WINDOW_NS
-from protocol.cell import DeviceKind, Workload
+from protocol.cell import Device, DeviceKind, Workload
 from protocol.failure import Phase
-from protocol.messages import LaunchSpec, LoadSteps
+from protocol.messages import Assign, LaunchSpec, LoadSteps
 from tests.fakes.configurations import configuration, options, shipped_catalogue
 from tests.fakes.runs import cpus, gpus
 
@@ -52,6 +53,12 @@ def test_steps_of_load_are_spread_over_their_period() -> None:
     assert offsets(in_phase=False, devices=1) == [0.0]
 
 
+def assigned(asked: Configuration, following: NextLaunch, device: Device) -> Assign:
+    """What a launch of a burn-in is told."""
+    terms = BURN_IN.launch_terms(asked, device, following.slot, following.cell)
+    return assignments.assignment(asked, terms, following, SPEC, device)
+
+
 def test_steps_are_a_cell_of_every_round() -> None:
     """Of the heaviest precision, only where they are asked for; each device is told its times."""
     devices = gpus(2)
@@ -66,10 +73,10 @@ def test_steps_are_a_cell_of_every_round() -> None:
         assert {(cells[device.uuid].id, number) for number in rounds} <= set(made.order[device.uuid])
         cell = cells[device.uuid]
         following = NextLaunch(slot=(cell.id, 0), cell=cell, launch=1, attempt=1, scans=False)
-        given = assignments.assignment(stepped, following, SPEC, device)
+        given = assigned(stepped, following, device)
         place = devices.index(device)
         assert given.steps == LoadSteps(on_s=1, off_s=1, offset_s=float(place))
-        assert assignments.assignment(burn_in(), following, SPEC, device).steps is None
+        assert assigned(burn_in(), following, device).steps is None
 
 
 def test_every_device_is_told_its_round() -> None:
@@ -80,7 +87,7 @@ def test_every_device_is_told_its_round() -> None:
         cell = next(cell for cell in made.cells if cell.devices == (device.uuid,))
         for number in (0, 3):
             following = NextLaunch(slot=(cell.id, number), cell=cell, launch=1, attempt=1, scans=False)
-            assert assignments.assignment(burn_in(), following, SPEC, device).round == number
+            assert assigned(burn_in(), following, device).round == number
 
 
 def test_a_temperature_to_stop_at() -> None:
@@ -191,9 +198,12 @@ def test_what_was_asked_for_survives_the_disk() -> None:
 @pytest.mark.parametrize(("duration", "kind", "most_s"), [("8h", DeviceKind.CUDA, 420), ("90s", DeviceKind.CPU, 63)])
 def test_deadlines_are_made_for_cells_of_a_known_length(duration: str, kind: DeviceKind, most_s: float) -> None:
     """Measuring may take a minute, and three times as long as planned; shorter ones of a person's own stay."""
-    night = burn_in(duration)
-    allowed = night.deadlines_on(kind)
-    assert allowed.allowance(Phase.MEASURE, night.measurement_on(kind)) == most_s
+    night, (device,) = burn_in(duration), gpus(1) if kind is DeviceKind.CUDA else cpus(1)
+    cell = planning.make(night, (device,), TABLE).cells[0]
+    following = NextLaunch(slot=(cell.id, 0), cell=cell, launch=1, attempt=1)
+    given = assigned(night, following, device)
+    allowed = given.deadlines
+    assert allowed.allowance(Phase.MEASURE, given.measurement) == most_s
     assert (allowed.build, allowed.warm_up) == (allowed.measure, allowed.measure)
     assert (allowed.start, allowed.import_, allowed.finish) == (
         night.deadlines.start,
@@ -201,9 +211,4 @@ def test_deadlines_are_made_for_cells_of_a_known_length(duration: str, kind: Dev
         night.deadlines.finish,
     )
     brief = msgspec.structs.replace(night.deadlines, build=1, warm_up=2, measure=3)
-    assert msgspec.structs.replace(night, deadlines=brief).deadlines_on(kind) == brief
-    assert configuration().deadlines_on(kind) == configuration().deadlines
-    (device,) = cpus(1)
-    cell = planning.make(night, (device,), TABLE).cells[0]
-    following = NextLaunch(slot=(cell.id, 0), cell=cell, launch=1, attempt=1)
-    assert assignments.assignment(night, following, SPEC, device).deadlines == night.deadlines_on(DeviceKind.CPU)
+    assert assigned(msgspec.structs.replace(night, deadlines=brief), following, device).deadlines == brief

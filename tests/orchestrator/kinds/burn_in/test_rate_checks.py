@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from orchestrator.analysis.evidence import LaunchEvidence, gather
-from orchestrator.figures.burn_in import GpuBurnIn, PaceReport
+from orchestrator.figures.burn_in import GpuBurnIn, Pace, PaceReport
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in import rate_checks
-from orchestrator.kinds.burn_in.findings import Pace, RateVerdict
+from orchestrator.kinds.burn_in.findings import RateVerdict
 from orchestrator.kinds.burn_in.rate_checks import BESIDE, OVER_TIME, Launched
 from orchestrator.kinds.burn_in.rate_courses import ITSELF, SIBLINGS
 from orchestrator.state.attempts import Attempt

@@ -6,19 +6,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.analysis import reporting
 from orchestrator.cli import unfinished_runs
 from orchestrator.config.run_configuration import Configuration, Isolation
 from orchestrator.engine import run
+from orchestrator.engine.kind import Remaining
 from orchestrator.engine.launches.link import Link
 from orchestrator.engine.loop import Loop
 from orchestrator.engine.run_context import RunContext
 from orchestrator.gpu.health.judges import Action
 from orchestrator.kinds.burn_in import busy_time, remaining_time, settings
-from orchestrator.kinds.burn_in.busy_time import Served
+from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.state import coherence
 from orchestrator.state.archive import assemble
-from orchestrator.state.replay import BENCHMARK, BURN_IN, replay
+from orchestrator.state.replay import BENCHMARK_RULES, BURN_IN_RULES, replay
 from orchestrator.state.slots import SlotStatus
 from orchestrator.state.time_budget import PATIENCE_S, Budget, closing_s
 from orchestrator.store import journal
@@ -43,12 +43,14 @@ def again(night: Night) -> None:
 
 def left(night: Night) -> int:
     """Launches to be made if it is taken up."""
-    return run.left_to_do(night.stored, night.paths)[0]
+    return run.left_to_do(night.stored, night.paths, BURN_IN)[0]
 
 
-def served(night: Night) -> Served:
+def served(night: Night) -> Remaining:
     """The time that the run has had so far."""
-    return reporting.served(night.paths, night.stored)
+    found = run.remaining(night.stored, night.paths, BURN_IN)
+    assert found is not None
+    return found
 
 
 def test_a_stall_was_not_served_before(tmp_path: Path) -> None:
@@ -56,8 +58,8 @@ def test_a_stall_was_not_served_before(tmp_path: Path) -> None:
     night = ten_minutes(tmp_path)
     night.play("work 0-60, stall 50")
     gpu = night.finished().gpus[0]
-    assert served(night).seconds == pytest.approx(min(gpu.served_seconds, 60 * 5), abs=7)
-    assert served(night).seconds <= gpu.served_seconds
+    assert served(night).served_s == pytest.approx(min(gpu.served_seconds, 60 * 5), abs=7)
+    assert served(night).served_s <= gpu.served_seconds
     assert served(night).short
     assert left(night)
 
@@ -123,7 +125,7 @@ def test_a_quarantined_gpu_stays_so_when_the_run_is_resumed(tmp_path: Path) -> N
     assert out_of(night) == (Action.AGAIN, True)
     again(night)
     night.taken_out("it is gone", device=1)
-    assert served(night).seconds > 0
+    assert served(night).served_s > 0
     night.segment()
     assert out(night) == {"cpu:0": "", "cpu:1": ""}
     assert night.archive().taken_out == {}
@@ -247,17 +249,17 @@ def test_what_was_dropped_waits_again_in_the_order_of_the_plan(tmp_path: Path) -
     waiting = dict.fromkeys([*plan.order["cpu:0"][3:], *plan.order["cpu:1"][3:], *more])
     for cell_id, number in waiting:
         night.dropped(cells[cell_id], "dropped: no time was left", number=number)
-    stopped = replay(plan, BURN_IN, journal.read(night.paths.journal)).state
+    stopped = replay(plan, BURN_IN_RULES, journal.read(night.paths.journal)).state
     assert stopped.tally[SlotStatus.WAITING] == 0
     assert night.archive().dropped.keys() == waiting.keys()
     night.segment()
     records = journal.read(night.paths.journal)
-    again = replay(plan, BURN_IN, records).state
+    again = replay(plan, BURN_IN_RULES, records).state
     for uuid in ("cpu:0", "cpu:1"):
         mine = [slot for slot in more if uuid in cells[slot[0]].devices]
         assert again.devices[uuid].queue == (*plan.order[uuid][3:], *mine)
     assert night.archive().dropped == {}
-    assert replay(plan, BENCHMARK, records).state.tally[SlotStatus.WAITING] == 0
+    assert replay(plan, BENCHMARK_RULES, records).state.tally[SlotStatus.WAITING] == 0
 
 
 def test_a_burn_in_may_have_as_many_rounds_as_it_needs(tmp_path: Path) -> None:
@@ -296,7 +298,7 @@ def test_nothing_is_dropped_while_a_night_imports_that_is_gone_on_with(tmp_path:
     budget = Budget(stored.configuration, stored.devices, 600, now - 595, starts=now - 40 if starts else None)
     nursery = Zygote((), night.paths.log("zygote"), 1.0, {})
     with Journal(night.paths.journal) as written, Link("night") as link, StopSignals() as signals:
-        around = RunContext(stored, night.paths, written, link, nursery, None, signals, Quiet(), budget)
+        around = RunContext(stored, BURN_IN, night.paths, written, link, nursery, None, signals, Quiet(), budget)
         loop = Loop(around, run._state(stored, records))
 
         def dropped() -> bool:
@@ -317,7 +319,7 @@ def test_a_resume_has_what_is_missing_and_its_start_costs_nothing(tmp_path: Path
     night = ten_minutes(tmp_path)
     records = journal.read(night.paths.journal)
     taken_up = msgspec.structs.replace(next(one for one in records if isinstance(one, Segment)), served_s=321.0)
-    new, resumed = run._budget(night.stored, records), run._budget(night.stored, (*records, taken_up))
+    new, resumed = run._budget(night.stored, BURN_IN, records), run._budget(night.stored, BURN_IN, (*records, taken_up))
     assert new is not None
     assert resumed is not None
     now = time.monotonic()

@@ -10,11 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.config.run_configuration import Configuration
+from orchestrator.config.run_configuration import Asked, Configuration
 from orchestrator.figures.burn_in import BurnInReport, GpuBurnIn
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.gpu.telemetry import validity
-from orchestrator.kinds.burn_in.injections import Asked
 from orchestrator.store.records import End, Left
 from protocol.cell import Cell, Workload
 from protocol.exit_codes import ExitCode

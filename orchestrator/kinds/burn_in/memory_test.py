@@ -1,21 +1,42 @@
-"""How much of a device's memory its test has covered, by the launch that covered most of it. Pure.
+"""What the test of memory has covered in a whole burn-in: how much of the memory, with which patterns. Pure.
 
-One whole launch is enough in a night, as it is for a pattern. It is held against the most that was free in any of them:
-one that began with little of it, all of which it checked, has not tested the rest.
+One launch that covered most of the memory is enough, and so is one march with each pattern: a launch seldom has time
+for all of them. The share is of the most memory that was free when any launch began: one that began with little of it,
+all of which it checked, has not tested the rest.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.cell import DeviceKind
+from protocol.cell import DeviceKind, Workload
 from protocol.verification import MemoryShare, Verification
 
+SPEED: Final = "its patterns take their time, each another one, and a launch ends within any of them: no rate is judged"
+NEVER: Final = "it never came to its end: the launches were too short, or too few"
 LEAST: Final = 0.85
 """Of MemoryShare.whole, that must have been checked. 92 % are asked for; what is not to be had is given up in steps of
 2 %, and named in the result below 90 % (worker/workloads/memory.py)."""
 _MIB: Final = 1024**2
 _WHOLE: Final = {DeviceKind.CUDA: "the most memory that was free when one began", DeviceKind.CPU: "what was planned"}
+
+
+def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
+    """Speed, and the patterns that no launch of a device marched to their end: why. Empty without a test of memory."""
+    times_by_pattern = marched(launches)
+    speed = {f"{Workload.MEMORY}: its speed": SPEED} if times_by_pattern else {}
+    return speed | {
+        f"{Workload.MEMORY}: pattern {name}": NEVER for name, times in times_by_pattern.items() if not times
+    }
+
+
+def marched(launches: Sequence[Verification]) -> Mapping[str, int]:
+    """Pattern → how often it was marched from end to end, 0 for never."""
+    found: Counter[str] = Counter()
+    for launch in launches:
+        found.update(launch.patterns)
+    return found
 
 
 @dataclass(frozen=True)

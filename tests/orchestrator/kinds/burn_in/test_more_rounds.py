@@ -1,4 +1,4 @@
-"""state/more_rounds.py: a burn-in goes on until its time is up, whatever its launches do and whoever is taken out.
+"""A burn-in goes on until its time is up, whatever its launches do and whoever is taken out.
 
 Plan, state machine and budget are those of a run; the clock is a number, and launches are entries in a heap.
 """
@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from orchestrator.config.run_configuration import Configuration, Slot, StoredRun
-from orchestrator.kinds.burn_in import levels, settings
+from orchestrator.kinds.burn_in import levels, more_rounds, settings
 from orchestrator.kinds.burn_in import planning as burn_in_plan
 from orchestrator.kinds.burn_in.served_time import is_short
-from orchestrator.state import coherence, more_rounds, transitions
+from orchestrator.state import coherence, transitions
 from orchestrator.state.replay import another_chance
 from orchestrator.state.slots import Added, Dropped, Ended, Freed, NextLaunch, Quarantined, SlotStatus, Started
 from orchestrator.state.time_budget import Budget

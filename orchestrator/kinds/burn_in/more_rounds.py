@@ -2,14 +2,14 @@
 
     a GPU was taken out, and the cells that all share are passed over ─┐
     cells fail at once, are refused, or do not fit ────────────────────┼─▶ nothing more to launch ─▶ one more round
-    a night that is gone on with, whose plan was through before ───────┘
+    a burn-in that is resumed, whose plan was through before ──────────┘
 
 The plan has as many rounds as there is time for where every cell lasts as long as it should. How many are needed where
 some do not, nobody knows before; a plan for the worst case would be too large by far. So a round is added where a
 device is through, with what there is still time for: for all devices that share cells at once, since they go in step,
 and for each by itself where they share none any more, because one of them is out.
 
-A round of which nothing came is the last one: a device on which nothing works is not started every second all night.
+A round of which nothing came is the last one: a device on which nothing works is not started every second for hours.
 Devices that share cells have it in common, and only one with all of their cells says so: at the end of the time a round
 has what fits.
 

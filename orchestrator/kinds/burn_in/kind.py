@@ -1,0 +1,124 @@
+"""A burn-in: rounds of checks until its time is up, and a verdict on each GPU. Ties this slice together."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from orchestrator.analysis.evidence import Evidence
+from orchestrator.analysis.kind_analysis import KindAnalysis, ReportTerms
+from orchestrator.config.naming import plural
+from orchestrator.config.run_configuration import Configuration, Plan, Slot, StoredRun
+from orchestrator.engine.kind import Kind, LaunchTerms, TelemetryTerms
+from orchestrator.figures.burn_in import BurnInReport, Fate
+from orchestrator.figures.health import HealthReport
+from orchestrator.gpu.health.verdict import HealthVerdict
+from orchestrator.gpu.telemetry.overheating import TemperatureStop
+from orchestrator.kinds.burn_in import busy_time, injections, levels, more_rounds, planning
+from orchestrator.kinds.burn_in.analysis import analyse
+from orchestrator.kinds.burn_in.levels import requested
+from orchestrator.state.archive import Archive
+from protocol.cell import Cell, Device
+
+HANGS_S: Final = 60.0
+"""What a phase of a launch may take beside the length of its cell."""
+_SHOWN_REASONS: Final = 3
+
+
+def plan(configuration: Configuration, devices: Sequence[Device]) -> Plan:
+    """Return the plan of a burn-in for these devices, by the levels that ship. Raises ConfigError."""
+    return planning.make(configuration, devices, levels.load())
+
+
+def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
+    """Return the terms of a launch: a cell has a time to fill, and no interval to reach.
+
+    A phase that lasts three times the length of a cell, and a minute, hangs. It is ended then, long before the burn-in
+    is over: what comes after it is done, and the next round has it again.
+    """
+    asked, own = requested(configuration), configuration.deadlines
+    cell_s = asked.cell_s[device.kind]
+    most_s = 2 * cell_s + HANGS_S
+    return LaunchTerms(
+        measurement=msgspec.structs.replace(configuration.measurement, min_s=cell_s, max_s=cell_s),
+        deadlines=msgspec.structs.replace(
+            own, build=min(own.build, most_s), warm_up=min(own.warm_up, most_s), measure=min(own.measure, most_s)
+        ),
+        injection=injections.for_launch(asked.injections, device.uuid, slot[1], cell.workload),
+        steps=asked.steps.get(device.uuid),
+    )
+
+
+def telemetry_terms(configuration: Configuration) -> TelemetryTerms:
+    """Return when a GPU is stopped for its heat, and which ones are read as hot on purpose."""
+    asked = requested(configuration)
+    return TelemetryTerms(TemperatureStop(celsius=asked.max_temperature_c), injections.hot(asked.injections))
+
+
+def as_reported(stored: StoredRun) -> Configuration:
+    """Return the configuration with what its cells have: those of its level on these devices."""
+    cells, known = stored.plan.cells, stored.configuration.by_name
+    return msgspec.structs.replace(
+        stored.configuration,
+        models=tuple(known[name] for name in dict.fromkeys(cell.model for cell in cells)),
+        batch_sizes=tuple(sorted({cell.batch_size for cell in cells})),
+        training_batch_sizes=(),
+        generation_batch_sizes=(),
+    )
+
+
+def analysed(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
+    """Return the verdict on each GPU, and what it means for the run."""
+    report = analyse(archive, evidence, health)
+    labels = {device.uuid: device.label for device in archive.stored.devices}
+    return KindAnalysis(
+        burn_in=report,
+        incomplete=() if evidence.goes_on else tuple(_unproven(report)),
+        unknown=tuple(_reasons(report, HealthVerdict.UNKNOWN, labels)),
+        faults=tuple(_reasons(report, HealthVerdict.FAIL, labels)),
+        warnings=tuple(_reasons(report, HealthVerdict.WARN, labels)),
+    )
+
+
+def _unproven(report: BurnInReport) -> Iterator[str]:
+    """Name injected faults that no check can have found."""
+    fates = [one.fate for one in report.injected]
+    if undone := fates.count(Fate.UNDONE):
+        it = "it" if undone == 1 else "them"
+        yield (
+            f"{undone} of {plural(len(fates), 'fault')} never brought about, so nothing proves that checks find {it}: "
+            f"inject {it} into a burn-in that comes to {it}"
+        )
+
+
+def _reasons(report: BurnInReport, verdict: HealthVerdict, labels: Mapping[str, str]) -> Iterator[str]:
+    """Name the GPUs with this verdict, and the first reason for it; the chapter of the burn-in has all reasons."""
+    named: dict[str, list[str]] = {}
+    for gpu in report.gpus:
+        if gpu.verdict is verdict:
+            first = gpu.reasons[0].text if gpu.reasons else "no reason was recorded"
+            named.setdefault(first, []).append(labels[gpu.gpu_uuid])
+    if len(named) > _SHOWN_REASONS:
+        named = {"each for reasons of its own": [name for names in named.values() for name in names]}
+    for first, names in named.items():
+        yield f"burn-in, {', '.join(names)}: {verdict}: {first}"
+
+
+BURN_IN: Final = Kind(
+    name="burn-in",
+    plan=plan,
+    launch_terms=launch_terms,
+    # Threads sleep while they wait for each other. On two cores that others used too, two threads that spun took 1.9 to
+    # 2.3 ms for a product of bf16, and 0.1 to 0.3 ms where they slept: one CPU device came to half of its cells in a
+    # minute. In other runs a CPU device is measured as torch works by itself.
+    worker_environment={"OMP_WAIT_POLICY": "PASSIVE"},
+    telemetry_terms=telemetry_terms,
+    next_rounds=more_rounds.more,
+    remaining=busy_time.remaining,
+    report=ReportTerms(
+        health_level="burn-in",
+        as_reported=as_reported,
+        short_of_launches="measured at least once, with rounds still to be done",
+        analyse=analysed,
+    ),
+)

@@ -1,0 +1,60 @@
+"""A new kind of run is one value: it plans, runs, resumes and reports without a change elsewhere."""
+
+import json
+import sys
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from orchestrator.analysis.kind_analysis import KindAnalysis, ReportTerms
+from orchestrator.config.run_configuration import Slot
+from orchestrator.engine import run
+from orchestrator.engine.kind import Kind, LaunchTerms
+from orchestrator.kinds import registry
+from orchestrator.plan import planner
+from orchestrator.state.archive import Archive
+from orchestrator.state.slots import RunState
+from orchestrator.store import run_files
+from protocol.paths import RunPaths
+from tests.fakes import faults
+from tests.fakes.commands import python
+from tests.fakes.conducting import Quiet
+
+
+def second_round(state: RunState, *_: object) -> tuple[Slot, ...]:
+    """Each cell once more."""
+    return tuple((cell, 1) for cell in state.cells) if state.settled == len(state.cells) == len(state.slots) else ()
+
+
+def analyse(archive: Archive, *_: object) -> KindAnalysis:
+    """How often the cells were measured, as a remark."""
+    return KindAnalysis(warnings=(f"toy: {sum(one.promised is not None for one in archive.attempts)} results",))
+
+
+TOY = Kind(
+    name="toy",
+    plan=lambda configuration, devices: planner.make(replace(configuration, launches=1), devices),
+    launch_terms=lambda asked, *_: LaunchTerms(asked.measurement, replace(asked.deadlines, measure=30)),
+    next_rounds=second_round,
+    report=ReportTerms(analyse=analyse),
+)
+
+
+def test_a_toy_kind_runs_resumes_and_reports(tmp_path: Path) -> None:
+    """A round is added to the plan; `resume` measures a result again whose file was lost."""
+    done = python("-m", "tests.orchestrator.kinds.test_toy_kind", str(tmp_path / "run"), cwd=tmp_path)
+    assert json.loads(done.stdout) == [[0, "toy: 4 results"], [1, 4], [0, "toy: 4 results"]]
+
+
+if __name__ == "__main__":
+    paths = RunPaths(Path(sys.argv[1]))
+    made = faults.prepare(paths.folder, faults.model("one"), faults.model("two"), launches=3, time_limit_s=120)
+    stored = replace(made, plan=TOY.plan(made.configuration, made.devices))
+    run_files.store(stored, paths)
+    registry.KINDS[type(None)] = TOY
+    verdicts = [run.execute(stored, paths, Quiet(), kind=TOY).verdict]
+    next(iter(paths.results())).unlink()
+    remaining = run.left_to_do(stored, paths, TOY)
+    verdicts.append(run.execute(stored, paths, Quiet(), kind=TOY).verdict)
+    first, again = ([one.exit_code, one.reasons[-1]] for one in verdicts)
+    sys.stdout.write(json.dumps([first, remaining, again]))
