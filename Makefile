@@ -32,7 +32,9 @@ test: $(STAMP) ## every test that this machine can run, but the slow ones; ruff 
 	@scripts/test.sh
 
 test-slow: $(STAMP) ## the slow tests: kills at random moments and others, and properties with more examples
-	@$(BIN)/python -m pytest -m 'slow or hypothesis' --hypothesis-profile full
+	@$(BIN)/python -m pytest -m '(slow or hypothesis) and not alone' --hypothesis-profile full \
+		--numprocesses 2 --dist loadfile --no-loadscope-reorder; beside=$$?; \
+		$(BIN)/python -m pytest -m alone $$(grep -rl --include='*.py' 'mark\.alone' tests); alone=$$?; exit $$((beside > alone ? beside : alone))
 
 lint: $(STAMP) ## ruff and mypy
 	@failed=; for tool in 'ruff check .' 'ruff format --check .' mypy; do $(BIN)/$$tool || failed="$$failed, $$tool"; done; \

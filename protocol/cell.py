@@ -68,13 +68,11 @@ AUTO: Final = 0
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
-    """One thing to measure, on one device or, with a process for each, on a gang of several.
+    """One thing to measure, on one device or on a gang of several with a process for each.
 
-    What is at its default is not written, so that a dimension that a later version adds changes no id of this one.
-
-    devices: UUIDs (or "cpu:N"), in order; several for a gang, whose first leads it.
-    input_size: side of the image in pixels or length of the sequence in tokens (of the prompt, for generation); None
-    for a model without one. new_tokens: what generation adds to the prompt; None for every other workload.
+    Defaults are not written, so that a dimension of a later version changes no id. devices: UUIDs (or "cpu:N"), in
+    order; the first leads a gang. input_size: side in pixels or length in tokens (of the prompt, for generation); None
+    for a model without one. new_tokens: of generation; else None.
     """
 
     devices: tuple[str, ...]
@@ -121,17 +119,14 @@ def device_label(kind: str, uuid: str, gpu_id: int, slice_index: int | None) -> 
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One device of the run, as it was found before the first cell.
+    """One device of the run, as found before the first cell. Unreadable fields are None.
 
-    uuid: of a GPU or a MIG slice, as NVML gives it, or "cpu:N" for a slice of the cores; the key everywhere.
-    gpu_id: the number by which the user knows it (the index within CUDA_VISIBLE_DEVICES where that is set).
-    slice_of: of a MIG slice, the UUID of its GPU. slice_index: which slice of the GPU numbered gpu_id it is; None for a
-    slice that CUDA_VISIBLE_DEVICES names, which has a number to itself. shared_gpu: another slice of the same GPU is in
-    the run. Facts of a slice other than its name and memory are those of its GPU.
-    cpus: cores near the device, to which its workers are bound; empty where unknown.
-    shared_cores: a CPU device whose cores another CPU device of the run uses too.
-    busy_with: a foreign process that used it when the run began (--allow-busy): its results are contaminated.
-    Fields that could not be read are None.
+    uuid: of a GPU or MIG slice, or "cpu:N" for a slice of the cores; the key everywhere.
+    gpu_id: the user's number (the index within CUDA_VISIBLE_DEVICES where that is set).
+    slice_of: UUID of a MIG slice's GPU, whose facts it has but for name and memory. slice_index: its place on GPU
+    gpu_id; None for a slice with a number of its own. shared_gpu: another slice of this GPU is in the run.
+    cpus: near cores, to which its workers are bound; empty where unknown. shared_cores: with another CPU device.
+    busy_with: a foreign process at the start of the run (--allow-busy): results are contaminated.
     """
 
     uuid: str
@@ -170,9 +165,9 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One input tensor of a model.
 
-    shape: whole numbers, and the words "batch" and "size" for what the cell decides.
-    dtype: "float" (the cell's precision), or one of torch's: "float32", "int64", "int32", "uint8", "bool".
-    low, high: values from `low` to just below `high`; floating ones without a range are of the bell curve.
+    shape: whole numbers, and the words "batch" and "size" of the cell. dtype: "float" (the cell's precision), or one of
+    torch's: "float32", "int64", "int32", "uint8", "bool". low, high: range, `high` excluded; floats without one are
+    normal.
     """
 
     name: str
@@ -206,14 +201,10 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model, as configs/models.yaml describes it.
 
-    family: module of worker/models/ that builds it; config: what that module is given.
-    preload: modules that the zygote imports ahead of every launch.
-    sizes: of its input, None for a model whose input has one size. generation: None for a model that cannot write.
-    parameters: how many it has; inference_gflops: of one forward pass of one item, for estimates of time.
-    memory_mb: what training at the default batch size takes on a device, an estimate for people.
-    item: what one sample is called in reports, in the plural.
-    on_request: measured only where it is named; "all" leaves it out.
-    own: the code of a user's own model (family "own"), whose numbers above are not known before it is built, and are 0.
+    family: module of worker/models/ that builds it from config. preload: imports of the zygote. sizes: of its input,
+    None for a fixed one. generation: None for a model that cannot write. parameters: number; inference_gflops: of one
+    forward pass of one item. memory_mb: of training at the default batch size. item: plural of a sample in reports.
+    on_request: "all" excludes it. own: a user's code (family "own"), whose figures are 0 before it is built.
     """
 
     name: str

@@ -1,7 +1,6 @@
-"""What went wrong in a launch, in the words of one table.
+"""Failures of a launch and their categories, which are the rows of the fault matrix (docs/failures.md).
 
-The categories are the rows of the fault matrix (docs/failures.md). A worker names what it can see itself (an
-exception); the orchestrator names what only a parent can see (a signal, a deadline, silence). All evidence is kept.
+A worker reports what it can see (an exception), the orchestrator what only a parent can see (a signal, a deadline).
 """
 
 import enum
@@ -68,10 +67,8 @@ TRACEBACK_LIMIT: Final = 16_000
 class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why a launch has no result.
 
-    message: one line for people. code: a CUDA or exit code; signal: the number that ended the process.
-    device: UUID of the one that it happened on, where a launch has several and that can be told; else not written.
-    stopped: its process was stopped by a signal (state T) when its deadline was over; else not written.
-    evidence: whatever helps to believe or doubt the category (free memory, the end of stderr, …), as text.
+    message: one line. code: of CUDA or of the exit; signal: that ended the process. device: UUID, in a gang where
+    known. stopped: the process was stopped (state T) at its deadline. evidence: text that supports the category.
     """
 
     category: Category

@@ -32,12 +32,11 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that a new process must know before it can connect. A launch on several devices has one for each.
+    """What a new process needs before it connects. A launch on several devices has one for each.
 
-    folder: where its log files go, made by the parent. environment: set after the fork (CUDA_VISIBLE_DEVICES).
-    cpus: cores to run on, empty for no change. requested_ns: monotonic time at which the parent asked for it.
-    root: folder that the rooms must come from. preload: what a new interpreter imports before it connects, as the
-    zygote does before it forks; empty for a fork.
+    folder: of its log files. environment: set after the fork (CUDA_VISIBLE_DEVICES). cpus: cores to run on, empty for
+    no change. requested_ns: monotonic time of the request. root: folder of the packages. preload: imports of a new
+    interpreter; empty for a fork.
     """
 
     launch: int
@@ -97,11 +96,10 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a process finds the others of its cell, which are one for each of `cell.devices`, in that order.
+    """Where a process finds the others of its cell, one for each of `cell.devices`, in order.
 
-    rank: which of them it is; 0 leads. meeting: file of this launch, in a private folder, by which they meet.
-    steps: file of a STEP for each rank, in which a process counts what it begins together with the others: when all
-    hang, whoever counted least did not come.
+    rank: its place; 0 leads. meeting: file in a private folder, by which they meet. steps: file of a STEP for each
+    rank, counted before each common operation: in a hang, the lowest did not come.
     """
 
     rank: int
@@ -127,9 +125,8 @@ class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Assign(_Message, frozen=True, kw_only=True):
     """The work of one process of a launch. `cell.batch_size` is what to run now, after any halving.
 
-    round: of the plan, from 0; the same on all devices that do a cell at the same time.
-    device: the one that this process works on. gang: None where it is the only one of the cell.
-    injection: a fault of its own that a burn-in cell must show, None outside such tests.
+    round: of the plan, from 0, the same on all devices. device: of this process. gang: None for a single process.
+    injection: a fault that a burn-in cell must show.
     """
 
     launch: int
@@ -240,10 +237,10 @@ class ForkFailed(_Message, frozen=True, kw_only=True):
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One reading of one GPU. at_ns: monotonic. A field that could not be read is None.
+    """One reading of one GPU. at_ns: monotonic. Unreadable fields are None.
 
-    power in milliwatts, energy in millijoules since the driver was loaded, clocks in MHz, utilisation in percent,
-    reasons: NVML's bit mask of clock event reasons, as read; violations in nanoseconds since the driver was loaded.
+    Power in milliwatts, energy in millijoules since the driver was loaded, clocks in MHz, utilisation in percent;
+    reasons: NVML's bit mask of clock event reasons; violations in nanoseconds since the driver was loaded.
     """
 
     at_ns: int

@@ -99,11 +99,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a launch's time went, in milliseconds, in the order it happens.
+    """Where a launch's time went, in milliseconds, in order.
 
-    start: from the parent's request to the first line of the worker; load: weights from the file and to the device
-    (load cells alone). measure: whatever a series stands for, latencies too. count: operations counted and outputs
-    looked at, once, after that. What comes then (the result told and recorded, teardown) only the parent sees.
+    start: from the parent's request to the worker's first line. load: of the first load (load cells alone). measure: of
+    all series, latencies too. count: counting operations and checking outputs. Only the parent sees what follows.
     """
 
     start_ms: float
@@ -137,14 +136,14 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """Everything that one launch measured.
 
-    series: SeriesName → float32 milliseconds in measured order (see protocol.floats).
-    group: iterations that each value of a series covers (very short iterations are timed several at once).
-    launch_bound: the device waited for the host; None where that has no meaning (CPU devices).
-    flops_per_iteration: floating-point operations as torch's counter sees them; None where it sees not all of them.
-    bytes_per_iteration: series → bytes that one iteration of it moves, of probes alone.
-    generated_tokens: tokens that were read back on the host, all sequences and measured iterations together.
-    verification: what was verified, of burn-in cells alone. others: of a gang, whose leader measured the rest, what the
-    other processes verified, by the UUID of their devices.
+    series: name → float32 milliseconds in measured order (protocol.floats): "iteration" always; "forward", "backward",
+    "optimizer" for training; "forward" and "latency" (of its own number, end to end) for inference; "instantiate",
+    "weights", "to_device" for load; "first_token" once and "inter_token" new_tokens - 1 times an iteration for
+    generation; those of each probe.
+    group: iterations that each value covers. launch_bound: the device waited for the host; None on CPU devices.
+    flops_per_iteration: by torch's counter; None where it misses some. bytes_per_iteration: series → bytes, of probes.
+    generated_tokens: read on the host, of all sequences and measured iterations. verification: of burn-in cells.
+    others: verifications of a gang's other processes, by device UUID.
     """
 
     cell: Cell

@@ -1,7 +1,7 @@
-"""What a burn-in launch verified: sums for the report, digests to compare, and every mismatch with what came of it.
+"""What a burn-in launch verified: sums for the report, digests to compare, and mismatches with their evidence.
 
-A launch that found a mismatch still has a result: what it found is the result. The verdict is the parent's. Where the
-process dies before that, its file of mismatches holds what was found (Seen).
+A launch with mismatches has a result; the verdict is the parent's. If the process dies, its file of mismatches
+(Seen) remains.
 """
 
 from typing import Final
@@ -25,8 +25,8 @@ LEAST_REPLAYS: Final = 2
 class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A fault that a launch must bring about itself, to prove that it is found.
 
-    flip_bits: how many random bits of one output to flip, 0 for none. stuck: flip them whenever that output is made,
-    not once. slow_percent: how much longer each block is to take.
+    flip_bits: random bits of one output, 0 for none. stuck: at each output, not once. slow_percent: of each block's
+    time.
     """
 
     flip_bits: int = 0
@@ -43,15 +43,13 @@ class Element(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One output that was not what it had to be, and what was found out about it.
+    """One wrong output, and what was found out about it.
 
-    what: the check, in words. at_ns: monotonic, when it was seen. iteration: of the measurement, counted from 0.
-    elements: how many differ; bits: how many bits in all. first: some of them.
-    same_when_read_again: False is an error of reading. wrong_again: how many of `repeated` repetitions were wrong too;
-    of 0 where the process ended before that was looked at, and the numbers before are 0 where it ended at once.
-    beyond_rounding: whether the elements differ from a computation on the CPU in fp64 by more than rounding explains;
-    None where there is nothing to compute (memory, a copy).
-    sender: UUID of the other device from which it was copied; of_all: it was added up over all devices of the cell.
+    what: the check. at_ns: monotonic. iteration: of the measurement, from 0. elements, bits: that differ; first: some.
+    same_when_read_again: False is an error of reading. wrong_again: of `repeated` repetitions; both are 0 where the
+    process ended before the examination. beyond_rounding: elements differ from an fp64 computation on the CPU by more
+    than rounding; None for memory and copies. sender: UUID of a copy's source. of_all: a sum over all devices of the
+    cell.
     """
 
     what: str
@@ -89,14 +87,11 @@ class MemoryShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was verified while the launch measured.
 
-    key: what must agree before digests are compared: name of the device, number of its multiprocessors, architecture,
-    driver, torch, its libraries, MIG. digests: of the outputs that every launch of the cell must reproduce, in order.
-    losses: of each step of training, as the hexadecimal form of the float, in order; empty for everything else.
-    patterns: of a test of memory → how often each was marched from end to end, 0 for never; empty for everything else.
-    share: of a test of memory alone.
-    method: how outputs were compared, in words. checks: comparisons made; operations: floating-point operations whose
-    result was compared; verified_bytes: of memory or transfers. mismatches: all of them; kept: the first, in detail.
-    not_tested: what could not be → why.
+    key: what must agree before digests are compared (device, multiprocessors, architecture, driver, torch, libraries,
+    MIG). digests: of the outputs that every launch must reproduce, in order. losses: of training steps, as hexadecimal
+    floats. patterns: of a memory test → complete marches, 0 for none. share: of a memory test. method: how outputs were
+    compared. checks: comparisons; operations: verified floating-point operations; verified_bytes: of memory or
+    transfers. mismatches: all; kept: the first, in detail. not_tested: what → why.
     """
 
     key: tuple[str, ...]

@@ -19,7 +19,7 @@ if command -v nvidia-smi >/dev/null 2>&1 || [ -e /proc/driver/nvidia/version ]; 
 fi
 
 lint=$(mktemp)
-nice -n 10 make --no-print-directory lint >"$lint" 2>&1 &
+nice -n 5 make --no-print-directory lint >"$lint" 2>&1 &
 linter=$!
 trap 'kill "$linter" 2>/dev/null; rm -f "$lint"' EXIT
 trap 'exit 130' INT

@@ -42,15 +42,7 @@ from tests.fakes import faults
 from tests.fakes.node import Node
 from tests.fakes.runs import FakeRun
 from tests.fuzz.targets import KINDS
-
-ROOT = Path(__file__).resolve().parents[1]
-SOURCES = [path for room in ("protocol", "worker", "orchestrator") for path in sorted((ROOT / room).rglob("*.py"))]
-
-
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    """Every module of the product."""
-    return ((path, ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES)
-
+from tests.test_rules import ROOT, SOURCES, parse
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -70,10 +62,10 @@ def parts(kind: inspect.Type, seen: set[type]) -> Iterator[inspect.Type]:
         yield from parts(one, seen)
 
 
-@pytest.mark.parametrize("number", range(len(KINDS)))
-def test_messages_have_a_strict_schema(number: int) -> None:
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_messages_have_a_strict_schema(kind: object) -> None:
     """No field takes just anything, none is left undecoded or is an extension, and no unknown field is let through."""
-    for part in parts(inspect.type_info(KINDS[number]), set()):
+    for part in parts(inspect.type_info(kind), set()):
         assert not isinstance(part, inspect.AnyType | inspect.RawType | inspect.ExtType | inspect.CustomType), part
         if isinstance(part, inspect.StructType):
             assert part.forbid_unknown_fields, part.cls
@@ -83,9 +75,10 @@ def test_every_kind_of_message_is_looked_at() -> None:
     """Whatever a decoder is made for anywhere in the product stands in the list that the tests and the fuzzers take."""
     names = {
         ast.unparse(call.args[-1])
-        for path, tree in trees()
-        for call in ast.walk(tree)
-        if isinstance(call, ast.Call) and path.name != "codec.py"
+        for source in map(parse, SOURCES)
+        for call in source.nodes
+        if isinstance(call, ast.Call) and "codec" in source.text and not source.name.endswith("/codec.py")
+        if isinstance(call.func, ast.Subscript) or getattr(call.func, "attr", "") in {"Decoder", "decode"}
         if re.fullmatch(r"codec\.(Decoder(\[.*\])?|decode)", ast.unparse(call.func))
     }
     known = {kind.__name__ for kind in KINDS if isinstance(kind, type)}
@@ -98,21 +91,21 @@ def test_nothing_hooks_into_decoding() -> None:
     """No extension hook, no lenient conversion, no decoder of MessagePack or YAML beside the guarded ones."""
     hooks = {"ext_hook", "dec_hook", "object_hook", "object_pairs_hook"}
     lenient = [
-        f"{path}:{node.value.lineno}"
-        for path, tree in trees()
-        for node in ast.walk(tree)
+        f"{source.name}:{node.value.lineno}"
+        for source in map(parse, SOURCES)
+        for node in source.nodes
         if isinstance(node, ast.keyword)
         and (node.arg in hooks or (node.arg == "strict" and ast.unparse(node.value) == "False"))
     ]
-    calls = [
-        (path.name, ast.unparse(node))
-        for path, tree in trees()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute)
-        and ast.unparse(node) in {"msgspec.msgpack.Decoder", "msgspec.msgpack.decode", "msgspec.yaml", "yaml.load"}
-    ]
+    callers = {
+        source.name
+        for source in map(parse, SOURCES)
+        for node in source.nodes
+        if isinstance(node, ast.Attribute) and node.attr in {"Decoder", "decode", "yaml", "load"}
+        if ast.unparse(node) in {"msgspec.msgpack.Decoder", "msgspec.msgpack.decode", "msgspec.yaml", "yaml.load"}
+    }
     assert lenient == []
-    assert {name for name, _ in calls} <= {"codec.py"}
+    assert {Path(name).name for name in callers} <= {"codec.py"}
 
 
 @pytest.mark.parametrize(
@@ -156,7 +149,7 @@ def test_yaml_is_read_by_the_pure_loader_alone() -> None:
     assert issubclass(yaml_file._Loader, yaml.SafeLoader)
 
 
-@pytest.mark.parametrize("text", ["[" * 200_000, "{" * 200_000, "- " * 200_000, "? " * 200_000, "a:\n" + " - [" * 9999])
+@pytest.mark.parametrize("text", ["[" * 50_000, "{" * 50_000, "- " * 50_000, "? " * 50_000, "a:\n" + " - [" * 9999])
 def test_deep_nesting_is_an_error_for_people(tmp_path: Path, text: str) -> None:
     """However it is nested, a configuration and a run.yaml are refused, and nothing crashes."""
     path = tmp_path / "run.yaml"

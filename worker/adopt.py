@@ -31,9 +31,8 @@ _OOM_SCORE: Final = "1000"
 def become(spec: LaunchSpec, born_of: int) -> int:
     """Turn this process into the launch `spec`: parent, session, log files, environment, cores.
 
-    born_of: PID of the process that made this one. Returns the descriptor of its fault.log.
-
-    Leaves the process with WorkerExit.NOT_ADOPTED when its parent is not, and does not become, the orchestrator.
+    born_of: PID of the parent. Returns the descriptor of its fault.log. Exits with WorkerExit.NOT_ADOPTED when its
+    parent does not become the orchestrator.
     """
     if os.getsid(0) != os.getpid():
         os.setsid()

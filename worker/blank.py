@@ -1,9 +1,7 @@
-"""Building a model without drawing its weights, for what reads them from a file a moment later.
+"""Build a model without drawing weights that are read from a file a moment later.
 
-Left out is what torch does when it is asked to fill a parameter at random, whoever asks: layers, torch.nn.init, or a
-library's own initialisation, be it through `parameter` or `parameter.data`. The numbers are then whatever lay in that
-memory. Everything else is done as ever, so that what the file does not hold is right: buffers, also those that
-are not kept in a state, and whatever a model computes from its configuration.
+Skipped are torch's random fills of parameters, by layers, torch.nn.init or a library, also through `parameter.data`.
+Buffers and everything else are as ever, because the file may not hold them.
 """
 
 from collections.abc import Callable

@@ -93,11 +93,10 @@ def _same_uuid(one: str, other: str) -> bool:
 
 
 def set_tf32(*, wanted: bool) -> None:
-    """Switch TF32 for products and for cuDNN, where it is on by default, whatever was set before by which interface.
+    """Switch TF32 for products and for cuDNN, where it is on by default.
 
-    By the older of torch's two, because it keeps the newer one's settings of single operators in step, and using both
-    raises from torch 2.9 on. It leaves the newer one's settings for all operators, which single ones would inherit. It
-    may warn that it is the older one.
+    By the older of torch's two interfaces: it updates the newer one's settings of single operators, and mixing both
+    raises from torch 2.9 on. It leaves the newer one's settings for all operators. It may warn that it is deprecated.
     """
     backends: Any = torch.backends  # torch declares only part of the newer interface
     with warnings.catch_warnings():
@@ -144,10 +143,10 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
 
 @contextmanager
 def training_kernels(device: torch.device, precision: Precision) -> Iterator[None]:
-    """Leave oneDNN out of training in fp16 on a CPU device.
+    """Disable oneDNN for training in fp16 on a CPU device.
 
-    It cannot train recurrent layers in fp16 there ("could not create a primitive descriptor"), and its convolutions
-    take four times as long as torch's own on a CPU without units for fp16. Everywhere else nothing is changed.
+    It cannot train recurrent layers in fp16 ("could not create a primitive descriptor"), and its convolutions take four
+    times as long as torch's own on a CPU without units for fp16.
     """
     if device.type != "cpu" or precision is not Precision.FP16:
         yield

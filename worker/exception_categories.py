@@ -1,8 +1,7 @@
-"""What was raised in a launch, as a Failure: the worker's half of the fault matrix.
+"""From an exception in a launch to a Failure: the worker's half of the fault matrix.
 
-Looks at the whole chain of exceptions, because the one that arrives often only says that something else went wrong. The
-table at the end is the policy: the first rule that applies names the category, and all evidence is kept. torch is
-looked at only where it is loaded already: a launch may fail before, or because of, importing it.
+Uses the whole chain of exceptions. The table at the end is the policy: the first rule that applies gives the category.
+torch is used only where it is loaded: importing it may be what failed.
 """
 
 import errno
@@ -68,8 +67,8 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def failure(error: BaseException, phase: Phase, headroom: Headroom | None = None) -> Failure:
     """Why a launch has no result. Never raises.
 
-    phase: where it was when `error` was raised. headroom: memory as it was found; read now where not given, while the
-    frames of the exception still hold what the model had allocated.
+    phase: in which `error` was raised. headroom: memory then; read now by default, while the exception's frames hold
+    the model's allocations.
     """
     seen = _Seen(tuple(_chain(error)), phase, memory.headroom() if headroom is None else headroom)
     category = next((category for category, applies in RULES if applies(seen)), Category.EXCEPTION)

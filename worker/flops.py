@@ -1,12 +1,10 @@
-"""How many floating-point operations an iteration takes, by torch's own counter; never a number that misses some.
+"""Floating-point operations of an iteration, by torch's own counter; None where it misses some.
 
-The counter knows matrix products, convolutions and attention by their shapes, and takes everything else for nothing. So
-what runs is watched beside it: a kernel that by its name works in products but has no formula (recurrent layers, or a
-fused attention that this version of torch does not know), or one from outside torch, and there is no number at all.
-Multiplications and additions count one each. Attention counts in full where a causal mask leaves half of it out. In
-evaluation torch.nn.MultiheadAttention takes a fused kernel that has no formula; the iteration that is counted takes the
-products that this kernel stands for. The backward pass of convolutions is counted by a formula of our own: torch's
-takes no notice of groups, and gives a training step of efficientnet-b0 forty times the operations of a forward pass.
+The counter has formulas for matrix products, convolutions and attention, and counts everything else as zero. A kernel
+without a formula that works in products by its name (recurrent layers, a new fused attention), or from outside torch,
+leaves no number. Multiplications and additions count one each; attention counts in full under a causal mask. The
+counted iteration avoids torch.nn.MultiheadAttention's fused kernel, which has no formula. Backward convolutions have
+our own formula: torch's ignores groups, and gives a training step of efficientnet-b0 forty forward passes.
 """
 
 import math
@@ -49,10 +47,10 @@ def _convolution_backward(
     output_mask: Sequence[bool],
     **_: object,
 ) -> int:
-    """Operations of the gradients that are wanted; those of the inputs and of the weight take a forward pass each.
+    """Operations of the needed gradients; those of the inputs and of the weight take a forward pass each.
 
-    An element of the weight is used at every place of the output, or of the inputs where the convolution is
-    transposed; in groups a weight has only as many elements as are used so. Those of the bias are additions.
+    An element of the weight is used at every place of the output (of the inputs where transposed). Bias gradients are
+    additions.
     """
     places = (inputs if transposed else grad_output)[2:]
     return 2 * inputs[0] * math.prod(places) * math.prod(weight) * sum(output_mask[:2])

@@ -1,11 +1,10 @@
-"""The processes of one cell on several devices, from inside one of them: how they find each other and what they share.
+"""The processes of one cell on several devices: how they find each other and what they share.
 
     a file in a private folder ──▶ torch.distributed: NCCL between GPUs, gloo between CPU devices
     steps: a number for each process, one more before everything that needs the others
 
-They talk over the loopback interface and through the GPUs' own links alone. Nothing here gives up by itself: when one
-is gone or does not come, the others wait, and the deadlines of the orchestrator end all of them. What it then tells
-hangs from deaths by is the file of steps, which outlives whoever wrote it.
+Over the loopback interface and the GPUs' own links alone. Nothing here times out: the orchestrator's deadlines end all
+processes, and the file of steps shows which one hung.
 """
 
 import os

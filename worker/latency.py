@@ -1,12 +1,11 @@
-"""Inference as a caller sees it: from inputs in the host's memory to outputs in the host's memory.
+"""Inference end to end: from inputs in the host's memory to outputs in the host's memory.
 
     pinned inputs ── copy ──▶ device ── forward ──▶ outputs ── copy ──▶ pinned buffer, and only now the next one
     └─────────────────────────────── one wall time ──────────────────────────────┘
 
-Done after the measurement, so that nothing of it is in the measured blocks or in their peak of memory: inputs are
-copied into the tensors that are on the device already, and outputs go through a pinned buffer of at most 64 MiB, piece
-by piece, because pinning room for all logits of a language model takes longer than the rest of the launch. On a CPU
-device nothing has to be copied, and the latency is the forward pass.
+After the measurement, outside its blocks and peaks. Outputs go through a pinned buffer of at most 64 MiB, piece by
+piece: pinning room for all logits of a language model takes longer than the rest of the launch. On a CPU device nothing
+is copied, and the latency is the forward pass.
 """
 
 import time
@@ -25,10 +24,9 @@ _BUFFER_BYTES: Final = 64 * 1024 * 1024
 def times_ms(
     forward: Callable[[], object], inputs: Iterable[torch.Tensor], device: torch.device, least_s: float
 ) -> list[float]:
-    """Latencies in milliseconds, as many as half of `least_s` has room for, 0.3 s at most, at least one.
+    """Latencies in milliseconds: as many as half of `least_s` allows, 0.3 s at most, at least one.
 
-    forward: one forward pass over `inputs`, which lie on `device`; returns the outputs, in any nesting. least_s: how
-    long the profile measures at the least.
+    forward: one pass over `inputs` on `device`; returns outputs in any nesting. least_s: least time of the profile.
     """
     trip = _RoundTrip(forward, inputs, device)
     times: list[float] = []

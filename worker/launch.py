@@ -1,7 +1,7 @@
-"""The process of a launch as a new interpreter (`--isolation exec`): for profilers, and for the sceptical.
+"""The process of a launch as a new interpreter (`--isolation exec`), for profilers.
 
-As the zygote does, it imports before it connects; but it is tied to its parent, and has its logs, before that. The
-LaunchSpec comes on standard input, because a command line is visible to every user of the machine.
+Like the zygote it imports before it connects. The LaunchSpec comes on standard input, because a command line is visible
+to every user of the machine.
 """
 
 import signal

@@ -36,14 +36,11 @@ def _no_retries() -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """What is measured: the steps of one iteration, in order and by the names of their series.
+    """The steps of one iteration, in order and by the names of their series.
 
-    passes: how often an iteration goes through the steps, as a training step does once for each of its objectives; the
-    series hold the sums over an iteration. waits: a step waits for the device, so that how far the host is ahead of it
-    at the end of a block says nothing.
-    prepare: called before every block, untimed. one_by_one: a block is one iteration, so that `prepare` precedes each.
-    retries: how often the device's allocator has had to free its cache and try again.
-    least: iterations that adaptive measuring does, however long they take.
+    passes: of the steps in an iteration, as one for each objective of training; series hold sums. waits: a step waits
+    for the device, so that the end of a block does not show who is ahead. prepare: called before every block, untimed.
+    one_by_one: blocks of one iteration. retries: of the device's allocator. least: iterations of adaptive measuring.
     """
 
     steps: dict[str, Step]
@@ -89,13 +86,11 @@ class Measured:
 
 
 def warm_up(work: Work, clock: Clock, measurement: Measurement, stage: Stage) -> tuple[WarmUp, float]:
-    """Run until times are steady; returns the facts and the time of one iteration as it is now, in milliseconds.
+    """Run until times are steady; returns the facts and the current time of one iteration in milliseconds.
 
-    The first iteration and the second are blocks of their own, timed by the wall: what a fresh process pays once
-    (loading kernels, choosing algorithms, allocating) is in them. The cap counts from the end of the first, which may
-    take longer than all the rest. At least two iterations are done, or exactly `warm_up_iterations` where that is
-    given, but never none. Ends at most one iteration after the cap. The phase is entered by the caller, whose batch
-    belongs to it.
+    The first two iterations are blocks of their own, by wall time: they contain what a fresh process pays once. The cap
+    counts from the end of the first. At least two iterations, or exactly `warm_up_iterations`, but never none; ends at
+    most one iteration after the cap. The caller enters the phase, to which its batch belongs.
     """
     with stage.timed("warm_up"):
         first_ms = work.block(clock, 1).wall_ms
@@ -150,9 +145,9 @@ def _facts(state: SteadyState, iterations: int, first_ms: float, second_ms: floa
 def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, iteration_ms: float) -> Measured:
     """Measure until the stopper is content.
 
-    iteration_ms: what one iteration takes, from the warm-up. Blocks last at least `block_s`. Adaptive measuring does
-    at least `work.least` iterations and otherwise ends at most one iteration after `max_s`; a fixed number
-    of iterations is done exactly, however long that takes. Errors of the device surface at the end of a block.
+    iteration_ms: from the warm-up. Blocks last at least `block_s`. Adaptive measuring does at least `work.least`
+    iterations and ends at most one after `max_s`; a fixed number is done exactly. Errors of the device surface at the
+    end of a block.
     """
     stage.enter(Phase.MEASURE)
     asked = None if measurement.iterations is None else max(measurement.iterations, 1)

@@ -90,12 +90,10 @@ def resident_peak() -> int:
 
 @dataclass(frozen=True)
 class Headroom:
-    """What memory there is, in bytes, when something goes wrong. None: not to be had.
+    """Memory in bytes when something goes wrong. None: unknown.
 
-    device_*: of the GPU, where this process has a CUDA context. data_*: size of this process's data segment and its
-    RLIMIT_DATA; address_limit: RLIMIT_AS. available: of the host, as the kernel estimates it.
-    device_error: what CUDA said instead of how much is free. An error that poisons the process is often told first by
-    a library, in vague words, and in its own words by the next call.
+    device_*: of the GPU, with a CUDA context. data_*: data segment and RLIMIT_DATA; address_limit: RLIMIT_AS.
+    available: of the host. device_error: CUDA's error in place of the figures, which explains a library's vague one.
     """
 
     device_free: int | None = None

@@ -47,10 +47,9 @@ def some(outputs: object, name: str) -> object:
 
 
 def require_finite(outputs: object, *, infinite: bool) -> None:
-    """Raise NotFiniteError where a tensor of the outputs, in any nesting, holds NaN, or infinity unless it may.
+    """Raise NotFiniteError where a tensor of the outputs, in any nesting, holds NaN, or infinity.
 
-    infinite: whether the model may mean infinity. Waits for the device. Takes no memory beside the outputs there, but
-    for numbers of eight bits and for views of conjugates, which are copied.
+    infinite: infinity is allowed. Waits for the device. Copies only eight-bit numbers and views of conjugates.
     """
     for number, tensor in enumerate(tensors(outputs), start=1):
         for extreme in _extremes(tensor):

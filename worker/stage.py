@@ -10,11 +10,10 @@ from protocol.verification import Seen
 
 
 class Stage:
-    """Announces phases and keeps the ledger of one launch. Durations in milliseconds.
+    """Reports phases and keeps the ledger of one launch, in milliseconds.
 
-    announce: called with each phase as it begins; progressed: with the phase and how far it has come, 0 to 1.
-    keep: puts wrong bits where the end of the process cannot take them away.
-    requested_ns: monotonic time at which the parent asked for this process.
+    announce: called with each phase; progressed: with a phase and its progress, 0 to 1. keep: stores a mismatch
+    durably. requested_ns: monotonic time of the parent's request.
     """
 
     def __init__(

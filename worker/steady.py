@@ -1,8 +1,7 @@
-"""When warming up is over: the times of the last blocks agree, and do not drift.
+"""When warm-up ends: the times of the last blocks agree and do not drift.
 
-Pure: takes the median of each block, returns yes or no. Medians, and medians of medians, because one disturbed block
-must not keep a cell from being measured. Whether the SM clock agrees over the window is not visible in a worker (NVML
-is read in the sampler's process); the parent holds its samples against the blocks' windows afterwards.
+Pure: from the median of each block to yes or no; one disturbed block must not matter. The parent compares the SM clock
+of the blocks' windows later.
 """
 
 import itertools
@@ -20,11 +19,9 @@ SLOPE_LIMIT: Final = 0.005
 def is_steady(medians_ms: Sequence[float], retries: Sequence[int]) -> bool:
     """Whether the last WINDOW blocks are steady.
 
-    medians_ms: median iteration time of each block so far, in order.
-    retries: how often the allocator had to free its cache and try again, counted up to the end of each of them.
-    Steady means: the halves of the window differ by less than 1 %, the Theil-Sen slope over the window is below
-    0.5 %, and the allocator did not retry within it.
-    Raises ValueError when the two are not equally long.
+    medians_ms: median iteration time of each block, in order. retries: of the allocator, up to the end of each block.
+    Steady: the window's halves differ by less than 1 %, its Theil-Sen slope is below 0.5 %, and the allocator did not
+    retry within it. Raises ValueError when the two are not equally long.
     """
     if len(medians_ms) != len(retries):
         raise ValueError(f"{len(medians_ms)} medians, but {len(retries)} counts of retries")

@@ -1,11 +1,8 @@
-"""When measuring is over: the mean is known well enough, or the time is used up.
+"""When measuring ends: the mean is known well enough, or the time is used up. Without a clock.
 
-No clock in here: the loop tells how much was measured and how long it took. Looking at the interval after every block
-and stopping at the first that is narrow enough would make it too narrow too often, so it is looked at only after every
-further 30 % of data (docs/method.md, "When to stop").
-
-A profile in haste gives up where more time would not help. Intervals shrink with the root of the time, so what they
-will be at the cap can be told. Giving up because an interval is wide makes none narrower than it should be.
+Stopping at the first interval that is narrow enough would make it too narrow too often: it is evaluated after every
+further 30 % of data (docs/method.md, "When to stop"). A profile with `give_up` ends where the target is out of reach:
+intervals shrink with the root of the time.
 """
 
 import math
@@ -32,13 +29,11 @@ class Stopper:
         self._next_look = BATCHES
 
     def reason(self, times_ms: Sequence[float], iterations: int, elapsed_s: float) -> StopReason | None:
-        """Why to stop now, None to go on.
+        """Why to stop now, None to continue.
 
-        times_ms: every value measured so far, in order; iterations: how many iterations these cover;
-        elapsed_s: time since the first of them began.
-        A fixed number of iterations ignores times and target. Otherwise the target counts from `min_s` and 20 values
-        on, the time cap from `least` iterations on. Where it gives up, it does so from `min_s` on: at a look, or when
-        there will not be 20 values.
+        times_ms: all values so far, in order, of `iterations` iterations; elapsed_s: since the first began. A fixed
+        number ignores times and target. Otherwise the target counts from `min_s` and 20 values on, the cap from `least`
+        iterations on. Giving up is possible from `min_s` on: at a look, or without a chance of 20 values.
         """
         asked = self._measurement
         if asked.iterations is not None:

@@ -1,7 +1,7 @@
-"""What there is to know about the health of a GPU, and which boards can have it: a table for verdict.py.
+"""The table of a GPU's health signals, and of the boards that have them.
 
-What a board cannot have (NVLink on a PCIe card, ECC on a GeForce) is not applicable and does not stand in the way of
-PASS. What it could have and cannot be read is unreadable, and does where it is required (configs/health.yaml).
+A signal that a board does not have is not applicable. One that it has and that cannot be read is unreadable, and
+blocks PASS where it is required (configs/health.yaml).
 """
 
 import enum
@@ -27,10 +27,9 @@ class BoardClass(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Board:
-    """What decides which signals apply. architecture: None where NVML does not tell.
+    """The facts that decide which signals apply. architecture: None where unknown.
 
-    nvlinks: links that its kind has by the table of boards, 0 where the table does not know it. bridged: a link of its
-    own, or of another board of its kind, is or was up.
+    nvlinks: of its kind in the table of boards, else 0. bridged: a link of it or of another board of its kind was up.
     """
 
     name: str

@@ -1,7 +1,4 @@
-"""Which torch is installed, and whether a library is missing that models are built with (docs/adr/0004).
-
-Where one is, the models that need it fail by name, each of their launches. Looked up as files, nothing is imported.
-"""
+"""The installed torch, and missing libraries of models (docs/adr/0004). Looked up as files, without an import."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -17,11 +17,10 @@ from protocol.messages import GpuBroken
 
 
 def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[str | None, tuple[GpuBroken, ...]]:
-    """The driver as it is now, None where NVML does not tell, and the GPUs of the run that are gone.
+    """The driver now, None where NVML is missing or broken, and the GPUs of the run that are gone.
 
-    planned: the look with which it was planned just now; None to look, and to try CUDA too. Raises DeviceError where
-    the driver hangs, none of the run's devices is left, others compute on them, or CUDA does not work. Where NVML is
-    missing or broken the run goes on, as it does when NVML fails in the middle of it.
+    planned: the look of the plan; None to look, and to try CUDA too. Raises DeviceError where the driver hangs, no
+    device is left, foreign processes compute on them, or CUDA does not work.
     """
     gpus = [device for device in stored.devices if device.kind is DeviceKind.CUDA]
     if not gpus:
@@ -48,9 +47,9 @@ def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[st
 
 
 def _missing(devices: Sequence[Device], gpus: Sequence[Device], found: Inventory) -> list[Device]:
-    """The GPUs of the run that are gone, which the others can do without.
+    """The GPUs of the run that are gone.
 
-    Refuses a run of which nothing is left, and slices that are gone while their GPU is there: somebody has cut it anew.
+    Raises DeviceError where none is left, and where slices are gone while their GPU is there.
     """
     present = {gpu.uuid for gpu in (*found.gpus, *found.slices)}
     missing = [gpu for gpu in gpus if gpu.uuid not in present]

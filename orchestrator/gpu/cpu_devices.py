@@ -21,10 +21,9 @@ def usable_cores() -> tuple[int, ...]:
 
 
 def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, ...]:
-    """The devices cpu:N for each of `numbers`, the cores divided evenly between them.
+    """The devices cpu:N for each of `numbers`, each with the same number of cores.
 
-    Every device gets the same number of cores, so that they compare; what cannot be divided stays idle. With more
-    devices than cores, devices share one, and say so.
+    The remainder stays idle. With more devices than cores, devices share one.
     """
     size = max(1, len(cores) // max(1, len(numbers)))
     name, memory = cpu_name(), psutil.virtual_memory()
@@ -45,10 +44,9 @@ def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, .
 
 
 def share_near_cores(devices: Sequence[Device], cores: Sequence[int]) -> tuple[Device, ...]:
-    """Divide the cores that GPUs of the run have in common evenly between them, within those that we may run on.
+    """Divide the cores that GPUs of the run have in common evenly, within those that we may use.
 
-    Every worker starts as many threads as it has cores: with all of them each, neighbours would slow each other down.
-    A GPU whose near cores NVML does not tell is not bound.
+    A worker starts as many threads as it has cores. A GPU without known near cores is not bound.
     """
     near = {device.uuid: tuple(core for core in cores if core in device.cpus) for device in devices}
     gpus = [device for device in devices if device.kind is DeviceKind.CUDA]

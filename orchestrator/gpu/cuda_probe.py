@@ -1,10 +1,9 @@
-"""Whether CUDA works on the GPUs of a run, asked before anything is begun: NVML can be well where CUDA is not.
+"""Whether CUDA works on the GPUs of a run, before anything starts: NVML can work where CUDA does not.
 
     require ── CUDA_VISIBLE_DEVICES=<UUIDs of the run> ──▶ python -P -m orchestrator.gpu.cuda_probe <our PID>
             ◀── a Finding, one line of JSON ───────────── cuInit, cuDeviceGetCount; no context; ends
 
-In a short process of its own, because cuInit can hang or crash, and because the orchestrator never touches CUDA. What
-was heard becomes words in `trouble`, which is pure. Without this every cell would fail by itself, after a long start.
+In a process of its own, because cuInit can hang or crash. `trouble` makes words of the finding; it is pure.
 """
 
 import ctypes
@@ -52,10 +51,10 @@ _OTHERWISE: Final = "`nvidia-smi` and the kernel log may say more"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the process found.
+    """The result of the process.
 
-    count: GPUs that CUDA shows it; None where a step failed. step: the call that failed, with its code, CUDA's name for
-    that and CUDA's words; `dlopen` has no code, its words are the loader's.
+    count: of visible GPUs; None where a step failed. step: the failed call with its code, CUDA's name and words for it;
+    `dlopen` has no code, and the loader's words.
     """
 
     count: int | None = None
@@ -73,9 +72,9 @@ def require(devices: Sequence[Device]) -> None:
 
 
 def refusal(devices: Sequence[Device]) -> str | None:
-    """Why no run can be begun on `devices`, and what to do; None where CUDA works, or there is no GPU among them.
+    """Why no run can start on `devices`, and what to do; None where CUDA works or there is no GPU.
 
-    Took half a second on a node with one H200, and takes it for each slice; TIMEOUT_S at most for each process.
+    0.5 s on a node with one H200, and for each slice; TIMEOUT_S at most for each process.
     """
     for gpus in together(devices):
         process_start.check_rooms()

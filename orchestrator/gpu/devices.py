@@ -43,11 +43,10 @@ def resolve(
     origin: str = "--gpu-ids",
     look: Look = inventory.look,
 ) -> tuple[Device, ...]:
-    """The devices that `gpu_ids` names, in its order. origin: who said so, for messages.
+    """The devices of `gpu_ids`, in its order. origin: of that value, for messages.
 
-    visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None where not set; cores: those we may run on.
-    look: made where a GPU is named. A GPU's `gpu_id` is its place in what CUDA_VISIBLE_DEVICES leaves. Raises
-    DeviceError, saying what to do.
+    visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None where not set; cores: those we may use. A GPU's
+    `gpu_id` is its place in CUDA_VISIBLE_DEVICES. Raises DeviceError with what to do.
     """
     words = require_words(gpu_ids, origin)
     numbers = [int(word.removeprefix("cpu:")) if word.startswith("cpu:") else None for word in words]

@@ -1,10 +1,7 @@
-"""Environment variables that change what is measured: which, and what each does to the figures.
+"""Environment variables that change measurements, and their effects.
 
-    doctor ─── advises to unset them          ┐
-    a run ──── says so as it begins, and      ├── set_in(os.environ)
-               keeps them with its segment    ┘
-
-The table is also the list of what is taken over from the environment: a report never holds more of it.
+The doctor advises to unset them; a run reports them at start and stores them with its session. A report contains no
+other variable.
 """
 
 from collections.abc import Mapping

@@ -15,8 +15,7 @@ from protocol.cell import Device, DeviceKind
 class Busy(msgspec.Struct, frozen=True, kw_only=True):
     """A foreign process on a GPU.
 
-    name: of its program, None where it cannot be read (another container, say); used_bytes: None where the driver does
-    not tell; compute: it can run kernels, and does not only draw.
+    name: of its program; used_bytes. Both None where unknown. compute: it can run kernels, and does not only draw.
     """
 
     device: Device
@@ -32,9 +31,9 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
-    """The processes, other than this one, that have a context on one of the GPUs. look: the same one at each call.
+    """The processes, other than this one, that have a context on one of the GPUs.
 
-    A process in another container is not seen by every driver. Raises DeviceError where NVML could not be asked.
+    Some drivers do not show processes of other containers. Raises DeviceError where NVML could not be asked.
     """
     return tuple(
         Busy(
@@ -73,9 +72,9 @@ def marked(devices: Sequence[Device], found: Sequence[Busy]) -> tuple[Device, ..
 
 
 def refusal(devices: Sequence[Device], found: Sequence[Busy]) -> str | None:
-    """Why a run on `devices` is not started while `found` use them, and what to do; None where it may start.
+    """Why a run on `devices` is not started while `found` use them, and what to do; None where it may.
 
-    A process that only draws (a display server) does not stand against a run.
+    A process that only draws (a display server) does not block a run.
     """
     blocking = [one for one in found if one.compute]
     if not blocking:

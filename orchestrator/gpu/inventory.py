@@ -1,9 +1,8 @@
-"""What NVML shows of this machine, read once for everybody who asks before a run, in a process of its own.
+"""NVML's view of this machine, read once before a run, in a process of its own, because a driver can hang.
 
     look ── python -P -m orchestrator.gpu.inventory ──▶ Seen: the GPUs, who uses each, how each is set up
 
-A driver in trouble can hang whoever asks it, at the first question already (nvmlInit), and then nobody could even say
-so. Where there is no NVML library there is nobody to ask, and no process is started.
+Without an NVML library no process is started.
 """
 
 import enum
@@ -36,10 +35,10 @@ class NvmlStatus(enum.StrEnum):
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All GPUs of the machine in NVML's order, slices of those in MIG mode, and whether that can be relied on.
+    """All GPUs of the machine in NVML's order, slices of those in MIG mode, and the state of NVML.
 
-    unreadable: index → why, for a GPU that is counted but cannot be opened. reason: in words, empty where there is
-    nothing to say. hangs: broken, because NVML did not answer. Versions are None without NVML.
+    unreadable: index → reason, for a GPU that cannot be opened. reason: empty where all works. hangs: NVML did not
+    answer.
     """
 
     gpus: tuple[Device, ...]
@@ -53,9 +52,9 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who uses a GPU or a slice.
+    """The processes of a GPU or a slice.
 
-    processes: None where NVML does not tell who computes on it. wrong: why it could not be asked, empty where it was.
+    processes: None where NVML does not return them. wrong: why it could not be asked, else empty.
     """
 
     processes: tuple[GpuProcess, ...] | None = None
@@ -63,9 +62,9 @@ class Use(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that is read in one look. uses: of each GPU and slice, by UUID.
+    """The facts of one look. uses: by UUID of GPU or slice.
 
-    modes: compute mode by UUID, as NVML numbers it, of the GPUs that tell.
+    modes: compute mode by UUID, as NVML numbers it, where known.
     """
 
     inventory: Inventory
@@ -83,9 +82,9 @@ def once(waiting: Callable[[str], None] | None = None) -> Look:
 
 
 def look(waiting: Callable[[str], None] | None = None, timeout_s: float | None = None) -> Seen:
-    """What NVML shows, whatever CUDA_VISIBLE_DEVICES says. Never raises for what NVML cannot do.
+    """NVML's view, whatever CUDA_VISIBLE_DEVICES is. Never raises for what NVML cannot do.
 
-    waiting: told in words, after REMARK_S, that there is no answer yet. timeout_s: TIMEOUT_S, where it is None.
+    waiting: called with a remark after REMARK_S. timeout_s: TIMEOUT_S where None.
     """
     missing = nvml.missing()
     if missing is not None:

@@ -1,10 +1,8 @@
-"""NVML, typed: what each GPU is, how it is now, and who uses it.
+"""NVML, typed: the facts of each GPU, its readings, and its processes.
 
-A thin shell over nvidia-ml-py (module `pynvml`). It answers for everybody which refusals mean "this GPU does not tell"
-(the field is None) and which mean that the GPU is gone (nvml_errors.py).
-
-NVML's order is that of the PCI bus; it ignores CUDA_VISIBLE_DEVICES. Everything here is keyed by UUID. A MIG slice has
-memory and processes of its own; all else that is asked of it is answered by its GPU, which its neighbours share.
+A shell over nvidia-ml-py (module `pynvml`). nvml_errors.py decides which refusals leave a field None and which mean
+that the GPU is gone. Keyed by UUID, in NVML's order (PCI bus), whatever CUDA_VISIBLE_DEVICES is. A MIG slice has
+memory and processes of its own; everything else is that of its GPU.
 """
 
 import contextlib
@@ -30,9 +28,9 @@ _SLICE: Final = "MIG-"
 
 
 def missing() -> NvmlError | None:
-    """The error that opening NVML would raise for want of its library; None where it can be loaded.
+    """The error of opening NVML without its library; None where it can be loaded.
 
-    Loading it asks the driver nothing, so this does not hang where `Nvml` does.
+    Loading does not call the driver, so that this does not hang where `Nvml` does.
     """
     try:
         ctypes.CDLL(_LIBRARY)
@@ -57,7 +55,7 @@ class UnreadableGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that has a context on a GPU. used_bytes is None where the driver does not tell.
+    """A process with a context on a GPU. used_bytes: None where unknown.
 
     compute: it can run kernels; False for one that only draws (a display server).
     """
@@ -68,7 +66,7 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nvml:
-    """NVML, open from construction until `close`; a context manager. GPUs and slices of them are named by UUID.
+    """NVML, open from construction until `close`; a context manager. Keyed by UUID.
 
     Raises NvmlAbsentError or NvmlBrokenError when it cannot be opened.
     """
@@ -135,9 +133,9 @@ class Nvml:
         )
 
     def ask(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
-        """What NVML answers about one GPU to a question that gets pynvml and the GPU's handle. Raises NvmlError.
+        """NVML's answer to a question that gets pynvml and the GPU's handle. Raises NvmlError.
 
-        Of a slice its GPU is asked, never the slice itself; see ask_slice.
+        For a slice its GPU is asked; see ask_slice.
         """
         return self._required(question, self._lib, self._whole(uuid))
 

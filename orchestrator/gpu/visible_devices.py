@@ -1,12 +1,11 @@
-"""What CUDA_VISIBLE_DEVICES leaves of a machine's GPUs. Pure; follows CUDA and torch, without asking either.
+"""The GPUs that CUDA_VISIBLE_DEVICES leaves, by the rules of CUDA and torch. Pure.
 
-An entry is an index, or the beginning of a UUID that fits one GPU or MIG slice alone. The first entry that names
-nothing hides itself and all after it; an entry that names something again hides everything, and so does an empty value.
-Of several slices CUDA would show the first alone: here each is measured by a process of its own, which sees that one.
+An entry is an index, or the beginning of a UUID of exactly one GPU or MIG slice. An unknown entry hides itself and all
+after it; a repeated one, or an empty value, hides everything. Of several slices CUDA would show only the first: here
+each is measured by a process of its own.
 
-An index counts in CUDA's order. That is NVML's order (by PCI address) with CUDA_DEVICE_ORDER=PCI_BUS_ID and on a node
-of identical GPUs. Otherwise CUDA sorts by its own guess of speed, which NVML cannot know: then indices are refused,
-because measuring another GPU than was meant is worse than asking.
+Indices are in NVML's order with CUDA_DEVICE_ORDER=PCI_BUS_ID, and on a node of identical GPUs. Otherwise CUDA sorts by
+its own guess of speed, which is unknown here: then indices are refused.
 """
 
 import re
@@ -23,10 +22,10 @@ _BUS_ORDER: Final = "PCI_BUS_ID"
 def visible_gpus(
     gpus: Sequence[Device | None], visible: str | None, order: str | None, slices: Sequence[Device] = ()
 ) -> tuple[Device | None, ...]:
-    """The GPUs and the slices that CUDA_VISIBLE_DEVICES leaves, in its order; all GPUs where it is not set.
+    """The GPUs and slices that CUDA_VISIBLE_DEVICES leaves, in its order; all GPUs where it is not set.
 
-    gpus: in NVML's order, None for one that cannot be opened. order: CUDA_DEVICE_ORDER, None where it is not set.
-    slices: MIG slices of these GPUs. Raises DeviceError for indices whose order only CUDA knows.
+    gpus: in NVML's order, None for one that cannot be opened. order: CUDA_DEVICE_ORDER. slices: of these GPUs.
+    Raises DeviceError for indices whose order only CUDA knows.
     """
     if visible is None:
         return tuple(gpus)

@@ -3,7 +3,7 @@
     the first result that the run has ──▶ what its launch ran on ┐
     files of packages, the driver ──────▶ what is here now ──────┴─▶ what to say as it is resumed
 
-Nothing is imported for it. What such a run has measured is told in its report (report/stack_warning.py).
+Nothing is imported for it. What such a run has measured is told in its report (report/mixed_stack.py).
 """
 
 import platform

@@ -61,11 +61,10 @@ class DriftVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """How a rate went. hours: from the first window to the last. Percent, with 95 % intervals; below zero is slower.
+    """The course of a rate. hours: from the first window to the last. Percent, with 95 % intervals; negative is slower.
 
-    per_hour: the trend. change: of the last fifth of the time against the first. step_h: hours after the first window
-    at which it changed at once; None where it did not. needed_h: hours in all that should tell, if all goes on as it
-    did; None where they are not needed, or not to be foreseen.
+    per_hour: the trend. change: of the last fifth of the time relative to the first. step_h: hours of a step after the
+    first window, None without one. needed_h: total hours that should settle it; None where settled or unforeseeable.
     """
 
     verdict: DriftVerdict
@@ -78,9 +77,9 @@ class Course:
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """One GPU. relative: against its siblings; None where it never had three. kinds: each kind of work alone, likewise.
+    """One GPU. relative: to its siblings; None without three. raw: by itself.
 
-    raw: by itself; raw_kinds: each kind of work alone, likewise.
+    kinds, raw_kinds: each kind of work alone, likewise.
     """
 
     gpu: str
@@ -91,9 +90,9 @@ class Drift:
 
     @property
     def verdict(self) -> DriftVerdict:
-        """SLOWING where anything is; STEADY where both courses are, the relative one where siblings were there.
+        """SLOWING where any course is; STEADY where both are, the relative one where siblings were there.
 
-        A raw course that is open stays open beside a relative one that is steady: what all GPUs lose alike is in it.
+        An open raw course stays open beside a steady relative one: a common loss is in it.
         """
         if self.slows_against_siblings or _slowing(self.raw, self.raw_kinds):
             return DriftVerdict.SLOWING
@@ -119,9 +118,8 @@ class Drift:
 def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) -> tuple[Drift, ...]:
     """A verdict for each GPU, in order of name.
 
-    rates: by GPU, after the heat soak, because warming up is no fault. margin: the share that may be lost against the
-    siblings (0.02); alone: by a GPU's own rates, with all that the room does to them (0.04).
-    Raises ValueError for a rate that is not above zero.
+    rates: by GPU, after the heat soak. margin: allowed loss relative to the siblings (0.02); alone: of a GPU's own
+    rates, with the effect of the room (0.04). Raises ValueError for a rate that is not above zero.
     """
     raw, relative = _logs(rates)
     own_kinds, kinds = _of_kinds(raw, alone), _of_kinds(relative, margin)
@@ -168,10 +166,10 @@ def _by_kind(levels: Mapping[tuple[int, str], Mapping[str, float]]) -> dict[str,
 
 
 def _usually_faster(windows: Mapping[int, Mapping[str, float]]) -> dict[tuple[str, str], float]:
-    """By GPU and other: by how much the other is faster in one kind of work, the median over the windows of both.
+    """By GPU and other: how much faster the other is in one kind of work, the median over common windows.
 
-    Of those that were beside it for most of its time: one that came late, or left, would take with it what the GPU had
-    lost by then. Where these are fewer than three, of the three that were there for longest, while all of them were.
+    Only of others that were there for most of the GPU's time; of fewer than three, the three that were there for
+    longest.
     """
     ahead: dict[str, dict[str, array[float]]] = defaultdict(lambda: defaultdict(lambda: array("d")))
     spans: dict[tuple[str, str], tuple[int, int]] = {}
@@ -258,10 +256,9 @@ def _binned(logs: Sequence[Window]) -> dict[str, list[Point]]:
 
 
 def _over_kinds(kinds: Mapping[str, Sequence[Point]], hours: float) -> list[Point]:
-    """One value for each bin: the median over the kinds, each less its level, of those that ran over most of the time.
+    """One value for each bin: the median over the kinds that ran most of the time, each less its level.
 
-    A level is what a kind has beside the trend that all of them share, or a kind that ran more in the evening than in
-    the morning would take a part of the trend with it.
+    A level is relative to the common trend, so that unevenly spread kinds take none of it.
     """
     lasting = [points for points in kinds.values() if points[-1].at_h - points[0].at_h >= _LEAST_SPAN * hours]
     slopes = [slope for points in lasting for slope in trend.slopes_of(points)]

@@ -1,7 +1,6 @@
-"""Figures of one launch, made of its raw times, and of a cell, made of its launches.
+"""Figures of one launch, from its raw times, and of a cell, from its launches.
 
-The launch is the unit: a cell's figures are medians over its launches, each with its own mean. Times of several
-launches are thrown together only to show their shape (`pooled`); nothing is concluded from that.
+The launch is the unit: a cell's figures are medians over its launches. `pooled` times only show their shape.
 """
 
 import math
@@ -17,13 +16,12 @@ from protocol.result import Result
 
 
 class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One launch.
+    """One launch. means_ms: series → mean in milliseconds.
 
-    means_ms: series → mean in milliseconds. throughput: items a second, over the wall time of the measured blocks, and
-    tokens_per_second: tokens that arrived, over the same time.
-    tokens, tokens_expected: how many arrived on the host, and how many should have; None where nothing was generated.
+    throughput, tokens_per_second: items and tokens per second of wall time of the measured blocks.
+    tokens, tokens_expected: that arrived on the host, and that should have; None without generation.
     relative_half_width: of the 95 % interval of the mean iteration; None for fewer values than batches.
-    quickest_block_ms: an iteration of the measured block in which they were shortest.
+    quickest_block_ms: an iteration of the fastest measured block.
     """
 
     means_ms: dict[str, float]

@@ -22,8 +22,8 @@ _FAR_OUT: Final = 3.0
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A series in milliseconds. std is of the sample; a percentile is None for fewer values than its MIN_FOR.
 
-    outliers: values more than three interquartile ranges outside the quartiles. They are counted, never removed.
-    usual_ms: from where to where values are no outliers, both included.
+    outliers: values more than three interquartile ranges outside the quartiles, counted and kept. usual_ms: range of
+    the others, both ends included.
     """
 
     count: int

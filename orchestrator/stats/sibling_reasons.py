@@ -33,9 +33,9 @@ class Work(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """A GPU in one cell. link: generation and lanes of PCIe. cores: of the host, near it. launch_bound: it waited.
+    """A GPU in one cell. link: generation and lanes of PCIe. cores: of the host, near it. None or (): unknown.
 
-    None, or no cores: not known.
+    launch_bound: it waited for the host.
     """
 
     reading: Reading

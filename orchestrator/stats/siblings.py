@@ -51,10 +51,9 @@ class SiblingVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class SiblingCell:
-    """A cell as identical GPUs ran it. rates: GPU → a rate for each launch, more is faster (of a time, its inverse).
+    """A cell on identical GPUs. rates: GPU → a rate for each launch, more is faster (of a time, its inverse).
 
-    waited: GPUs that waited for the host. They are as fast as that at least: who is slower than they are is slow, and
-    who is not may be slow all the same. They themselves are held against nobody.
+    waited: GPUs that waited for the host and could be faster: they only prove slowness of others, and get no verdict.
     """
 
     name: str
@@ -86,11 +85,10 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Sibling:
-    """One GPU. p: after Holm over the GPUs. effects: by what limits the cells. slow_cells: those beyond their margin.
+    """One GPU. p: after Holm over the GPUs. effects: by bound. slow_cells: those beyond their margin.
 
-    alone: each cell by itself.
-    ratio, low, high: over all its cells, with the 90 % interval. wanted: launches of each cell that should settle it.
-    in_question: the cells of which more launches would help to settle a SUSPECT; none of any other.
+    alone: each cell by itself. ratio, low, high: over all its cells, with the 90 % interval. wanted: launches of each
+    cell that should settle it. in_question: cells whose launches would help to settle a SUSPECT.
     """
 
     gpu: str
@@ -121,8 +119,8 @@ class _Part(NamedTuple):
 def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float], asked: int = 1) -> tuple[Sibling, ...]:
     """A verdict for each GPU that is in any cell, in order of name.
 
-    margins: by bound, as shares (0.05). Cells of fewer than four GPUs, or in which none ran twice, are left out.
-    asked: how often the same is asked of these GPUs, of other cells each time: so often each p counts.
+    margins: by bound, as shares (0.05). Cells of fewer than four GPUs, or without a repetition, are excluded.
+    asked: number of such judgements of these GPUs, by which each p is multiplied.
     Raises ValueError for a rate that is not above zero.
     """
     gpus = sorted({gpu for cell in cells for gpu in cell.rates})
@@ -178,9 +176,9 @@ def _parts(cells: Sequence[SiblingCell], margins: Mapping[Bound, float]) -> dict
 
 
 def _beside(gpu: str, cell: SiblingCell, means: Mapping[str, float]) -> tuple[Sequence[str], bool]:
-    """Whom a GPU is held against in a cell, and whether that can show that it is fast enough: three others at work.
+    """The reference of a GPU in a cell, and whether it can prove that the GPU is fast enough.
 
-    Those that waited are slower than they could be: they may raise the reference, never lower it.
+    GPUs that waited may raise the reference, never lower it.
     """
     others = [other for other in means if other != gpu]
     at_work = [other for other in others if other not in cell.waited]

@@ -22,10 +22,9 @@ Span = tuple[int, int]
 
 
 def stalls(result: Result) -> tuple[Span, ...]:
-    """Of one launch, in order, none over another: iterations and gaps that took long beyond what work takes.
+    """Stalls of one launch, in order, without overlap: gaps and iterations far longer than the work.
 
-    An iteration is held against the quickest of its launch, the warm-up's second one among them, so that one of two or
-    three that was stopped is found too.
+    Compared with the fastest iteration of the launch, the second of the warm-up included.
     """
     found = [
         (before.end_ns, after.start_ns)

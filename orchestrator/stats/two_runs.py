@@ -50,10 +50,10 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """ratio: of the rates, after over before. low, high: 95 %; low_90, high_90: 90 %; None where a side has one launch.
+    """ratio: of the rates, after over before. low, high: 95 %; low_90, high_90: 90 %; None for one launch a side.
 
-    p: that so large a difference beyond the margin is chance, after Holm over the cells. wanted: launches a side that
-    should settle it; 0 where it is settled, None where MOST_LAUNCHES would not do.
+    p: of so large a difference beyond the margin by chance, after Holm over the cells. wanted: launches a side that
+    should settle it; 0 where settled, None where MOST_LAUNCHES would not do.
     """
 
     verdict: ChangeVerdict
@@ -108,10 +108,9 @@ def without_verdict(pair: Pair, wanted: int) -> Judged:
 
 
 def together(pairs: Sequence[Pair]) -> Together | None:
-    """The geometric mean over the cells, each counted alike; None for no cell.
+    """The geometric mean over the cells, equally weighted; None for no cell.
 
-    Each cell's variance is its own: the sum of so many needs no pooling, and shrunk ones share their degrees of
-    freedom, so that they may not be counted for each cell again. Degrees of the sum: Welch and Satterthwaite.
+    Each cell has its own variance, with degrees by Welch and Satterthwaite: shrunk ones share their degrees of freedom.
     """
     if not pairs:
         return None

@@ -47,7 +47,7 @@ def visits(windows: Sequence[Window]) -> list[Point]:
 
 
 def changes(series: Mapping[str, Sequence[Point]], confidence: float) -> dict[str, Interval]:
-    """The change of each GPU, with its interval; those of fewer than four visits are left out.
+    """The change of each GPU with four or more visits, with its interval.
 
     series: by GPU, the visits of one kind of work in order of time. confidence: of each end of each interval (0.975).
     """

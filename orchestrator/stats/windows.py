@@ -28,9 +28,8 @@ class Window:
 def windows(blocks: Iterable[tuple[int, int, int]], *, work: float, key: str) -> tuple[Window, ...]:
     """The windows of one GPU and one kind of work, in order.
 
-    blocks: (start_ns, end_ns, iterations) of all its launches, none over another. work: of one iteration, in any unit.
-    key: the workload and its precision: rates are only ever compared within a key.
-    A rate is work over the time that blocks cover in the window: pauses between blocks are not in it.
+    blocks: (start_ns, end_ns, iterations), without overlap. work: of one iteration, in any unit. key: workload and
+    precision, within which rates are compared. A rate is work over the time that blocks cover in the window.
     Raises ValueError for a block that ends no later than it starts.
     """
     covered: dict[int, int] = defaultdict(int)

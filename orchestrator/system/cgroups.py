@@ -1,7 +1,4 @@
-"""What the control groups of this process allow it: memory, cores, processes. Version 1 and 2.
-
-A container, a Slurm job or a systemd unit often gets less than the machine has, and nothing but these files tells.
-"""
+"""The limits of the control groups of this process: memory, cores, processes. Version 1 and 2."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

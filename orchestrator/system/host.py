@@ -30,9 +30,9 @@ def parent(pid: int) -> int | None:
 
 
 def process_state(pid: int) -> str:
-    """What a process does, in the kernel's words, and how long it has computed; empty where there is no such process.
+    """The kernel's state of a process and its CPU time; empty where there is no such process.
 
-    "T (stopped), 0.3 s of CPU time"; D is a process that waits in the kernel, where no signal reaches it.
+    "T (stopped), 0.3 s of CPU time"; D waits in the kernel, where no signal reaches it.
     """
     state = next((line for line in text(_PROC / str(pid) / "status").splitlines() if line.startswith("State:")), "")
     fields = _fields(_PROC / str(pid))

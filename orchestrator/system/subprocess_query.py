@@ -44,9 +44,9 @@ def ask(
     waiting: Callable[[], None] | None = None,
     remark_s: float = 0.0,
 ) -> T | Silence:
-    """What the process `module` answers, as a `kind`. It is ended when this returns, at the latest 4 s after the limit.
+    """The answer of the process `module`, as a `kind`. The process ends at most 4 s after the limit.
 
-    environment: what it has beside ours. waiting: called once, where there is no answer after `remark_s`.
+    environment: additions to ours. waiting: called once, where there is no answer after `remark_s`.
     """
     pid, answer = process_start.start_answering(module, environment=dict(environment or {}))
     pidfd = os.pidfd_open(pid)
@@ -72,9 +72,9 @@ def answer(find: Callable[[], msgspec.Struct]) -> int:
 
 
 def _heard(pidfd: int, answer: int, output: bytearray, until: float) -> bool:
-    """Read what is printed until the process ends, and say whether it did in time.
+    """Read the output until the process ends, and return whether it did in time.
 
-    The pipe is no sign of that: something that the process started may hold its other end.
+    Not until the pipe closes: a child of the process may hold its other end.
     """
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)

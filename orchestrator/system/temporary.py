@@ -1,7 +1,4 @@
-"""The folder for temporary files: ours (sockets, self-tests) and those of the libraries that workers import.
-
-`tempfile` looks for it by writing a few bytes, so that a disk that is full has none, as one that is read-only.
-"""
+"""The folder for temporary files: ours (sockets, self-tests) and those of libraries in workers."""
 
 import tempfile
 from pathlib import Path

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 from orchestrator.config.run_configuration import Isolation
 from protocol.cell import Cell, DeviceKind, Precision, Workload
-from tests.bench.harness import Harness, default_device, harness, stored_run
+from tests.bench.harness import Harness, arguments, default_device, harness, stored_run
 from tests.bench.probes import bare_loop
 
 GPU_BURN: Final = {Precision.FP32: (), Precision.TF32: ("-tc",)}
@@ -156,10 +156,4 @@ def _mean(one: Segment, other: Segment) -> Segment:
 
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    main(
-        arguments[0] if arguments else default_device(),
-        int(arguments[1]) if len(arguments) > 1 else 3,
-        arguments[2] if len(arguments) > 2 else "10m",
-        arguments[3] if len(arguments) > 3 else None,
-    )
+    main(*arguments(default_device(), 3, "10m", None))

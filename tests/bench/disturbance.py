@@ -12,7 +12,6 @@ busy            a thread of the orchestrator's process spins: all of a core, whe
 """
 
 import random
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ from protocol.cell import Cell
 from protocol.messages import Sample
 from protocol.result import Result
 from tests.bench import cells
-from tests.bench.harness import Harness, default_device, harness
+from tests.bench.harness import Harness, arguments, default_device, harness
 from tests.bench.pairs import equivalence
 
 MARGIN: Final = 0.005
@@ -104,11 +103,4 @@ def readings(result: Result, samples: tuple[Sample, ...]) -> int:
 
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    main(
-        arguments[0] if arguments else default_device(),
-        int(arguments[1]) if len(arguments) > 1 else 10,
-        arguments[2] if len(arguments) > 2 else "60",
-        arguments[3] if len(arguments) > 3 else "100",
-        arguments[4] if len(arguments) > 4 else CELL,
-    )
+    main(*arguments(default_device(), 10, "60", "100", CELL))

@@ -4,14 +4,14 @@ The parts are the orchestrator's own (Fleet, Nursery, Link, Gates), driven by a 
 """
 
 import select
-import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import zmq
@@ -209,14 +209,16 @@ def stored_run(gpu_ids: str, *options: str) -> StoredRun:
     )
 
 
+def arguments(*defaults: Any) -> tuple[Any, ...]:
+    """Arguments of the command line, by position and of the type of their default; the defaults of those not given."""
+    given = sys.argv[1 : 1 + len(defaults)]
+    kinds = [str if default is None else type(default) for default in defaults]
+    return (*(kind(word) for kind, word in zip(kinds, given, strict=False)), *defaults[len(given) :])
+
+
 def default_device() -> str:
     """The first GPU, or a CPU device where there is no driver."""
     return "0" if inventory.look().inventory.gpus else "cpu:0"
-
-
-def quiet_signals() -> None:
-    """Ctrl-C ends a bench at once."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _with_isolation(stored: StoredRun, isolation: Isolation) -> StoredRun:

@@ -5,11 +5,10 @@
 resnet50 inference, from the request until the device is free again. Prints medians and their ratio.
 """
 
-import sys
 from statistics import median
 
 from orchestrator.config.run_configuration import Isolation
-from tests.bench.harness import Timed, default_device, harness, stored_run
+from tests.bench.harness import Timed, arguments, default_device, harness, stored_run
 
 
 def main(device: str, forked: int, executed: int) -> None:
@@ -44,9 +43,4 @@ def show(name: str, launches: list[Timed]) -> None:
 
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    main(
-        arguments[0] if arguments else default_device(),
-        int(arguments[1]) if len(arguments) > 1 else 10,
-        int(arguments[2]) if len(arguments) > 2 else 3,
-    )
+    main(*arguments(default_device(), 10, 3))

@@ -34,7 +34,7 @@ from orchestrator.system import process_start
 from protocol.cell import Cell
 from protocol.result import Result
 from tests.bench import cells
-from tests.bench.harness import default_device, harness
+from tests.bench.harness import arguments, default_device, harness
 from tests.bench.questions import METHODS, Answer, Opening, Question
 
 LEAST_MS: Final = 5.0
@@ -85,9 +85,10 @@ def answering(stored: StoredRun, lengths: tuple[int, int]) -> Iterator[Peers]:
         yield Peers(process.stdin, process.stdout, stored, lengths)
 
 
-def main(device: str, rounds: int, lengths: tuple[int, int], names: str) -> None:
+def main(device: str, rounds: int, warm_up: int, iterations: int, names: str) -> None:
     """Measure and print."""
-    fixed = ("-w", str(lengths[0]), "-i", str(lengths[1]))
+    lengths = warm_up, iterations
+    fixed = ("-w", str(warm_up), "-i", str(iterations))
     stored, chosen = cells.inference(device, names, *fixed, "--profile", "standard")
     methods = (OURS, *METHODS[stored.devices[0].kind])
     order = random.Random(1)
@@ -144,13 +145,4 @@ def within(ratios: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    main(
-        arguments[0] if arguments else default_device(),
-        int(arguments[1]) if len(arguments) > 1 else 3,
-        (
-            int(arguments[2]) if len(arguments) > 2 else 40,
-            int(arguments[3]) if len(arguments) > 3 else 40,
-        ),
-        arguments[4] if len(arguments) > 4 else CELLS,
-    )
+    main(*arguments(default_device(), 3, 40, 40, CELLS))

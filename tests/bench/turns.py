@@ -27,7 +27,6 @@ import math
 import os
 import random
 import signal
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -44,7 +43,7 @@ from orchestrator.state.slots import NextLaunch
 from protocol.cell import Cell, Workload
 from protocol.failure import Phase
 from protocol.result import Result
-from tests.bench.harness import Harness, default_device, harness, stored_run
+from tests.bench.harness import Harness, arguments, default_device, harness, stored_run
 
 TURN_S: Final = 0.2
 LISTENS_EVERY_S: Final = 0.01
@@ -216,11 +215,4 @@ def ratio_by_ranks(ones: Sequence[float], others: Sequence[float]) -> tuple[floa
 
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    main(
-        arguments[0] if arguments else default_device(),
-        int(arguments[1]) if len(arguments) > 1 else 42,
-        int(arguments[2]) if len(arguments) > 2 else 6,
-        int(arguments[3]) if len(arguments) > 3 else 1,
-        arguments[4] if len(arguments) > 4 else "same",
-    )
+    main(*arguments(default_device(), 42, 6, 1, "same"))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
 import zmq
 
@@ -16,21 +17,11 @@ from orchestrator.system import host
 from protocol import VERSION, codec
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import Dismiss, Hello, Outcome, ToWorker
-from tests.fakes import faults
+from tests.fakes import faults, gpu_runs
 from tests.fakes.commands import python
-from tests.fakes.cuda import beside
 from tests.fakes.node import NOTHING, ROOT, SOCKETS, Node, leftovers, name_of
 from tests.fakes.nvml import FakeNvml
 
-ORPHAN = """
-from orchestrator.gpu import devices
-from pathlib import Path
-from tests.fakes import faults
-found = devices.resolve("all", visible=None, cores=(0, 1))
-slow = faults.model("slow", do="leave an orphan", once={once!r}, seconds=1.0)
-faults.prepare(Path({folder!r}), slow, machines=found)
-print("null")
-"""
 Sleeper = subprocess.Popen[bytes]
 
 
@@ -44,8 +35,11 @@ def sleepers() -> Iterator[list[Sleeper]]:
             one.kill()
 
 
-def test_a_worker_of_an_earlier_life_is_ended(tmp_path: Path, sleepers: list[Sleeper]) -> None:
-    """Resume ends what has the PID and the start time in this boot; another start or boot is somebody else's."""
+def test_what_an_earlier_life_has_left_is_ended_and_removed(tmp_path: Path, sleepers: list[Sleeper]) -> None:
+    """`resume` ends what has the PID and the start time in this boot; another start or boot is another process.
+
+    Reports and results under their temporary names are removed; those of another process stay.
+    """
     folder = tmp_path / "run"
     faults.prepare(folder, faults.model("slow", seconds=0.5))
     killed = Node(folder)
@@ -54,55 +48,48 @@ def test_a_worker_of_an_earlier_life_is_ended(tmp_path: Path, sleepers: list[Sle
     killed.wait()
     worker, newer, other_boot = sleepers
     segment = next(record for record in killed.records() if isinstance(record, Segment))
-    journal = Journal(killed.paths.journal)
-    journal.append(spawned(worker))
-    journal.append(spawned(newer, earlier=1))
-    journal.append(
-        Segment(
-            boot_id="00000000-0000-0000-0000-000000000000",
-            driver_version=None,
-            tool_version=segment.tool_version,
-            pid=segment.pid,
-            wall=segment.wall,
-            monotonic_ns=segment.monotonic_ns,
-        )
-    )
-    journal.append(spawned(other_boot))
-    journal.close()
+    with Journal(killed.paths.journal) as journal:
+        journal.append(spawned(worker))
+        journal.append(spawned(newer, earlier=1))
+        journal.append(msgspec.structs.replace(segment, boot_id="00000000-0000-0000-0000-000000000000"))
+        journal.append(spawned(other_boot))
+    (attempt,) = folder.glob("launches/*/1")
+    (folder / "out").mkdir()
+    (attempt / "rank1").mkdir()
+    mine = f"{killed.process.pid}.tmp"
+    unfinished = [
+        *(where / f".report.json.{mine}" for where in (folder, folder / "out")),
+        *(attempt / name for name in (f".result.msgpack.{mine}", "error.tmp", "rank1/stdout.tmp")),
+    ]
+    foreign = folder / "out" / ".report.json.1.tmp"
+    for path in (*unfinished, foreign):
+        path.touch()
     node = Node(folder)
     assert node.wait() == 0, node.output
     assert worker.wait(timeout=10) == -signal.SIGKILL
     assert (newer.poll(), other_boot.poll()) == (None, None)
+    assert [path for path in unfinished if path.exists()] == []
+    assert foreign.exists()
 
 
 def test_what_a_worker_of_an_earlier_life_started_is_ended(tmp_path: Path) -> None:
-    """A worker is ended with its killed orchestrator, its own child is not: the next resume ends that."""
-    folder = tmp_path / "run"
+    """A worker ends with its killed orchestrator, its child does not: `resume` ends it before it looks at the GPUs.
+
+    It does not keep the run from the GPU that it uses.
+    """
+    nvml, folder = FakeNvml(tmp_path, gpus=1), tmp_path / "run"
     orphan = faults.model("slow", do="leave an orphan", once=str(tmp_path / "once"), seconds=1.0)
-    faults.prepare(folder, orphan)
-    killed = Node(folder)
+    gpu_runs.prepare(nvml, folder, orphan)
+    killed = gpu_runs.resume(nvml, folder)
     killed.until(lambda: killed.working("slow") and "sleep" in leftovers(folder)["processes"])
+    (left,) = [child for child in killed.worker("slow").children() if name_of(child) == "sleep"]
     killed.kill()
     killed.wait()
     assert "sleep" in leftovers(folder)["processes"]
-    node = Node(folder)
+    nvml.set({"gpu.0.compute": f"{left.pid} 1000", "gpu.0.mortal": 1})
+    node = gpu_runs.resume(nvml, folder)
     assert node.wait() == 0, node.output
     assert leftovers(folder) == NOTHING
-
-
-def test_an_orphan_of_ours_does_not_keep_us_from_its_gpu(tmp_path: Path) -> None:
-    """What an earlier life of the run has left on a GPU is ended before it is asked who uses the GPUs."""
-    nvml, folder = FakeNvml(tmp_path, gpus=1), tmp_path / "run"
-    nvml.python(ORPHAN.format(folder=str(folder), once=str(tmp_path / "once")))
-    environment = nvml.environment | beside(nvml)
-    killed = Node(folder, environment=environment)
-    killed.until(lambda: killed.working("slow") and "sleep" in leftovers(folder)["processes"])
-    (orphan,) = [child for child in killed.worker("slow").children() if name_of(child) == "sleep"]
-    killed.kill()
-    killed.wait()
-    nvml.set({"gpu.0.compute": f"{orphan.pid} 1000", "gpu.0.mortal": 1})
-    node = Node(folder, environment=environment)
-    assert node.wait() == 0, node.output
 
 
 ORPHANS = """
@@ -215,26 +202,3 @@ def test_descriptors_do_not_add_up(tmp_path: Path) -> None:
     assert thirty == five
     assert len(during) == 30
     assert min(during[-5:]) <= max(during[:5]), during
-
-
-def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path) -> None:
-    """Reports and results under their temporary names go with the next resume; another process's stay."""
-    folder = tmp_path / "run"
-    faults.prepare(folder, faults.model("slow", seconds=0.5))
-    killed = Node(folder)
-    killed.until(lambda: killed.working("slow"))
-    killed.kill()
-    killed.wait()
-    (folder / "out").mkdir()
-    (attempt,) = folder.glob("launches/*/1")
-    unfinished = [where / f".report.json.{killed.process.pid}.tmp" for where in (folder, folder / "out")]
-    unfinished += [attempt / f".result.msgpack.{killed.process.pid}.tmp", attempt / "error.tmp"]
-    (attempt / "rank1").mkdir()
-    unfinished += [attempt / "rank1" / "stdout.tmp"]
-    foreign = folder / "out" / ".report.json.1.tmp"
-    for path in (*unfinished, foreign):
-        path.touch()
-    node = Node(folder)
-    assert node.wait() == 0, node.output
-    assert [path for path in unfinished if path.exists()] == []
-    assert foreign.exists()

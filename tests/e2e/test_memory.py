@@ -22,15 +22,16 @@ LIMIT = 400 * 2**20
 """Bytes of data a process may have: what a worker of this test needs itself, and four items of 64 MiB."""
 
 
-def resume(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Work on the run with RLIMIT_DATA set, which every process of it inherits."""
+def limited(limit: int, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The program with RLIMIT_DATA set, which every process of it inherits."""
     return subprocess.run(
-        [sys.executable, "-m", "orchestrator", "resume", str(folder)],
-        cwd=ROOT,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT)),
+        [sys.executable, "-m", "orchestrator", *words],
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=200,
         check=False,
     )
 
@@ -40,7 +41,7 @@ def test_out_of_memory_ends_degraded(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     hungry = faults.model("hungry", do="out of memory")
     faults.prepare(folder, hungry, faults.model("good"), batch_sizes=(32,))
-    finished = resume(folder)
+    finished = limited(LIMIT, "resume", str(folder), cwd=ROOT)
     assert finished.returncode == 0, finished.stderr
     report = json.loads((folder / "report.json").read_text())
     entry = next(one for one in report["cells"] if one["model_name"] == "hungry")
@@ -56,16 +57,7 @@ def test_out_of_memory_ends_degraded(tmp_path: Path) -> None:
 def test_a_real_model_that_does_not_fit_is_measured_at_a_smaller_batch(tmp_path: Path) -> None:
     """The LSTM at 1,024 items needs more than the limit; what fits is measured, and the report says at which size."""
     options = "run --gpu-ids cpu:0 -m lstm -b 1024 -p fp32 -i 1 -w 1 --phases inference -o out.json"
-    finished = subprocess.run(
-        [sys.executable, "-m", "orchestrator", *options.split()],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (REAL_LIMIT, REAL_LIMIT)),
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    finished = limited(REAL_LIMIT, *options.split(), cwd=tmp_path)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     (result,) = json.loads((tmp_path / "out.json").read_text())["results"]
     metrics = result["inference_metrics"]["batch_size_1024"]

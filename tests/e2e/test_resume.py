@@ -215,6 +215,7 @@ def test_a_copy_leaves_the_report_of_the_original_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_killed_at_random_moments_nothing_is_lost(place: Path) -> None:
     """Twenty SIGKILLs of the orchestrator, then resume: each result kept once, no cell missing, nothing left.
 

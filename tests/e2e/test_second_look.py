@@ -5,36 +5,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from orchestrator.plan import planner
 from orchestrator.stats.siblings import MOST_LAUNCHES
-from orchestrator.store import journal
+from orchestrator.store import journal, run_files
 from orchestrator.store.journal import Journal
 from orchestrator.store.records import Added, End, Start, ZygoteStarted
+from protocol.cell import Workload
 from protocol.paths import RunPaths
-from tests.fakes import rates
+from tests.fakes import faults, gpu_runs, rates
 from tests.fakes.cuda import beside
 from tests.fakes.node import NOTHING, Node, leftovers
 from tests.fakes.nvml import FakeNvml, uuid
 
 pytestmark = pytest.mark.slow
 
-PREPARE = """
-from pathlib import Path
-from msgspec.structs import replace
-from orchestrator.store import run_files
-from orchestrator.gpu import devices
-from orchestrator.plan import planner as plan
-from protocol.cell import Workload
-from protocol.paths import RunPaths
-from tests.fakes import faults
-found = devices.resolve("all", visible=None, cores=(0, 1))
-folder = Path({folder!r})
-stored = faults.prepare(folder, faults.model("one"), faults.model("two"), machines=found, launches=3)
-asked = replace(stored.configuration, workloads=(Workload.INFERENCE,), adds_launches={adds})
-run_files.store(replace(stored, configuration=asked, plan=plan.make(asked, found)), RunPaths(folder))
-print("null")
-"""
 SLOW = uuid(1)
+LAUNCHES = 3
 
 
 class Runs:
@@ -51,19 +39,34 @@ class Runs:
 
     def prepared(self, name: str, *, adds: bool = True) -> Path:
         """The folder of a run that has not begun."""
-        folder = self._folder / name
-        self._nvml.python(PREPARE.format(folder=str(folder), adds=adds))
+        folder, found = self._folder / name, gpu_runs.find_devices(self._nvml)
+        models = faults.model("one"), faults.model("two")
+        stored = faults.prepare(folder, *models, machines=found, launches=LAUNCHES)
+        requested = replace(stored.configuration, workloads=(Workload.INFERENCE,), adds_launches=adds)
+        run_files.store(replace(stored, configuration=requested, plan=planner.make(requested, found)), RunPaths(folder))
         return folder
 
     def resumed(self, folder: Path) -> Node:
         """Somebody works on it from now on."""
         return Node(folder, environment=self._environment)
 
+    def finished(self, folder: Path) -> Node:
+        """The same, to its end."""
+        node = self.resumed(folder)
+        assert node.wait(timeout_s=120) == 0, node.output
+        return node
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Runs:
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """Nothing has begun."""
-    return Runs(tmp_path)
+    return Runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def whole(runs: Runs) -> Node:
+    """A run that nobody disturbed, which all others are compared with."""
+    return runs.finished(runs.prepared("whole"))
 
 
 def added(node: Node) -> list[Added]:
@@ -96,42 +99,39 @@ def verdicts(node: Node) -> list[str]:
     return [one["verdict"] for one in node.report()["stragglers"]]
 
 
-def test_a_suspect_is_launched_more_often_until_it_is_settled(runs: Runs) -> None:
+def test_a_suspect_is_launched_more_often_until_it_is_settled(runs: Runs, whole: Node) -> None:
     """Without them it stays SUSPECT; with them it is a STRAGGLER, nobody else is, and no more are made than needed."""
-    bare = runs.resumed(runs.prepared("bare", adds=False))
-    assert bare.wait() == 0, bare.output
+    bare = runs.finished(runs.prepared("bare", adds=False))
     assert verdicts(bare)[1] == "SUSPECT"
     assert not added(bare)
-    node = runs.resumed(runs.prepared("run"))
-    assert node.wait(timeout_s=120) == 0, node.output
-    assert verdicts(node) == ["OK", "STRAGGLER", "OK", "OK"]
-    rounds = added(node)
-    assert 1 <= len(rounds) <= MOST_LAUNCHES - 3
+    assert verdicts(whole) == ["OK", "STRAGGLER", "OK", "OK"]
+    rounds = added(whole)
+    assert 1 <= len(rounds) <= MOST_LAUNCHES - LAUNCHES
     assert SLOW in rounds[0].suspects
-    assert "GPU 1" in node.output
-    assert "SUSPECT. 8 launches of 8 cells more" in " ".join(node.output.split())
-    report = node.report()
+    report = whole.report()
     assert {one["launches_added"] for one in report["stragglers"]} == {2 * len(rounds)}
-    assert {cell["launches_planned"] for cell in report["cells"]} == {3}
-    assert {cell["launches"] for cell in report["cells"]} == {3 + len(rounds)}
-    assert sum(isinstance(record, ZygoteStarted) for record in node.records()) == 1
-    assert leftovers(node.paths.folder) == NOTHING
+    assert {cell["launches_planned"] for cell in report["cells"]} == {LAUNCHES}
+    assert {cell["launches"] for cell in report["cells"]} == {LAUNCHES + len(rounds)}
+    assert sum(isinstance(record, ZygoteStarted) for record in whole.records()) == 1
+    assert leftovers(whole.paths.folder) == NOTHING
 
 
-def test_a_kill_among_the_added_launches_changes_nothing(runs: Runs) -> None:
+def require_the_same(node: Node, whole: Node) -> None:
+    """The same launches, values and verdicts as of a run that nobody disturbed."""
+    assert found(node) == found(whole)
+    assert rounds_of(node) == rounds_of(whole)
+
+
+def test_a_kill_among_the_added_launches_changes_nothing(runs: Runs, whole: Node) -> None:
     """Killed in the middle of each added round and resumed: the same launches, values, verdicts; nothing made twice."""
-    whole = runs.resumed(runs.prepared("whole"))
-    assert whole.wait(timeout_s=120) == 0, whole.output
     folder = runs.prepared("killed")
     for number in range(1, len(added(whole)) + 1):
         node = runs.resumed(folder)
         node.until(lambda node=node, number=number: in_the_middle_of(node, number), timeout_s=60)
         node.kill()
         node.wait()
-    last = runs.resumed(folder)
-    assert last.wait(timeout_s=120) == 0, last.output
-    assert found(last) == found(whole)
-    assert rounds_of(last) == rounds_of(whole)
+    last = runs.finished(folder)
+    require_the_same(last, whole)
     good = {record.launch for record in last.records() if isinstance(record, End) and record.failure is None}
     measured = [(one.cell, one.round) for one in last.records() if isinstance(one, Start) and one.launch in good]
     assert len(measured) == len(set(measured))
@@ -147,30 +147,14 @@ def in_the_middle_of(node: Node, number: int) -> bool:
     return bool(own & over) and bool(own - over)
 
 
-@pytest.mark.parametrize("decided", [False, True], ids=["before it was written", "before any was made"])
-def test_a_kill_at_the_decision_changes_nothing(runs: Runs, tmp_path: Path, decided: bool) -> None:
-    """Killed when all planned launches were over: the decision is made again, or read, and the same launches follow."""
-    whole = runs.resumed(runs.prepared("whole"))
-    assert whole.wait(timeout_s=120) == 0, whole.output
-    cut(whole.paths, tmp_path / "cut", end=decision(whole) + decided)
-    node = runs.resumed(tmp_path / "cut")
-    assert node.wait(timeout_s=120) == 0, node.output
-    assert ("8 cells, 32 launches, 8 of them left" in " ".join(node.output.split())) is decided
-    assert found(node) == found(whole)
-    assert rounds_of(node) == rounds_of(whole)
-
-
-def test_a_kill_before_the_end_of_a_result_changes_nothing(runs: Runs, tmp_path: Path) -> None:
-    """Killed when a result of the added round was in its file and its END nowhere: made again, with the same value."""
-    whole = runs.resumed(runs.prepared("whole"))
-    assert whole.wait(timeout_s=120) == 0, whole.output
+@pytest.mark.parametrize("killed", ["before it was written", "before any was made", "before the end of a result"])
+def test_a_kill_at_the_decision_changes_nothing(runs: Runs, whole: Node, tmp_path: Path, killed: str) -> None:
+    """The decision is made again, or read; a result whose END is nowhere is made again, with the same value."""
     begin = decision(whole)
-    end = next(place for place, one in enumerate(whole.records()) if place > begin and isinstance(one, End))
-    cut(whole.paths, tmp_path / "cut", end=end)
-    node = runs.resumed(tmp_path / "cut")
-    assert node.wait(timeout_s=120) == 0, node.output
-    assert found(node) == found(whole)
-    assert rounds_of(node) == rounds_of(whole)
+    following = (place for place, one in enumerate(whole.records()) if place > begin and isinstance(one, End))
+    ends = {"before it was written": begin, "before any was made": begin + 1}
+    cut(whole.paths, tmp_path / "cut", end=ends.get(killed) or next(following))
+    require_the_same(runs.finished(tmp_path / "cut"), whole)
 
 
 def decision(whole: Node) -> int:

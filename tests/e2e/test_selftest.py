@@ -206,15 +206,7 @@ def test_what_cannot_be_injected_is_wrong(tmp_path: Path) -> None:
     """On GPUs on which nothing can be computed, every fault that needs one is told as wrong, and no other."""
     nvml = FakeNvml(tmp_path, gpus=2)
     environment = nvml.environment | beside(nvml) | {"TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-m", "orchestrator", "selftest", "--json"],
-        cwd=ROOT,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    done = python("-m", "orchestrator", "selftest", "--json", cwd=ROOT, **environment)
     assert done.returncode == 5, done.stdout + done.stderr
     answer = json.loads(done.stdout)
     assert {one["device"] for one in answer["faults"]} == {"GPU 0", "GPU 1"}
@@ -229,14 +221,6 @@ def test_every_fault_of_a_gpu_is_named(tmp_path: Path) -> None:
     """On real GPUs, all of them at once: every row is right."""
     if not json.loads(python("-m", "orchestrator", "info", "--json", cwd=ROOT).stdout)["gpus"]:
         pytest.skip("there is no GPU in this machine")
-    done = subprocess.run(
-        [sys.executable, "-m", "orchestrator", "selftest", "--json"],
-        cwd=ROOT,
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    done = python("-m", "orchestrator", "selftest", "--json", cwd=ROOT, TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(one["device"].startswith("GPU") for one in json.loads(done.stdout)["faults"])

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import faults
-from tests.fakes.commands import TINY
+from tests.fakes import faults, gpu_runs
 from tests.fakes.cuda import beside
 from tests.fakes.node import NOTHING, ROOT, Node, leftovers
 from tests.fakes.nvml import FakeNvml, uuid
@@ -23,7 +22,9 @@ from tests.fakes.nvml import FakeNvml, uuid
 NOBODY = 54321
 """A user that no machine knows: what containers run as under `docker run --user` and in OpenShift."""
 
-RUN = ("-m", "orchestrator", *TINY, "-i", "2", "-w", "1", "--quiet")
+OPTIONS = "--gpu-ids cpu:0 -m lstm -b 1 --phases load -i 2 -w 1 --quiet"
+RUN = ("-m", "orchestrator", *OPTIONS.split())
+"""A run of one cell, whose weights need a place too."""
 
 
 @pytest.fixture
@@ -77,9 +78,9 @@ def test_a_user_without_name_and_home(place: Path) -> None:
     work = place / "work"
     work.mkdir()
     os.chown(work, NOBODY, NOBODY)
-    ended = called(*as_nobody(), sys.executable, *RUN, "--phases", "load", cwd=work, env=bare())
+    ended = called(*as_nobody(), sys.executable, *RUN, cwd=work, env=bare())
     assert ended.returncode == 0, ended.stderr
-    assert counted(work / "benchmark_report.json") == (2, 2)
+    assert counted(work / "benchmark_report.json") == (1, 1)
     assert (work / "benchmark_report.json").stat().st_uid == NOBODY
     shutil.rmtree(f"/tmp/gpubench-cache-{NOBODY}")
     shutil.rmtree(f"/tmp/gpubench-{NOBODY}")
@@ -103,9 +104,9 @@ def test_a_machine_that_is_read_only(place: Path) -> None:
         pytest.skip("mounts cannot be made here (no CAP_SYS_ADMIN)")
     written = bare(XDG_CACHE_HOME=str(place / "cache"), XDG_RUNTIME_DIR=str(place), TMPDIR=str(place))
     options = ("--runs-folder", str(place / "runs"), "-o", str(place / "out" / "report.json"))
-    ended = called(*unshared, sys.executable, *RUN, "--phases", "load", *options, cwd=place, env=written)
+    ended = called(*unshared, sys.executable, *RUN, *options, cwd=place, env=written)
     assert ended.returncode == 0, ended.stderr
-    assert counted(place / "out" / "report.json") == (2, 2)
+    assert counted(place / "out" / "report.json") == (1, 1)
 
 
 SAME_SECOND = """
@@ -172,16 +173,9 @@ def test_a_terminal_that_dies_ends_nothing(tmp_path: Path) -> None:
 def test_a_part_of_the_cores(tmp_path: Path) -> None:
     """A cpuset, as Slurm and Docker make it: CPU devices are cut from what is ours, and workers keep to it."""
     ours = min(os.sched_getaffinity(0))
-    ended = subprocess.run(
-        [sys.executable, *RUN],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-        preexec_fn=lambda: os.sched_setaffinity(0, {ours}),
-    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    options: Any = {"env": environment, "preexec_fn": lambda: os.sched_setaffinity(0, {ours})}
+    ended = called(sys.executable, *RUN, cwd=tmp_path, **options)
     assert ended.returncode == 0, ended.stderr
     [folder] = (tmp_path / "runs").iterdir()
     assert f"  cpus:\n  - {ours}\n" in (folder / "run.yaml").read_text()
@@ -189,22 +183,10 @@ def test_a_part_of_the_cores(tmp_path: Path) -> None:
 
 def test_a_part_of_the_gpus(tmp_path: Path) -> None:
     """CUDA_VISIBLE_DEVICES, as Slurm sets it: GPU 0 is the first of ours, and no other is touched."""
-    nvml = FakeNvml(tmp_path, gpus=4)
-    found = nvml.python(
-        "import json, os; from orchestrator.gpu import devices;"
-        "print(json.dumps([[gpu.gpu_id, gpu.uuid] for gpu in"
-        " devices.resolve('all', visible=os.environ['CUDA_VISIBLE_DEVICES'], cores=(0, 1))]))",
-        CUDA_VISIBLE_DEVICES="3,1",
-    )
-    assert found == [[0, uuid(3)], [1, uuid(1)]]
-    folder = tmp_path / "run"
-    nvml.python(
-        "import os; from pathlib import Path\n"
-        "from orchestrator.gpu import devices; from tests.fakes import faults\n"
-        "machines = devices.resolve('all', visible=os.environ['CUDA_VISIBLE_DEVICES'], cores=(0, 1))\n"
-        f"faults.prepare(Path({str(folder)!r}), faults.model('good'), machines=machines)\nprint('null')",
-        CUDA_VISIBLE_DEVICES="3,1",
-    )
+    nvml, folder = FakeNvml(tmp_path, gpus=4), tmp_path / "run"
+    machines = gpu_runs.find_devices(nvml, visible="3,1")
+    assert [(gpu.gpu_id, gpu.uuid) for gpu in machines] == [(0, uuid(3)), (1, uuid(1))]
+    faults.prepare(folder, faults.model("good"), machines=machines)
     node = Node(folder, environment=nvml.environment | beside(nvml) | {"CUDA_VISIBLE_DEVICES": "3,1"})
     assert node.wait() == 0, node.output
     assert {gpu["gpu_uuid"] for gpu in node.report()["gpu_info"]} == {uuid(3), uuid(1)}

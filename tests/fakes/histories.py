@@ -86,6 +86,14 @@ def kept(folder: Path, records: Sequence[RunRecord]) -> Place:
     return place(folder)
 
 
+def altered(where: Place, *statements: str) -> None:
+    """Change the file of a history behind gpubench's back."""
+    with closing(sqlite3.connect(where.path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
 def runs(where: Place) -> list[str]:
     """The ids of the runs in a history, newest first."""
     with store.reading(where) as connection:

@@ -1,8 +1,4 @@
-"""A device that takes whatever time a series says, on a clock of its own: the measuring loop's statistics in seconds.
-
-The real loop runs (worker/measure.py), and only time is made up: an iteration takes the next value of a seeded series,
-and nothing else takes any time at all.
-"""
+"""The real measuring loop (worker/measure.py) in simulated time: iterations take the values of a seeded series."""
 
 import math
 import random
@@ -24,16 +20,6 @@ LEVEL_MS = 10.0
 
 Series = Callable[[random.Random], Iterator[float]]
 """Times in milliseconds, in the order of the iterations."""
-
-
-def white(deviation: float, level: float = 1.0) -> Series:
-    """Each iteration deviates on its own, by so large a share."""
-
-    def times(source: random.Random) -> Iterator[float]:
-        while True:
-            yield LEVEL_MS * level * (1 + source.gauss(0, deviation))
-
-    return times
 
 
 def autocorrelated(deviation: float, correlation: float) -> Series:
@@ -59,43 +45,37 @@ def spikes(share: float, height: float, deviation: float = 0.005) -> Series:
     return times
 
 
-def ramp(each_s: float, deviation: float = 0.005) -> Series:
+def changing(level: Callable[[float], float], deviation: float = 0.005) -> Series:
+    """Times whose level depends on the seconds so far."""
+
+    def times(source: random.Random) -> Iterator[float]:
+        now_s = 0.0
+        while True:
+            value = LEVEL_MS * level(now_s) * (1 + source.gauss(0, deviation))
+            now_s += value / 1e3
+            yield value
+
+    return times
+
+
+def white(deviation: float) -> Series:
+    """Each iteration deviates on its own, by so large a share."""
+    return changing(lambda _: 1.0, deviation)
+
+
+def ramp(each_s: float) -> Series:
     """Times that grow by so large a share in every second, as on a GPU that is getting hotter."""
-
-    def times(source: random.Random) -> Iterator[float]:
-        now_s = 0.0
-        while True:
-            value = LEVEL_MS * (1 + each_s * now_s) * (1 + source.gauss(0, deviation))
-            now_s += value / 1e3
-            yield value
-
-    return times
+    return changing(lambda now_s: 1 + each_s * now_s)
 
 
-def settling(excess: float, constant_s: float, deviation: float = 0.005) -> Series:
+def settling(excess: float, constant_s: float) -> Series:
     """Times that begin longer by `excess` and come down to their level with a time constant."""
-
-    def times(source: random.Random) -> Iterator[float]:
-        now_s = 0.0
-        while True:
-            value = LEVEL_MS * (1 + excess * math.exp(-now_s / constant_s)) * (1 + source.gauss(0, deviation))
-            now_s += value / 1e3
-            yield value
-
-    return times
+    return changing(lambda now_s: 1 + excess * math.exp(-now_s / constant_s))
 
 
-def step(at_s: float, height: float, deviation: float = 0.005) -> Series:
+def step(at_s: float, height: float) -> Series:
     """Times that are longer by `height` from one moment on, as when a clock drops."""
-
-    def times(source: random.Random) -> Iterator[float]:
-        now_s = 0.0
-        while True:
-            value = LEVEL_MS * (1 + (height if now_s >= at_s else 0.0)) * (1 + source.gauss(0, deviation))
-            now_s += value / 1e3
-            yield value
-
-    return times
+    return changing(lambda now_s: 1 + (height if now_s >= at_s else 0.0))
 
 
 def profile(name: str) -> Measurement:

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator import report as reports
 from orchestrator.compare import report_reader, strict_json
-from orchestrator.config.run_configuration import ReportFormat
+from orchestrator.config.report_formats import ReportFormat
 from orchestrator.errors import ConfigError
 from orchestrator.figures.report import SCHEMA_VERSION, Report
 from tests.golden.rendering import OLD_REPORTS

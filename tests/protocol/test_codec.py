@@ -62,14 +62,10 @@ def test_golden_bytes(name: str) -> None:
     assert FROM_WORKER.decode(bytes.fromhex(expected)) == message
 
 
-def test_cell_identity_is_golden() -> None:
-    """A cell's id, which names folders and joins journals, does not change between versions."""
+def test_ids_and_keys_are_stable() -> None:
+    """A cell's id names folders and joins journals. Messages are plain MessagePack with readable keys."""
     assert CELL.id == "resnet50-inference-bf16-b8-gpu-1-e5103472"
     assert msgspec.structs.replace(CELL, batch_size=16).id != CELL.id
-
-
-def test_users_read_the_same_with_msgpack() -> None:
-    """What is written is plain MessagePack: a map with readable keys."""
     message = msgpack.unpackb(codec.encode(GOLDEN["progress"][0]))
     assert message == {"type": "Progress", "launch": 3, "token": "t", "phase": "measure", "fraction": 0.5}
 

@@ -29,29 +29,21 @@ def test_the_interval_holds_the_true_mean(autocorrelation: float) -> None:
     assert 0.92 <= held / 300 <= 0.995
 
 
-def test_more_values_make_a_narrower_interval() -> None:
-    """Sixteen times the values leave about a quarter of the width."""
+def test_width_of_the_interval() -> None:
+    """Sixteen times the values leave about a quarter. Climbing batch means widen it well beyond shuffled ones."""
     few, many = (relative_half_width(correlated(7, count, 0.0)) for count in (400, 6_400))
     assert few / 8 < many < few / 2
-
-
-def test_the_width_is_relative() -> None:
-    """Seconds and milliseconds give the same, and constant values an interval without width."""
-    times = correlated(3, 500, 0.3)
-    assert relative_half_width([time / 1000 for time in times]) == pytest.approx(relative_half_width(times))
-    assert relative_half_width([2.5] * 40) == 0.0
-
-
-def test_a_drifting_series_has_a_wide_interval() -> None:
-    """Batch means that climb hang together, and widen the interval well beyond that of the same values shuffled."""
     climbing = [100 + index / 100 for index in range(1_000)]
     shuffled = climbing.copy()
     random.Random(1).shuffle(shuffled)
     assert relative_half_width(climbing) > 5 * relative_half_width(shuffled)
 
 
-def test_every_value_counts() -> None:
-    """Also where the values do not divide evenly into batches."""
+def test_the_width_is_relative_and_every_value_counts() -> None:
+    """Seconds and milliseconds give the same, and constant values no width. One slow value counts in any place."""
+    times = correlated(3, 500, 0.3)
+    assert relative_half_width([time / 1000 for time in times]) == pytest.approx(relative_half_width(times))
+    assert relative_half_width([2.5] * 40) == 0.0
     for place in range(27):
         times = [1.0] * 27
         times[place] = 2.0

@@ -92,13 +92,6 @@ def test_outputs_without_a_bad_number_pass(make: Callable[[], object]) -> None:
     outputs.require_finite(make(), infinite=False)
 
 
-def test_outputs_are_found_in_any_nesting() -> None:
-    """Each once, in order; everything else is passed over."""
-    tensors = [torch.ones(size) for size in (1, 2, 3, 4)]
-    nested = {"a": tensors[0], "b": (tensors[1], [Answer(tensors[2], (tensors[3],)), None, "text"]), "c": 7}
-    assert [tensor.numel() for tensor in outputs.tensors(nested)] == [1, 2, 3, 4]
-
-
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_inference_with_bad_outputs_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: float) -> None:
     """With the category of a loss that is not finite, so that another device is tried."""
@@ -109,8 +102,11 @@ def test_inference_with_bad_outputs_fails(tmp_path: Path, monkeypatch: pytest.Mo
     assert exception_categories.failure(raised.value, Phase.MEASURE).category is Category.NOT_FINITE
 
 
-def test_outputs_are_checked_outside_the_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once, after the last measured pass."""
+def test_all_outputs_are_checked_outside_the_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In any nesting, in order; once, after the last measured pass."""
+    tensors = [torch.ones(size) for size in (1, 2, 3, 4)]
+    nested = {"a": tensors[0], "b": (tensors[1], [Answer(tensors[2], (tensors[3],)), None, "text"]), "c": 7}
+    assert [tensor.numel() for tensor in outputs.tensors(nested)] == [1, 2, 3, 4]
     passes = spy(monkeypatch, lstm, "forward", lambda *_: None)
     checked = spy(monkeypatch, outputs, "require_finite", lambda *_, **_options: len(passes))
     fixed = msgspec.structs.replace(SHORT, iterations=7, warm_up_iterations=3)

@@ -57,12 +57,6 @@ def test_product_takes_two_operations_for_each_pair(mode: Callable[[], torch.no_
         assert flops.count(product, 1.0) == PRODUCT
 
 
-def test_backward_pass_is_counted() -> None:
-    """A product has two in its backward pass where both sides need a gradient."""
-    one, other = torch.randn(WIDE, LONG, requires_grad=True), torch.randn(LONG, DEEP, requires_grad=True)
-    assert flops.count(lambda: (one @ other).sum().backward(), 1.0) == 3 * PRODUCT
-
-
 CONVOLUTIONS = {
     "dense": lambda: torch.nn.Conv2d(4, 6, 3, padding=1),
     "strided": lambda: torch.nn.Conv2d(4, 6, 3, stride=2),
@@ -124,8 +118,10 @@ def test_kernel_that_cannot_be_counted_leaves_no_number(hidden: Callable[[], tor
     assert flops.count(lambda: torch.ones(3) + 1, 1.0) is None
 
 
-def test_pointwise_operations_count_as_zero() -> None:
-    """Resizing, norms and activations hide nothing, though their names may sound like it."""
+def test_products_are_counted_and_pointwise_operations_are_zero() -> None:
+    """A backward pass has two products where both sides need a gradient. Resizing, norms and activations hide none."""
+    one, other = torch.randn(WIDE, LONG, requires_grad=True), torch.randn(LONG, DEEP, requires_grad=True)
+    assert flops.count(lambda: (one @ other).sum().backward(), 1.0) == 3 * PRODUCT
     image = torch.randn(1, 2, 8, 8)
 
     def step() -> None:
@@ -136,15 +132,13 @@ def test_pointwise_operations_count_as_zero() -> None:
     assert flops.count(step, 1.0) == PRODUCT
 
 
-def test_long_iteration_is_not_repeated_for_counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a CPU it would take as long again."""
+def test_counting_costs_no_time_and_no_result(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A long iteration is not repeated; after an error the log has the reason for the missing number."""
     monkeypatch.setattr(flops, "COUNTED_WITHIN_MS", 2_000.0)
     assert flops.count(lambda: pytest.fail("it was run"), 2_001.0) is None
     assert flops.count(product, 1_999.0) == PRODUCT
-
-
-def test_error_while_counting_costs_only_the_number(capsys: pytest.CaptureFixture[str]) -> None:
-    """What was measured is not lost; the log says why there is no number."""
 
     def step() -> None:
         raise RuntimeError("not under a counter")

@@ -85,13 +85,6 @@ def test_token_time_ends_when_the_host_has_read_it(tmp_path: Path, monkeypatch: 
     assert min(times_ms) >= READ_MS
 
 
-def test_single_token_has_nothing_between_tokens(tmp_path: Path) -> None:
-    """Only the time to the first one."""
-    result = generate(tmp_path, new_tokens=1)
-    assert result.times_ms("inter_token") == []
-    assert len(result.times_ms("first_token")) == 4
-
-
 def test_text_is_greedy_and_the_prompt_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step reads only the token that was likeliest before; a full pass over all of it agrees."""
     prompts = spy(monkeypatch, causal, "prefill", lambda _, module, tokens: (module, tokens))
@@ -106,7 +99,10 @@ def test_text_is_greedy_and_the_prompt_is_read_once(tmp_path: Path, monkeypatch:
 
 
 def test_generation_needs_a_language_model_and_new_tokens(tmp_path: Path) -> None:
-    """An LSTM is refused before anything is built, and a cell without a number of new tokens too."""
+    """A single token has no inter-token time. An LSTM, and a cell without a number of tokens, are refused."""
+    result = generate(tmp_path, new_tokens=1)
+    assert result.times_ms("inter_token") == []
+    assert len(result.times_ms("first_token")) == 4
     with pytest.raises(UnsuitableModelError, match="tiny-lstm"):
         generate(tmp_path, model=LSTM)
     with pytest.raises(ValueError, match="got None"):

@@ -101,7 +101,7 @@ def test_no_more_is_kept_than_a_result_holds() -> None:
 
 
 def test_line_is_synced_and_starts_after_a_torn_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file each time, its folder when it is new."""
+    """The file each time, its folder when it is new. A write error costs only the line."""
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(str(Path(f"/proc/self/fd/{fd}").readlink())))
     paths = LaunchPaths(tmp_path)
@@ -113,8 +113,4 @@ def test_line_is_synced_and_starts_after_a_torn_one(tmp_path: Path, monkeypatch:
     first, torn, last = (line for line in paths.mismatches.read_bytes().split(b"\n") if line)
     assert [msgspec.json.decode(line, type=Seen).at for line in (first, last)] == [0, 2]
     assert torn.startswith(b'{"at":1')
-
-
-def test_write_error_costs_only_the_line(tmp_path: Path) -> None:
-    """The launch goes on, and its result has the mismatch."""
     session._note(Seen(at=0, mismatch=mismatch()), LaunchPaths(tmp_path / "gone"))

@@ -89,14 +89,6 @@ def test_iteration_of_several_passes_is_one_value_in_each_series() -> None:
     assert all(value >= 0.7 for value in floats.unpack(result.series["forward"]))
 
 
-def test_single_step_of_several_passes_is_never_grouped() -> None:
-    """A span covers one pass: a span of two would mix them."""
-    work = Work({"forward": spin(0.01)}, passes=2)
-    result = measure.measured(work, CoarseClock(), QUICK, Listener().stage, iteration_ms=0.02)
-    assert result.group == 1
-    consistent(result, {"forward"})
-
-
 @pytest.mark.parametrize(("waits", "bound"), [(False, True), (True, None)])
 def test_launch_bound_is_unknown_where_steps_wait(waits: bool, bound: bool | None) -> None:
     """Where a step waits for the device, the end of the block does not show who waited for whom."""
@@ -131,8 +123,12 @@ def test_groups_divide_a_fixed_number_of_iterations(asked: int) -> None:
     consistent(result, {"forward"})
 
 
-def test_grouped_values_are_milliseconds_an_iteration() -> None:
-    """A span over ten iterations of a tenth of a millisecond is kept as the time of one."""
+def test_groups_of_short_iterations() -> None:
+    """A span of ten iterations of 0.1 ms is kept as the time of one; of several passes a span covers one."""
+    work = Work({"forward": spin(0.01)}, passes=2)
+    result = measure.measured(work, CoarseClock(), QUICK, Listener().stage, iteration_ms=0.02)
+    assert result.group == 1
+    consistent(result, {"forward"})
     work = Work({"forward": spin(0.1)})
     result = measure.measured(work, CoarseClock(), QUICK, Listener().stage, iteration_ms=0.1)
     assert result.group == 10

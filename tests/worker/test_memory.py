@@ -45,14 +45,10 @@ def test_kernel_without_peaks_is_tolerated(tmp_path: Path, monkeypatch: pytest.M
     assert memory.headroom().data is None
 
 
-def test_headroom_names_only_what_is_known() -> None:
-    """Evidence of a machine without a GPU has the host's figures and no invented ones."""
+def test_unknown_figures_are_absent() -> None:
+    """Evidence has only known figures; a CPU device has no allocator with peaks or retries."""
     known = memory.Headroom(device_free=1, device_total=None, available=3).as_text()
     assert known == {"device_free_bytes": "1", "available_bytes": "3"}
-
-
-def test_cpu_device_has_no_allocator_of_its_own() -> None:
-    """Peaks are None there, and there is nothing to reset or to retry."""
     cpu = torch.device("cpu")
     memory.reset_peaks(cpu)
     assert memory.peaks(cpu) == memory.Peaks(None, None)

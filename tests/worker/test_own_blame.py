@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.cell import InputSpec, ModelSpec, Precision, Workload
+from protocol.cell import InputSpec, ModelSpec, Workload
 from protocol.failure import Category, Phase
 from protocol.own import OwnModel
 from tests.fakes.assignments import assignment, run_here
@@ -91,14 +91,10 @@ def test_error_names_what_the_model_lacks(write: Code, tmp_path: Path, text: str
     assert re.search(message, str(error_of(write(text), tmp_path)))
 
 
-def test_functions_that_could_do_anything_need_permission() -> None:
-    """`class: torch.hub.load` in somebody's file would download code and run it."""
+def test_descriptions_are_checked_before_use() -> None:
+    """torch.hub.load would run downloaded code; transformers would ignore a misspelt key."""
     with pytest.raises(ModelCodeError, match=r"torch\.hub\.load.*--allow-code"):
         fed(described(OwnModel(target="torch.hub.load")))
-
-
-def test_a_misspelt_key_of_a_configuration_is_refused() -> None:
-    """Transformers accepts any key, and would measure a model of another size."""
     own = OwnModel(target="transformers.BertModel", config='{"hiden_size": 8}')
     with pytest.raises(ModelCodeError, match=r"BertConfig.*'hiden_size'.*hidden_size"):
         fed(described(own, (InputSpec(name="input_ids", shape=("batch", 3), dtype="int64"),)))
@@ -139,7 +135,6 @@ def test_model_that_cannot_be_built_is_skipped(write: Code, tmp_path: Path, work
     assert exception_categories.failure(error, Phase.BUILD).category is Category.NOT_BUILT
 
 
-COMPLEX = LINEAR.replace("self.layer =", "self.turn = nn.Parameter(torch.ones(2, dtype=torch.complex64)); self.layer =")
 VIEWS = LINEAR.replace(
     "self.layer =",
     "base = torch.ones(6); self.a, self.b = nn.Parameter(base[:4]), nn.Parameter(base[2:]); self.layer =",
@@ -158,16 +153,6 @@ def test_model_that_cannot_be_saved_can_be_run(write: Code, tmp_path: Path, text
     for workload in (Workload.INFERENCE, Workload.TRAINING):
         again = write(text, file=f"{workload}.py")
         assert run_here(assignment(again, workload, tmp_path)).blocks
-
-
-def test_complex_model_is_loaded_and_run_in_fp32(write: Code, tmp_path: Path) -> None:
-    """The failure in half precision is that of the cell, not one that skips the whole model."""
-    spec = write(COMPLEX)
-    for workload in (Workload.LOAD, Workload.INFERENCE):
-        with pytest.raises(UnsuitableModelError, match=r"bfloat16.*-p fp32") as caught:
-            run_here(assignment(spec, workload, tmp_path, precision=Precision.BF16))
-        assert exception_categories.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
-        assert run_here(assignment(spec, workload, tmp_path)).blocks
 
 
 def test_error_of_the_disk_is_not_one_of_the_model(write: Code, tmp_path: Path) -> None:

@@ -72,15 +72,11 @@ def test_the_cell_decides_about_tf32(write: Code, tmp_path: Path, precision: Pre
     assert result.environment.flags["cuda.matmul.allow_tf32"] == str(precision is Precision.TF32)
 
 
-def test_code_is_imported_when_the_device_is_open(write: Code) -> None:
-    """`torch.cuda.is_available()` at the top of a file opens the GPU, which a fresh process must not have done."""
+def test_code_is_imported_late_and_no_model_is_kept_alive(write: Code) -> None:
+    """Code may open the GPU while it is imported; loads need the memory of the earlier model."""
     registry.family(write("raise RuntimeError('imported')"))
     with pytest.raises(ModelCodeError, match="RuntimeError: imported"):
         fed(write("raise RuntimeError('imported')"))
-
-
-def test_no_model_is_kept_alive(write: Code) -> None:
-    """Loading is measured again and again, and each time the earlier model's memory must be free."""
     family, module, _ = fed(write(LINEAR))
     before = family._built
     del module
@@ -157,13 +153,6 @@ def test_the_batch_may_be_any_length(write: Code, made: str, size: int) -> None:
     fed(write(NESTED.replace("{example}", made)), batch_size=size)
 
 
-def test_half_precision_casts_only_fp32_inputs(write: Code) -> None:
-    """Weights are cast for inference, and their inputs must follow; token numbers must not."""
-    example = "(x, y, x.double(), y > 0)"
-    _, _, batch = fed(write(NESTED.replace("{example}", example)), torch.bfloat16)
-    assert [tensor.dtype for tensor in batch.values()] == [torch.bfloat16, torch.int64, torch.float64, torch.bool]
-
-
 def test_described_inputs_are_drawn_from_their_ranges(write: Code) -> None:
     """Types, ranges, and a batch that need not be the first length."""
     inputs = (
@@ -224,11 +213,14 @@ def test_loss_is_found(write: Code, returned: str, method: str, expected: Any) -
     assert all(parameter.grad is not None for parameter in module.parameters())
 
 
-def test_a_criterion_named_loss_is_left_alone(write: Code) -> None:
-    """`self.loss = nn.CrossEntropyLoss()` takes two arguments, and belongs to the user's training code."""
+def test_half_precision_casts_only_fp32_inputs(write: Code) -> None:
+    """Inputs follow the weights; token numbers must not. A criterion named `loss` is not called."""
     text = LINEAR.replace("self.layer =", "self.loss = nn.CrossEntropyLoss()\n        self.layer =")
     family, module, batch = fed(write(text))
     assert family.loss(module, batch).requires_grad
+    example = "(x, y, x.double(), y > 0)"
+    _, _, batch = fed(write(NESTED.replace("{example}", example)), torch.bfloat16)
+    assert [tensor.dtype for tensor in batch.values()] == [torch.bfloat16, torch.int64, torch.float64, torch.bool]
 
 
 # ── imports ───────────────────────────────────────────────────────────────────────────────────────────────────────────

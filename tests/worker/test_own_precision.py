@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from protocol.cell import Precision, Workload
+from protocol.failure import Category, Phase
 from tests.fakes.assignments import CPU, assignment, run_here
 from tests.fakes.own import LINEAR, Code
-from worker import devices
+from worker import devices, exception_categories
 from worker.errors import ModelCodeError, UnsuitableModelError
 
 TURN = """
@@ -64,8 +65,9 @@ def test_complex_numbers_have_no_half(write: Code, tmp_path: Path, workload: Wor
     """The error has the tensor's name and a remedy; a buffer is refused like a parameter."""
     for text, name in [(TURN, "turn"), (TURN.replace("nn.Parameter(torch.full((4,), 3 + 4j))", "nn.ReLU()"), "by")]:
         spec = write(text, file=f"{name}.py")
-        with pytest.raises(UnsuitableModelError, match=f"^{name} is of type complex64.*with -p fp32"):
+        with pytest.raises(UnsuitableModelError, match=f"^{name} .*complex64.*-p fp32") as caught:
             run_here(assignment(spec, workload, tmp_path, precision=precision))
+        assert exception_categories.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
 
 
 def test_complex_numbers_are_trained_under_autocast(write: Code, tmp_path: Path) -> None:

@@ -75,11 +75,6 @@ def bursts(monkeypatch: pytest.MonkeyPatch, times_ms: Sequence[float]) -> list[i
     return tried
 
 
-def test_every_probe_that_ships_can_be_measured() -> None:
-    """What configs/ describes is what the worker has, by the same names."""
-    assert set(SHIPPED) == set(probe.PROBES)
-
-
 @pytest.mark.parametrize("precision", list(Precision))
 def test_gemm_counts_its_operations(tmp_path: Path, precision: Precision) -> None:
     """The best burst stands beside the sustained series, and a product of n x n matrices is 2 n^3 operations."""
@@ -124,8 +119,9 @@ def test_probes_work_on_random_numbers(prepare: object, half: bool) -> None:
         assert all(map(torch.equal, made[0].tensors, made[1].tensors))
 
 
-def test_probes_import_nothing_late() -> None:
-    """What they need is in the process that launches are forked from, which has one thread."""
+def test_every_shipped_probe_can_be_measured_without_late_imports() -> None:
+    """configs/ and the worker have the same names; what probes need is in the zygote, which has one thread."""
+    assert set(SHIPPED) == set(probe.PROBES)
     specs = msgspec.json.encode([SHIPPED["gemm"], SHIPPED["hbm"]]).decode()
     found = json.loads(run_script(LATE_IMPORTS, specs, **ONE_THREAD))
     assert found == {"threads": 1, "late": {"gemm": [], "hbm": []}}
@@ -155,13 +151,6 @@ def test_the_best_shape_is_measured(monkeypatch: pytest.MonkeyPatch, times_ms: S
     assert {tensor.shape for tensor in made.tensors} == {(best, best)}
 
 
-def test_a_shape_that_would_take_too_long_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow device is measured with small products: the next shape has eight times the operations."""
-    tried = bursts(monkeypatch, (7.4, 60.8, 0))
-    gemm.prepare(bench())
-    assert tried == [256, 512, 256, 512]
-
-
 def test_the_first_bursts_do_not_choose_the_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cool device is quick for a moment, whatever the shape: the second round decides, the better burst is kept."""
     times_ms = {256: [0.5, 1.0], 512: [7.0, 6.0], 1024: [80.0, 60.0]}
@@ -171,8 +160,11 @@ def test_the_first_bursts_do_not_choose_the_shape(monkeypatch: pytest.MonkeyPatc
     assert list(made.best_ms) == [6.0]
 
 
-def test_a_shape_that_does_not_fit_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three matrices of the next side must find room; the first shape is always tried."""
+def test_shapes_that_are_too_slow_or_too_large_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next shape has eight times the operations, and three matrices need room; the first is always tried."""
+    tried = bursts(monkeypatch, (7.4, 60.8, 0))
+    gemm.prepare(bench())
+    assert tried == [256, 512, 256, 512]
     tried = bursts(monkeypatch, (1, 1, 1))
     monkeypatch.setattr(Bench, "room", lambda _: 3 * 512**2 * 4)
     gemm.prepare(bench())

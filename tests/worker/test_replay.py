@@ -149,14 +149,6 @@ def test_a_flipped_bit_is_found_at_its_step(
     assert found.digests == verified(launch(LSTM, tmp_path, seed=seed, replays=1)).digests
 
 
-def test_steps_after_a_mismatch_are_not_compared(tmp_path: Path) -> None:
-    """They began with other weights, so that they verify nothing."""
-    healthy = verified(launch(LSTM, tmp_path, replays=3))
-    struck = verified(launch(LSTM, tmp_path, replays=3, injection=ONCE))
-    step = struck.kept[0].iteration % STEPS
-    assert healthy.checks - struck.checks == STEPS - 1 - step
-
-
 @pytest.mark.parametrize(("deadline_s", "cell_s"), [(0, 60.0), (60, 0.0)])
 def test_repetitions_end_with_the_time_of_phase_and_cell(tmp_path: Path, deadline_s: float, cell_s: float) -> None:
     """Without any time left there is one repetition: a phase that takes many times as long hangs."""
@@ -222,17 +214,6 @@ def test_operator_without_deterministic_form_is_not_tested(tmp_path: Path, monke
     assert len(result.times_ms("iteration")) == 2 * STEPS
 
 
-def test_other_errors_of_the_first_step_are_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as running out of memory."""
-
-    def broken(*_: object) -> torch.Tensor:
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr(lstm, "loss", broken)
-    with pytest.raises(RuntimeError, match="broken"):
-        launch(LSTM, tmp_path)
-
-
 def test_a_replay_is_deterministic_and_leaves_no_trace(tmp_path: Path) -> None:
     """The switches are in the result, and as before afterwards."""
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.deterministic
@@ -242,13 +223,20 @@ def test_a_replay_is_deterministic_and_leaves_no_trace(tmp_path: Path) -> None:
     assert (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.deterministic) == before
 
 
-def test_losses_that_are_always_nan_are_no_mismatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_first_step_are_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that diverges gives NaN every time, on healthy GPUs and on faulty ones."""
     listener = Listener()
     changed_loss(monkeypatch, lambda loss: loss * float("nan"))
     with pytest.raises(NotFiniteError, match="nan"):
         launch(LSTM, tmp_path, listener=listener)
     assert listener.seen == []
+
+    def broken(*_: object) -> torch.Tensor:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(lstm, "loss", broken)
+    with pytest.raises(RuntimeError, match="broken"):
+        launch(LSTM, tmp_path)
 
 
 def recorded(monkeypatch: pytest.MonkeyPatch, change: Callable[[int, torch.Tensor], torch.Tensor]) -> None:
@@ -274,8 +262,12 @@ def test_one_nan_in_the_first_replay_is_a_mismatch(
     assert [one.mismatch.repeated for one in listener.seen] == [0, 10]
 
 
-def test_steps_after_a_mismatch_are_no_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the first whole replay, of which one step was known before, the next replay gives the reference."""
+def test_steps_after_a_mismatch_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They began with other weights; in the first whole replay the next replay gives the reference."""
+    healthy = verified(launch(LSTM, tmp_path, replays=3))
+    struck = verified(launch(LSTM, tmp_path, replays=3, injection=ONCE))
+    step = struck.kept[0].iteration % STEPS
+    assert healthy.checks - struck.checks == STEPS - 1 - step
     healthy = verified(launch(LSTM, tmp_path))
     recorded(monkeypatch, lambda before, loss: loss * 2 if before in {1, 2} else loss)
     found = verified(launch(LSTM, tmp_path))

@@ -80,12 +80,6 @@ def test_load_comes_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert 0 < sum(rest_s > 0.1 for rest_s in rested) < len(rested) / 2
 
 
-def test_products_do_not_depend_on_the_steps(tmp_path: Path) -> None:
-    """The same digests whenever it works: they are compared between devices that take turns."""
-    found = [verified(run_here(launch(tmp_path, LoadSteps(on_s=on, off_s=0.01)))) for on in (0.05, 0.2)]
-    assert len({one.digests for one in found}) == 1
-
-
 def test_blocks_of_steps_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long those of the burn-in are: a rest starts at the end of a block."""
     asked: list[float] = []
@@ -97,7 +91,9 @@ def test_blocks_of_steps_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert asked == [0.05, 0.01]
 
 
-def test_a_cell_without_times_is_refused(tmp_path: Path) -> None:
-    """A cell of steps has times to work and to rest."""
+def test_products_do_not_depend_on_the_times(tmp_path: Path) -> None:
+    """The digests are compared between devices that take turns. A cell of steps needs times to work and to rest."""
+    found = [verified(run_here(launch(tmp_path, LoadSteps(on_s=on, off_s=0.01)))) for on in (0.05, 0.2)]
+    assert len({one.digests for one in found}) == 1
     with pytest.raises(ValueError, match="times to work and to rest"):
         run_here(launch(tmp_path, None))

@@ -2,7 +2,6 @@
 
 import itertools
 import random
-from collections.abc import Iterator
 
 import msgspec
 from hypothesis import given
@@ -15,29 +14,6 @@ from tests.fakes.simulation import white
 from worker.stopping import LEAST_ITERATIONS, Stopper
 
 ASKED = Measurement(relative_half_width=0.01, block_s=0.1, warm_up_cap_s=1, min_s=1, max_s=30)
-
-
-def measured(times: Iterator[float]) -> tuple[list[float], StopReason]:
-    """Times in blocks of ten, until the stopper is content."""
-    stopper, taken = Stopper(ASKED), list[float]()
-    while True:
-        taken += itertools.islice(times, 10)
-        if (reason := stopper.reason(taken, len(taken), sum(taken) / 1e3)) is not None:
-            return taken, reason
-
-
-def test_target_ends_a_measurement() -> None:
-    """White noise of 5 % needs about a hundred iterations for 1 %, and gets them."""
-    times, reason = measured(white(0.05)(random.Random(1)))
-    assert reason is StopReason.TARGET
-    assert relative_half_width(times) <= ASKED.relative_half_width
-
-
-def test_time_cap_ends_a_series_that_never_settles() -> None:
-    """A ramp widens its own interval, so that it is measured to the cap."""
-    times, reason = measured(10.0 + 0.01 * number for number in itertools.count())
-    assert reason is StopReason.TIME_CAP
-    assert sum(times) / 1e3 >= ASKED.max_s
 
 
 def test_measurement_takes_the_least_time() -> None:

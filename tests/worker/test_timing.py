@@ -19,8 +19,8 @@ class CoarseClock(HostClock):
     ahead_of_device = True
 
 
-def test_every_step_of_every_iteration_has_a_span() -> None:
-    """Five iterations of three steps are run in order and give fifteen spans, all within the block."""
+def test_every_step_or_group_has_a_span() -> None:
+    """Five iterations of three steps have fifteen spans; twelve iterations four at a time have three."""
     calls: list[str] = []
     steps = [lambda name=name: calls.append(name) for name in "abc"]
     block = time_block(HostClock(), steps, iterations=5)
@@ -29,10 +29,6 @@ def test_every_step_of_every_iteration_has_a_span() -> None:
     assert all(span >= 0 for span in block.spans_ms)
     assert sum(block.spans_ms) <= block.wall_ms
     assert block.start_ns <= block.enqueued_ns <= block.end_ns
-
-
-def test_group_covers_several_iterations_with_one_span() -> None:
-    """Twelve iterations four at a time are twelve calls and three spans."""
     calls: list[None] = []
     block = time_block(HostClock(), [lambda: calls.append(None)], iterations=12, group=4)
     assert len(calls) == 12

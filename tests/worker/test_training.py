@@ -9,7 +9,7 @@ import torch
 
 from protocol.cell import Precision, Workload
 from protocol.result import Result
-from tests.fakes.assignments import BERT, LSTM, RESNET, SHORT, STYLEGAN2, assignment, run_here
+from tests.fakes.assignments import BERT, LSTM, RESNET, SHORT, assignment, run_here
 from tests.fakes.spies import spy
 from worker.errors import NotFiniteError
 from worker.measure import Work
@@ -123,17 +123,6 @@ def test_spans_of_a_step_have_the_right_names(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(training.SplitStep, "work", watched)
     train(tmp_path)
     assert spans == [[name, name] for name in ("forward", "backward", "optimizer")]
-
-
-@pytest.mark.parametrize("precision", [Precision.FP32, Precision.FP16])
-def test_generator_and_critic_are_trained(tmp_path: Path, precision: Precision) -> None:
-    """The one model of the zoo with two objectives, in a small version."""
-    two = msgspec.structs.replace(SEVEN, iterations=2)
-    cell = {"precision": precision, "batch_size": 4}
-    result = run_here(assignment(STYLEGAN2, Workload.TRAINING, tmp_path, measurement=two, **cell))
-    assert {len(result.times_ms(name)) for name in result.series} == {2}
-    assert set(result.series) == {"iteration", "forward", "backward", "optimizer"}
-    assert result.loss is not None
 
 
 def test_own_step_is_measured_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -276,16 +276,12 @@ def test_cell_needs_a_side_that_can_be_digested(
         run_here(launch(tmp_path, workload, precision, input_size=size))
 
 
-def test_blocks_fit_into_the_outputs(tmp_path: Path) -> None:
-    """However short a product is; more of them are refused rather than left unverified."""
+def test_blocks_fit_into_the_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many outputs as fit into memory, at least the two that take turns; a larger block is refused."""
     watch, _ = watch_of(tmp_path, soak.RandomProducts(launch(tmp_path, Workload.SOAK).cell, CPU))
     work = WatchedWork({"iteration": watch.step}, watch=watch)
     assert (work.size(10.0, 0.01), work.size(0.0, 1.0), work.group(HostClock(), 0.001)) == (11, 1, 1)
     with pytest.raises(ValueError, match="12 products, with 11 outputs"):
         work.block(HostClock(), 12)
-
-
-def test_room_for_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as fit into the room, at least the two that take turns."""
     monkeypatch.setattr(products, "_MOST_OUTPUTS", 256)
     assert [products.outputs_for(size, CPU) for size in (1, 2**18, 2**20, 2**40)] == [256, 256, 64, 2]

@@ -38,18 +38,14 @@ def test_gpu_that_is_not_there_is_a_failure_and_never_the_cpu(tmp_path: Path, vi
 
 
 def test_inherited_gpu_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that was forked with a GPU's descriptors open does not measure a fresh one."""
+    """Importing torch opens none; a process forked with a GPU's descriptors is not a fresh one."""
+    assert devices.gpu_descriptors() == []
     (tmp_path / "0").symlink_to("/dev/null")
     (tmp_path / "7").symlink_to("/dev/nvidiactl")
     monkeypatch.setattr(devices, "_DESCRIPTORS", tmp_path)
     assert devices.gpu_descriptors() == ["/dev/nvidiactl"]
     with pytest.raises(DeviceInheritedError, match=r"GPU 3.*/dev/nvidiactl"):
         devices.open_device(GPU, Precision.FP32)
-
-
-def test_this_process_holds_no_gpu() -> None:
-    """Importing torch and running on a CPU opens none."""
-    assert devices.gpu_descriptors() == []
 
 
 @pytest.mark.parametrize("precision", list(Precision))

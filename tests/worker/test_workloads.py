@@ -137,14 +137,6 @@ def test_a_load_ends_in_the_memory_format_and_pays_for_it(tmp_path: Path, monkey
         seen.clear()
 
 
-def test_family_may_count_the_samples_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default, an iteration works on as many as the batch size."""
-    assign = assignment(LSTM, Workload.INFERENCE, tmp_path, batch_size=3)
-    assert run_here(assign).items_per_iteration == 3
-    monkeypatch.setattr(lstm, "samples", lambda batch: batch["tokens"].numel(), raising=False)
-    assert run_here(assign).items_per_iteration == 3 * 12
-
-
 def test_weights_of_other_models_have_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One for each precision and shape, and for each structure that a family reports, as a user's own does."""
     wider = msgspec.structs.replace(LSTM, config={**LSTM.config, "hidden_size": 24})

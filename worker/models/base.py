@@ -1,9 +1,7 @@
-"""What every family of models offers, and the batches that they are fed.
+"""The interface of a family of models, and their batches.
 
-A family is a module of this folder with four functions, in the shape of `Family`. It builds models from their
-configuration with random weights: nothing is ever downloaded. One whose models are trained in several parts has
-`objectives` too (see Objective), one whose models write text is a `Writer` too. One of whose models a part alone is
-loaded and run has `build_for_inference` beside `build`, of the same shape.
+A family is a module of this folder in the shape of `Family`; it builds models with random weights and downloads
+nothing. Optional: `objectives` (training in several parts), `Writer` (text), `build_for_inference` (a part alone).
 """
 
 from collections.abc import Callable, Iterable
@@ -63,11 +61,10 @@ class Family(Protocol):
 
 @dataclass(frozen=True)
 class Objective:
-    """One part of a training step: a loss, and the parameters that are changed to make it smaller.
+    """One part of a training step: a loss, and the parameters that it changes.
 
-    A model trained in one part has one, made of its family's `loss` and all its parameters. A generator and its critic
-    are two, stepped one after the other, each with an optimizer of its own; their family has
-    `objectives(module) -> tuple[Objective, ...]`.
+    Most models have one, of their family's `loss` and all parameters. A generator and its critic are two, each with an
+    optimizer; their family has `objectives(module) -> tuple[Objective, ...]`.
     """
 
     name: str

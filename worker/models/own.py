@@ -192,10 +192,10 @@ class Own:
 
 
 def natural_loss(outputs: object, label: str) -> torch.Tensor:
-    """The loss of a model that has none of its own, so that its backward pass can be measured all the same.
+    """The loss of a model without its own, so that its backward pass can be measured.
 
-    The outputs' own `loss`; the output, where it is one number; else the mean square of every output added up, which
-    gives each of them a gradient. Raises ModelCodeError where no output depends on the parameters.
+    The outputs' `loss`; the output if it is one number; else the sum of the mean squares of all outputs. Raises
+    ModelCodeError where no output depends on the parameters.
     """
     own = outputs.get("loss") if isinstance(outputs, dict) else getattr(outputs, "loss", None)
     trained = [tensor for tensor in tensors(outputs if own is None else own) if tensor.requires_grad]

@@ -20,8 +20,8 @@ from worker.models.base import Batch, Feed
 class Inputs:
     """One example of the model's inputs, in the nesting that its code expects.
 
-    example: on the device. A tuple holds the arguments by position, or (arguments, keywords) if it is a
-    pair of a tuple and a dict; a dict holds keywords; anything else is the one argument.
+    example: on the device. A tuple holds positional arguments, or (arguments, keywords) as a pair of a tuple and a
+    dict; a dict holds keywords; anything else is the one argument.
     """
 
     def __init__(self, example: object) -> None:

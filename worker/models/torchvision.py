@@ -26,10 +26,10 @@ def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torc
 
 
 def _balance(module: torch.nn.Module) -> None:
-    """Let all residual branches together add about as much as the path beside them has.
+    """Scale the residual branches, so that together they add about as much as the path beside them.
 
-    Without that each of them doubles the variance where statistics are not those of a batch, in evaluation: 33 blocks
-    of ResNet-101 then end beyond what fp16 can hold, and its outputs are NaN.
+    Otherwise each doubles the variance in evaluation: 33 blocks of ResNet-101 then exceed fp16, and its outputs are
+    NaN.
     """
     blocks = [block for block in module.modules() if isinstance(block, BasicBlock | Bottleneck)]
     for block in blocks:

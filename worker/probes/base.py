@@ -35,11 +35,9 @@ class Bench:
 
 @dataclass(frozen=True)
 class Probe:
-    """What is to be measured.
+    """What is to be measured. steps: of one iteration, as in measure.Work. tensors: on the device.
 
-    steps: of one iteration, as in measure.Work. tensors: what it works on, on the device.
-    flops: of one iteration; bytes_moved: series → bytes that one iteration of it reads and writes.
-    best_ms: times of an iteration in the best burst.
+    flops: of one iteration. bytes_moved: series → bytes of one iteration. best_ms: iteration times in the best burst.
     """
 
     steps: dict[str, Step]

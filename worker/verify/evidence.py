@@ -25,10 +25,9 @@ Strike = Callable[[torch.Tensor], None]
 def examine(
     products: Products, *, number: int, pair: int, output: torch.Tensor, verdict: int, iteration: int, strike: Strike
 ) -> Mismatch:
-    """All about one wrong output.
+    """All about one wrong output. number, pair: of the product, as in Products.judge. iteration: as in Mismatch.
 
-    number, pair: which product it is, as in Products.judge; verdict: what the verification said of it, an int64.
-    iteration: as in Mismatch.
+    verdict: of the verification, an int64.
     """
     at_ns = time.monotonic_ns()
     again = _verdicts(products, number, pair, [output])

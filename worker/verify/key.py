@@ -14,10 +14,10 @@ _UNKNOWN: Final = "unknown"
 
 
 def key(device: Device, opened: torch.device) -> tuple[str, ...]:
-    """The key of `Verification`, as words. Call it when products were made: cuBLAS is loaded with the first.
+    """The key of `Verification`, after the first product, which loads cuBLAS.
 
-    Of a GPU: its name, multiprocessors, architecture, driver, torch, CUDA, cuBLAS, cuDNN, and how it is sliced. Of a
-    CPU: its model, instruction set and number of threads, because the order of additions depends on them, and torch.
+    Of a GPU: name, multiprocessors, architecture, driver, torch, CUDA, cuBLAS, cuDNN, slicing. Of a CPU: model,
+    instruction set and threads, which set the order of additions, and torch.
     """
     return _gpu(device, opened) if opened.type == "cuda" else _cpu()
 

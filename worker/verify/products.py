@@ -13,11 +13,10 @@ _MOST_OUTPUTS: Final = 256
 
 
 class Products(Protocol):
-    """Products of pairs of operands, each of which can be told right from wrong by one number.
+    """Products of pairs of operands, each of which is verified by one number.
 
-    pairs: how many different products there are; they are numbered from 0. side: of the square matrices.
-    what: one of them, in words. method: how they are verified, in words. not_tested: as in Verification.
-    odd: outputs that were wrong before any was watched: pair, verdict, output.
+    pairs: number of products, from 0. side: of the square matrices. what, method: in words. not_tested: as in
+    Verification. odd: outputs that were wrong before the watch: pair, verdict, output.
     """
 
     pairs: int

@@ -57,11 +57,10 @@ class Squares:
         return self._filled(stream, lambda words: whole(words, most))
 
     def bell(self, stream: int, *, tf32: bool) -> torch.Tensor:
-        """Numbers that are near to normally distributed, with a deviation of 1.15.
+        """Nearly normal numbers with a standard deviation of 1.15.
 
-        Each is the sum of the four 16-bit pieces of a random word, scaled by a power of two: exact in fp32, and rounded
-        once to the type. Not zeros and not ones, which make products faster than they are (worker/probes/base.py).
-        tf32: without the bits that tf32 does not have, so that how a device drops them changes nothing.
+        Sums of the four 16-bit pieces of a random word, scaled by a power of two: exact in fp32, rounded once to the
+        type. tf32: without the bits that tf32 does not have.
         """
 
         def numbers(words: torch.Tensor) -> torch.Tensor:

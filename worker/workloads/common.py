@@ -107,8 +107,8 @@ def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
 def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
     """The module with its floating-point parameters and buffers in `dtype`.
 
-    Complex ones are left alone: Module.to would take their real part. Raises UnsuitableModelError for them where
-    `dtype` is a type of two bytes, because torch has no complex numbers of that kind to compute with.
+    Complex ones keep their type; Module.to would take their real part. Raises UnsuitableModelError for them where
+    `dtype` has two bytes.
     """
     if dtype in devices.HALF.values():
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
@@ -149,10 +149,9 @@ def items(family: Family, assign: Assign, batch: Batch) -> int:
 def warm_up_and_measure(
     work: Work, assign: Assign, stage: Stage, device: torch.device, clock: Clock | None = None
 ) -> Measurements:
-    """Both phases on `clock`, by default the device's own, with the device's allocator watched.
+    """Both phases on `clock`, by default the device's own, with the allocator watched.
 
-    The peaks are those of the work: what building took for a moment (fp32 weights before they were cast) is given back.
-    Raises ModelCodeError where the model's code has changed the precision of what was measured.
+    Cached memory of building is released first. Raises ModelCodeError where the model's code changed the precision.
     """
     wants_tf32 = assign.cell.precision is Precision.TF32
     devices.set_tf32(wanted=wants_tf32)  # building and feeding may have run code that switches it

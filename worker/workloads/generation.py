@@ -29,8 +29,7 @@ from worker.workloads import common
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Measure the cell.
 
-    Raises UnsuitableModelError for a model that does not write text, NotFiniteError where the last text ends in NaN or
-    infinity.
+    Raises UnsuitableModelError for a model that does not write text, NotFiniteError for NaN or infinity at the end.
     """
     family = common.family_of(assign, stage)
     if not hasattr(family, "prefill"):
@@ -66,10 +65,9 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 class _Author:
-    """Writes the same text again and again, and notes when each token of it was there.
+    """Writes the same text again and again, with the time of each token.
 
-    tokens: how many were read back on the host, for each text. logits: those of the last text's last token, which
-    come of all that was read and written before it.
+    tokens: read on the host, of each text. logits: of the last text's last token.
     """
 
     def __init__(self, writer: Writer, module: torch.nn.Module, prompt: torch.Tensor, cell: Cell) -> None:

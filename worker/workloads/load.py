@@ -158,8 +158,7 @@ class _Loading:
 def weights_name(assign: Assign, structure: str) -> str:
     """Name of the weights file: whatever changes its content changes the name.
 
-    structure: what a user's own code says about the weights that it makes now; empty of the families that ship, whose
-    code counts instead: all of it, since what a change of it does to the weights cannot be told.
+    structure: of the weights of a user's own code now; empty for shipped families, all of whose code counts.
     """
     versions = (str(torch.__version__), devices.installed("torchvision"), devices.installed("transformers"))
     code = _code(_BUILDERS)

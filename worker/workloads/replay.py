@@ -59,8 +59,8 @@ _METHOD: Final = f"loss and 64-bit digests of all gradients of {REPLAY_STEPS} tr
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Replay training steps of the cell. A mismatch is a finding, not a failure.
 
-    Raises UnsuitableModelError in fp16, and for a model whose code does a whole step; NotFiniteError when a loss of the
-    first replay is NaN or infinite, and is so again.
+    Raises UnsuitableModelError in fp16, and for a model with its own training step; NotFiniteError when a loss of the
+    first replay is NaN or infinite twice.
     """
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read with the first product: the same bits each time
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))

@@ -15,10 +15,10 @@ WINDOW_NS: Final = 600_000_000_000
 
 @dataclass(frozen=True)
 class ClockUse:
-    """Shares are 0 to 1 of the readings that give a reason.
+    """Shares from 0 to 1 of the readings that give a reason.
 
-    slowed: with heat or a brake as the reason of a low clock. slowed_worst: the highest share within ten minutes, of
-    readings that fill them; None for a shorter run. capped: at the power limit.
+    slowed: for heat or a brake. slowed_worst: the highest within ten minutes; None for less. capped: at the power
+    limit.
     """
 
     readings: int = 0

@@ -1,6 +1,6 @@
-"""From the records of a run to what they say of each GPU: first and last values, rises, extremes. Pure.
+"""From the records of a run to the course of each GPU: first and last values, rises, extremes. Pure.
 
-Counters may begin anew (a reset, a reboot, a driver that was unloaded): a value below the one before is all new.
+A counter below its earlier value has restarted (a reset, a reboot): its value is all new.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,14 +18,13 @@ BUSY_PERCENT: Final = 50
 
 @dataclass
 class Course:
-    """How the values of one GPU, or of the machine, went.
+    """The course of the values of one GPU, or of the machine.
 
-    first, last: the earliest and the newest value. rise: what counters rose by, resets allowed for. lowest, highest:
-    over all looks; busy_lowest: over those under load. spent_s: the longest time in which every look at a margin found
-    nothing left of it. refusals: what the newest look could not read, and why. broken, damaged: NVML's first word that
-    the GPU is gone, or that its InfoROM is damaged. unheard: source of the driver's errors → why it could not be heard,
-    at any time; deaf: why neither could, at any time. watched_s: from the first look to the last, without pauses
-    between telemetry processes.
+    rise: of counters, resets allowed for. lowest, highest: over all looks; busy_lowest: over those under load.
+    spent_s: longest time without any margin. refusals: values unread at the newest look, with reasons.
+    broken, damaged: NVML's first reason that the GPU is gone, or its InfoROM damaged. unheard: source of Xids → reason
+    why it was deaf at any time; deaf: the reason while both were. watched_s: without pauses between telemetry
+    processes.
     """
 
     looks: int = 0

@@ -1,6 +1,6 @@
-"""What each signal's values mean: one small function a signal, each from a case to a judgement. Pure.
+"""The judgement of each signal: one small function each, from a case to a judgement. Pure.
 
-The limits are those of configs/health.yaml; the fields of NVML that they hold against are named in reader.py.
+Limits are those of configs/health.yaml; reader.py has the fields of NVML behind them.
 """
 
 import enum
@@ -44,9 +44,9 @@ class Action(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a signal says, in words where it is not well, or where it is well by a part of what there is.
+    """The state of a signal, with a message where it is not healthy or partly unread.
 
-    partly: something went unread all the same, so that it is no PASS where the signal is required.
+    partly: something was unread, so that it is no PASS where the signal is required.
     """
 
     state: State
@@ -57,10 +57,9 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Case:
-    """What is known of one GPU. siblings: courses of the others of its kind. xids: numbers, as heard.
+    """The facts about one GPU. siblings: courses of the others of its kind. xids: numbers, as heard.
 
-    failures: of launches on it, for a fault of the hardware (policy.HARDWARE). accused: of others that were told to be
-    the device's and not the model's.
+    failures: of launches, for a fault of the hardware (policy.HARDWARE). accused: others, attributed to the device.
     """
 
     board: Board

@@ -26,9 +26,9 @@ _XID: Final = re.compile(rb"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)(?: GPU-I:(\d+))?(?:
 
 
 class KernelLog:
-    """The log, read as it grows. slots: PCI address as NVML writes it → who of the run is on that GPU.
+    """The log, read as it grows. slots: PCI address as NVML writes it → the run's devices on that GPU.
 
-    gap: why some of it was not heard although it can be read; empty while all was.
+    gap: why some of it was missed; empty while all was read.
     """
 
     def __init__(self, slots: Mapping[str, Occupants], path: Path = KMSG) -> None:

@@ -20,10 +20,9 @@ _TOTAL: Final = re.compile(r"^TOTAL_ERR_\w+ (\d+)$", re.MULTILINE)
 
 
 def look(pci_addresses: Iterable[str], elsewhere: int = 0, sysfs: Path = SYSFS) -> NodeVitals:
-    """The counters now, summed over GPUs and memory controllers. One that does not exist is named in `refusals`.
+    """The counters now, summed over GPUs and memory controllers. Missing ones are in `refusals`.
 
-    elsewhere: how many more GPUs there are, of which nobody knows the address. A sum that leaves a GPU out stands in
-    both: what it shows is true, and that it shows nothing says little.
+    elsewhere: number of further GPUs, without a known address. A sum without them stands in values and refusals.
     """
     values: dict[str, int] = {}
     refusals: dict[str, str] = {}

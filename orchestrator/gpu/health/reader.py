@@ -1,7 +1,6 @@
-"""Reads what NVML knows about the health of one GPU. Thin: a table of questions, and the words for a refused answer.
+"""Reads NVML's health values of one GPU: a table of questions, and the words for a refused answer.
 
-All values are whole numbers, counted as NVML counts them: events since the driver was loaded, nanoseconds, degrees
-Celsius, milliwatts. What a value means is decided in signals.py and judges.py.
+Whole numbers in NVML's units: events since the driver was loaded, nanoseconds, degrees Celsius, milliwatts.
 """
 
 import time

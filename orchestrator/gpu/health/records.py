@@ -29,9 +29,9 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Watch(_Record, frozen=True, kw_only=True):
-    """A telemetry process begins. deaf: GPUs whose Xids cannot be heard through NVML, by UUID, and why.
+    """A telemetry process starts. deaf: UUID → why NVML gives no Xids of that GPU.
 
-    kernel_log: the kernel's log is read too, which tells the Xids of all GPUs but those in unlogged: UUID → why not.
+    kernel_log: whether the kernel's log is read, for all GPUs but those in unlogged: UUID → reason.
     """
 
     at_ns: int
@@ -42,10 +42,9 @@ class Watch(_Record, frozen=True, kw_only=True):
 
 
 class Deafened(_Record, frozen=True, kw_only=True):
-    """From now on the Xids of some GPUs may not be heard through NVML: UUID → why.
+    """From now on NVML may give no Xids of some GPUs: UUID → reason.
 
-    kernel_log: whether those in the kernel's log still are, if they were before. unlogged: GPUs of which they are not
-    all the same, or were not at some time: UUID → why.
+    kernel_log: whether the kernel's log is still read. unlogged: GPUs whose lines may be missed: UUID → reason.
     """
 
     at_ns: int
@@ -55,10 +54,9 @@ class Deafened(_Record, frozen=True, kw_only=True):
 
 
 class Vitals(_Record, frozen=True, kw_only=True):
-    """One look at one GPU. values: by the names of reader.py; refusals: why others could not be read.
+    """One look at one GPU. values: by the names of reader.py; refusals: reasons for unread ones.
 
-    broken: what NVML says of a GPU that is gone or must be reset; empty for one that answers. damaged: the same of one
-    that answers, and whose InfoROM is damaged.
+    broken: NVML's reason for a GPU that is gone or must be reset, else empty. damaged: its InfoROM is damaged.
     """
 
     at_ns: int
@@ -82,7 +80,7 @@ _RECORD: Final = codec.Decoder[HealthRecord](HealthRecord)
 
 
 def read(path: Path) -> Iterator[HealthRecord]:
-    """The records in a file, none where there is no file. Damaged ones and a torn tail are left out.
+    """The records in a file; none without a file. Damaged ones and a torn tail are skipped.
 
     Raises RunFolderError for a file that is not ours.
     """

@@ -116,9 +116,8 @@ def not_applicable(note: str) -> Opinion:
 def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: bool, gap: str = "") -> Opinion:
     """The verdict on the machine. differences: in the configuration of identical GPUs. gpus: whether it has any.
 
-    That it was not restarted and that its GPUs are alike says nothing of its PCIe and its memory: without any of its
-    error counters, read for as long as GPUs were at work, there is no PASS. gap: why they were not, empty where they
-    were. Without a GPU nobody reads them, and nothing is claimed.
+    Without error counters that were read while GPUs worked there is no PASS. gap: why they were not, else empty.
+    Without a GPU they are not read, and there is no claim.
     """
     reboot = Judgement(State.WARN, "the machine was started anew in the middle of the run", Action.MONITOR)
     findings = [_plain("reboot", "reboots", reboot if reboots else Judgement(State.PASS))]

@@ -1,7 +1,6 @@
-"""Looks after the GPUs of a run from within the telemetry process: a look every ten seconds, events as they come.
+"""The health watch in the telemetry process: a look every ten seconds, events as they come.
 
-It is called at each tick of the sampler, never waits, and writes what it sees at once, so that a kill loses at most ten
-seconds. A GPU that is lost costs its own readings and nobody else's.
+Called at each tick of the sampler, it never waits and writes at once: a kill loses at most ten seconds.
 """
 
 import ctypes

@@ -1,7 +1,4 @@
-"""The orchestrator's end of telemetry: starts the sampler, hears its digests, asks it whether a GPU is free again.
-
-A thin shell; the process itself is sampler.py, its files samples.py, what they say about a measurement readings.py.
-"""
+"""The orchestrator's end of telemetry: starts the sampler, receives its digests, asks whether a GPU is free."""
 
 import contextlib
 import os
@@ -30,9 +27,9 @@ _PATIENCE_S: Final = 2.0
 
 
 class Telemetry:
-    """A running sampler. `fileno` is readable when there is something to receive, or the process is gone.
+    """A running sampler. `fileno` is readable when there is something to receive, or it has ended.
 
-    last_words: why it could not keep what it had read, told while it ended.
+    last_words: write errors reported while it ended.
     """
 
     def __init__(self, pid: int, channel: socket.socket) -> None:
@@ -51,10 +48,10 @@ class Telemetry:
         stop: TemperatureStop | None = None,
         hot: Mapping[str, int] | None = None,
     ) -> Self:
-        """Start sampling the GPUs, appending to `RunPaths(folder).samples(uuid)` for each. stop, hot: as in Task.
+        """Start sampling the GPUs into `RunPaths(folder).samples(uuid)`. stop, hot: as in Task.
 
-        Call it from the main thread: the sampler is killed with the thread that started it. Raises StorageError when
-        the folder for the samples cannot be made.
+        Call it from the main thread: the sampler is killed with its parent thread. Raises StorageError without a
+        folder.
         """
         paths = RunPaths(folder)
         try:
@@ -105,18 +102,17 @@ class Telemetry:
             messages.append(_FROM_SAMPLER.decode(data))
 
     def await_free(self, uuid: str, limit_bytes: int, timeout_s: float) -> None:
-        """Ask for a DeviceFree when the GPU's used memory is at or below the limit, at the latest after the timeout.
+        """Ask for a DeviceFree when the GPU's used memory is at or below the limit, or at the timeout.
 
-        It is answered at once with free=False and used_bytes=None where NVML does not tell: then nothing is known, and
-        the caller decides. Raises EOFError when the process is gone, or has not listened for hundreds of requests.
+        Without a reading of NVML the answer is free=False and used_bytes=None at once. Raises EOFError when the process
+        has ended, or has not read hundreds of requests.
         """
         self._send(AwaitFree(uuid=uuid, limit_bytes=limit_bytes, timeout_s=timeout_s))
 
     def stop(self) -> process_end.Exit | None:
-        """End the process, what it has read being written first, and say how it ended. May be called again.
+        """End the process after its last write, and return how it ended. May be called again.
 
-        Takes at most 6 s. None for a process that hangs inside the driver and survives even SIGKILL: it is left to the
-        kernel. Nobody else may reap it.
+        Takes at most 6 s. None for a process that hangs inside the driver and survives SIGKILL.
         """
         with contextlib.suppress(OSError):  # closed already, or nobody is at the other end
             self._channel.shutdown(socket.SHUT_WR)

@@ -1,7 +1,4 @@
-"""What a GPU was like in each window of ten seconds: clock, temperature, share at the power limit. Pure.
-
-The windows are those of stats/windows.py, so that a rate and what it was measured at go by the same number.
-"""
+"""Clock, temperature and share at the power limit of a GPU in the windows of stats/windows.py. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,10 +1,9 @@
-"""Who else computes on the GPUs of a run, while it works on them.
+"""Foreign processes on the GPUs of a run.
 
     telemetry process: Lookout.look ── ForeignSeen, when it changes ──▶ orchestrator: ForeignUse.during, .here
 
-A process is ours when the orchestrator is among its ancestors. One that only draws (a display server) is not told of.
-Nor is a PID that /proc does not show here: it belongs to another container, or is one of ours under the number that the
-host has for it, and there is no telling. Nothing foreign is ever sent a signal.
+A process is ours when the orchestrator is among its ancestors. Not reported: one that only draws (a display server),
+and a PID without an entry in /proc, which may be ours by another number. Foreign processes never get a signal.
 """
 
 from collections.abc import Iterable

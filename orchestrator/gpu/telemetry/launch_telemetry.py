@@ -1,11 +1,10 @@
-"""Tells from telemetry, as soon as a launch is over, what its GPU was like while it measured.
+"""Reads telemetry of a GPU for the time of a launch, as soon as it is over.
 
     Result.blocks ──▶ windows ┐
                               ├─ readings.over ──▶ Readings ──▶ validity.judge (pure)
     the sampler's file ───────┘
 
-The sampler writes what it has before it says that a GPU's memory is free again, so the samples of a launch are on disk
-when its device passes the gate. Only what was added since the last launch is read.
+The sampler writes before it reports a GPU as free, so that the samples of a launch are on disk.
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,8 @@
-"""Which GPU is too hot to go on: at its limit for ten seconds, as in the health of a GPU. Pure.
+"""Which GPU is too hot to continue: at its limit for ten seconds. Pure.
 
     once a second: temperature, and degrees left until it slows itself down ──▶ over the limit? ──▶ since when ──▶ why
 
-The limit is the GPU's own, at which it lowers its clock (T.Limit, or a threshold on older boards), and the one that a
-person asks for, where one does. Nothing is set on the GPU: it is its load that is ended.
+The limit is the GPU's own (T.Limit, or a threshold on older boards), and the requested one. Only the load is ended.
 """
 
 from typing import Final
@@ -30,7 +29,7 @@ class Thermometer:
         self._told: set[str] = set()
 
     def too_hot(self, uuid: str, now_ns: int, temperature_c: int | None, margin_c: int | None) -> str:
-        """Why a GPU must not go on; empty where it may, and once that was said. None: not read, which proves nothing.
+        """Why a GPU must stop; empty where it may continue, and after the first report. None: not read.
 
         margin_c: degrees left until the GPU slows itself down.
         """

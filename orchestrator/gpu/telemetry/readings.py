@@ -1,9 +1,8 @@
-"""From samples of a GPU to what is said of one measurement. Pure.
+"""From samples of a GPU to the readings of one measurement. Pure.
 
-Boards sample power and utilisation a part of the time and average them over a second, so below 5 s of measuring there
-is no telling them apart from what came before (docs/method.md, "Power, temperature, clocks"). Counters are read between
-samples by linear interpolation; everything else is taken from samples inside the measured windows or, where a
-measurement was shorter than the time between two samples, from the nearest one.
+Boards average power and utilisation over a second: below 5 s they are not reported (docs/method.md, "Power,
+temperature, clocks"). Counters are interpolated between samples; everything else comes from samples inside the measured
+windows or, where there is none, from the nearest one.
 """
 
 from bisect import bisect_left, bisect_right
@@ -31,14 +30,13 @@ MIN_FOR_CLOCK_DRIFT: Final = 4
 
 
 class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What telemetry says of one measurement. None where it says nothing; `note` says why.
+    """Telemetry of one measurement. None where unknown; `note` has the reason.
 
     Utilisation, power, temperature and clocks are means; temperature_max_c and memory_used_bytes are maxima.
-    sm_clock_drift_percent: by which the mean SM clock of the second half of the samples exceeds that of the first.
-    reasons: every clock event reason that was seen, as NVML's bit mask; look at it as a mask, never by equality.
-    thermal_violation, power_violation: fraction of the measured time, 0 to 1, in which clocks were held down for
-    temperature or for power, by NVML's counters. slowdown_samples: fraction of the samples within the measured time
-    that give heat or a brake as the reason of a low clock (clock_events.SLOWDOWN).
+    sm_clock_drift_percent: mean SM clock of the second half of the samples relative to the first. reasons: NVML's bit
+    mask of all clock event reasons. thermal_violation, power_violation: fraction (0 to 1) of the measured time with
+    lowered clocks, by NVML's counters. slowdown_samples: fraction of the samples with heat or a brake
+    (clock_events.SLOWDOWN).
     """
 
     gpu_utilization_percent: float | None = None

@@ -45,10 +45,9 @@ _AWAIT_FREE: Final = codec.Decoder[AwaitFree](AwaitFree)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
-    """First word to the sampler: whose child it is, where its rooms must come from, what to read, where to write.
+    """First message to the sampler. files: UUID → file of samples. health: file of health records.
 
-    files: UUID of each GPU → its file of samples. health: the file for their health. stop: when a GPU is too hot; None
-    where none is stopped for that. hot: UUID of a GPU → degrees that it says in place of its own, a fault on purpose.
+    stop: when a GPU is too hot; None for never. hot: UUID → injected degrees, in place of the GPU's own.
     """
 
     parent_pid: int

@@ -76,9 +76,9 @@ def thinned(samples: Sequence[Sample]) -> list[Sample]:
 def read_samples(path: Path, boot_id: str | None = None) -> tuple[Sample, ...]:
     """The samples in a file, by time; none where there is no file.
 
-    boot_id: only those of that boot of the host (see records.Segment). Needed where a run outlived a reboot, since
-    monotonic times begin anew then. Damaged batches and a torn tail are left out. Raises RunFolderError for a file that
-    is not ours.
+    boot_id: only those of that boot, because monotonic times of boots overlap. Damaged batches and a torn tail are
+    skipped.
+    Raises RunFolderError for a file that is not ours.
     """
     batches = _batches(contents(path))
     samples = [sample for batch in batches if boot_id in (None, batch.boot_id) for sample in _samples(batch)]

@@ -1,6 +1,7 @@
 """Changes a run that went well, for tests of the checker: its journal, its results, and what was done to it."""
 
 import hashlib
+import json
 import shutil
 import struct
 import zlib
@@ -11,9 +12,11 @@ from typing import Any
 import msgpack
 
 from tests.e2e.chaos import checker, reader
-from tests.e2e.chaos.ledger import Ledger
+from tests.e2e.chaos.ledger import Hit, Ledger
 
 Records = list[dict[str, Any]]
+Lie = Callable[[Ledger], object]
+"""Changes one place of a run."""
 
 
 def copied(done: Ledger, folder: Path) -> Ledger:
@@ -72,3 +75,60 @@ def says(ledger: Ledger, words: str) -> None:
     """The checker has found exactly this, among what follows from it."""
     found = checker.check(ledger)
     assert any(words in sentence for sentence in found), found
+
+
+def records(change: Callable[[Records], Records]) -> Lie:
+    """Other records in the journal."""
+    return lambda ledger: rewritten(ledger, change)
+
+
+def without(*chosen: str, model: str) -> Lie:
+    """The launch of a model lacks these kinds of records."""
+
+    def change(found: Records) -> Records:
+        launch = begun(found, model)["launch"]
+        return [one for one in found if one["type"] not in chosen or one["launch"] != launch]
+
+    return records(change)
+
+
+def failure(**fields: object) -> Lie:
+    """The planted failure is another one."""
+
+    def change(found: Records) -> Records:
+        ended(found, "planted")["failure"] |= fields
+        return found
+
+    return records(change)
+
+
+def report(change: Callable[[dict[str, Any]], object]) -> Lie:
+    """Another report, in the run's folder and where it was asked for."""
+
+    def lie(ledger: Ledger) -> None:
+        found = json.loads(ledger.published.read_text())
+        change(found)
+        for path in (ledger.folder / "report.json", ledger.published):
+            path.write_text(json.dumps(found))
+
+    return lie
+
+
+def struck(kind: str, model: str | None = None, device: str | None = None, *, after: str | None = None) -> Lie:
+    """A fault from outside hit the launch of that model, or none, before all launches or after the start of one.
+
+    after: how the name of its model begins.
+    """
+
+    def lie(ledger: Ledger) -> None:
+        found = reader.read(ledger.folder / "journal.gpj")
+        when = 0 if after is None else begun(found, after)["at_ns"] + 1
+        launch = None if model is None else begun(found, model)["launch"]
+        ledger.hits.append(Hit(kind, when, 0.0, ledger.lives[0].pid, launch, device))
+
+    return lie
+
+
+def unplanted(ledger: Ledger) -> None:
+    """Nobody has planned a fault."""
+    ledger.planted, ledger.planted_on, ledger.sprung = {}, {}, {}

@@ -88,7 +88,9 @@ class Storm:
         self._nvml = FakeNvml(place, gpus=GPUS)
         self._paused: list[_Paused] = []
         self._descriptors: list[tuple[int, int]] = []
-        self._next = next(iter(KINDS.values()))
+        self._kinds = self._dice.sample(tuple(KINDS.values()), len(KINDS))
+        self._misdeeds = self._dice.sample(tuple(PLANTED), len(PLANTED))
+        self._next = self._kinds[0]
         for name in ("tmp", "runtime", "planted", "told"):
             (place / name).mkdir(mode=0o700)
         self._environment = {
@@ -158,7 +160,7 @@ class Storm:
 
     def _planted(self, name: str) -> dict[str, object]:
         """How a model does itself one wrong thing, once, and says so before."""
-        do = self._ledger.planted[name] = self._dice.choice(tuple(PLANTED))
+        do = self._ledger.planted[name] = self._misdeeds[len(self._ledger.planted) % len(self._misdeeds)]
         once, told = self._place / "planted" / name, self._place / "told" / name
         return {"do": do, "once": str(once), "told": str(told), "seconds": 0.1}
 
@@ -226,14 +228,19 @@ class Storm:
         return True
 
     def _choose(self, orchestrator: int) -> Kind:
-        """The kind of the next fault: any, but none that this process of the orchestrator is not to meet."""
+        """The kind of the next fault: each once in an order of the seed's, then any by its weight.
+
+        None that this process of the orchestrator is not to meet.
+        """
         no_more = set()
         if self._struck(orchestrator, Target.ZYGOTE) >= ZYGOTES - 1:  # one more ends the run, as it should
             no_more.add(Target.ZYGOTE)
         if self._struck(orchestrator, Target.TELEMETRY):  # it may be gone, and is not started again
             no_more.add(Target.TELEMETRY)
-        kinds = [kind for kind in KINDS.values() if kind.target not in no_more]
-        return self._dice.choices(kinds, [kind.weight for kind in kinds])[0]
+        struck = {hit.kind for hit in self._ledger.hits}
+        kinds = [kind for kind in self._kinds if kind.target not in no_more]
+        waiting = [kind for kind in kinds if kind.name not in struck]
+        return waiting[0] if waiting else self._dice.choices(kinds, [kind.weight for kind in kinds])[0]
 
     def _afterwards(self, kind: Kind, victim: Victim) -> None:
         """Remember who is to go on; the orchestrator does so while nothing else is done."""

@@ -13,8 +13,19 @@ import pytest
 from orchestrator.store import run_files
 from protocol.paths import RunPaths
 from tests.e2e.chaos import checker, figures, reader
-from tests.e2e.chaos.ledger import Hit, Ledger, Life
-from tests.e2e.chaos.lies import Records, begun, copied, ended, measured_otherwise, rewritten, says
+from tests.e2e.chaos.ledger import Ledger, Life
+from tests.e2e.chaos.lies import (
+    Records,
+    begun,
+    copied,
+    ended,
+    failure,
+    measured_otherwise,
+    rewritten,
+    says,
+    struck,
+    unplanted,
+)
 from tests.fakes import faults, gangs
 from tests.fakes.node import Node
 
@@ -53,21 +64,6 @@ def of_model(ledger: Ledger, model: str) -> int:
     return number
 
 
-def failed(ledger: Ledger, **changes: object) -> None:
-    """The planted failure is another one."""
-
-    def change(records: Records) -> Records:
-        ended(records, "planted")["failure"] |= changes
-        return records
-
-    rewritten(ledger, change)
-
-
-def struck(ledger: Ledger, kind: str, device: str, model: str = "planted") -> None:
-    """A member was struck before anything happened."""
-    ledger.hits.append(Hit(kind, 0, 0.0, ledger.lives[0].pid, of_model(ledger, model), device))
-
-
 def test_a_run_that_went_well_is_left_alone(ledger: Ledger) -> None:
     """Nothing is found where nothing is wrong, and its launches on several devices are counted."""
     assert checker.check(ledger) == []
@@ -78,7 +74,7 @@ def test_a_run_that_went_well_is_left_alone(ledger: Ledger) -> None:
 
 def test_a_member_that_is_blamed_for_another_is_found(ledger: Ledger) -> None:
     """The failure names another device than the one that it was planted on, or none at all."""
-    failed(ledger, device="cpu:2")
+    failure(device="cpu:2")(ledger)
     says(ledger, "is blamed on cpu:2, and it was ['cpu:1']")
     rewritten(ledger, lambda records: [one for one in records if ended(records, "planted")["failure"].pop("device", 1)])
     says(ledger, "is blamed on None, and it was ['cpu:1']")
@@ -86,33 +82,33 @@ def test_a_member_that_is_blamed_for_another_is_found(ledger: Ledger) -> None:
 
 def test_a_member_that_is_blamed_for_a_struck_one_is_found(ledger: Ledger) -> None:
     """One was killed; the failure names that one, and by that signal, or it is found."""
-    failed(ledger, category="killed, cause unknown", signal=int(signal.SIGKILL), device="cpu:2")
-    ledger.planted, ledger.planted_on, ledger.sprung = {}, {}, {}
-    struck(ledger, "worker: SIGKILL", "cpu:2")
+    failure(category="killed, cause unknown", signal=int(signal.SIGKILL), device="cpu:2")(ledger)
+    unplanted(ledger)
+    struck("worker: SIGKILL", "planted", "cpu:2")(ledger)
     blamed, by = "is blamed on", "is said of it"
     assert not any(blamed in one or by in one for one in checker.check(ledger))
     assert dict(figures.of(ledger).counts) == {"member of a gang: SIGKILL": 1}
-    failed(ledger, signal=int(signal.SIGTERM))
+    failure(signal=int(signal.SIGTERM))(ledger)
     says(ledger, "cpu:2 was sent [9], and 15 is said of it")
-    failed(ledger, signal=int(signal.SIGKILL), device="cpu:0")
+    failure(signal=int(signal.SIGKILL), device="cpu:0")(ledger)
     says(ledger, "is blamed on cpu:0, and it was ['cpu:2']")
 
 
 def test_nobody_need_be_named_only_where_nobody_can_be_told_apart(ledger: Ledger) -> None:
     """One was stopped, and nobody is named: that is found, unless another one was stopped too, if but for a moment."""
-    failed(ledger, category="deadline exceeded", device=None)
-    ledger.planted, ledger.planted_on, ledger.sprung = {}, {}, {}
-    struck(ledger, "worker: SIGSTOP", "cpu:2")
+    failure(category="deadline exceeded", device=None)(ledger)
+    unplanted(ledger)
+    struck("worker: SIGSTOP", "planted", "cpu:2")(ledger)
     says(ledger, "is blamed on None, and it was ['cpu:2']")
     for other in ("worker: SIGSTOP", "worker: SIGSTOP, SIGCONT"):
-        struck(ledger, other, "cpu:0")
+        struck(other, "planted", "cpu:0")(ledger)
         assert not any("is blamed on" in one for one in checker.check(ledger))
         ledger.hits.pop()
 
 
 def test_what_only_follows_from_the_failure_of_another_is_no_name_for_it(ledger: Ledger) -> None:
     """The connection that broke is called the failure, and not what broke it."""
-    failed(ledger, category="communication between devices failed")
+    failure(category="communication between devices failed")(ledger)
     says(ledger, "is called 'communication between devices failed'")
 
 
@@ -173,21 +169,20 @@ def test_a_launch_of_too_few_or_too_many_processes_is_found(ledger: Ledger, time
 
 def test_a_member_that_measures_on_after_its_death_is_found(ledger: Ledger) -> None:
     """One that does not lead was killed before the last block, and there is a result all the same."""
-    struck(ledger, "worker: SIGKILL", "cpu:2", "together")
+    struck("worker: SIGKILL", "together", "cpu:2")(ledger)
     says(ledger, "measured on for")
-    struck(ledger, "worker: SIGSTOP, SIGCONT", "cpu:1", "together")
+    struck("worker: SIGSTOP, SIGCONT", "together", "cpu:1")(ledger)
     says(ledger, "measured on for")
-    struck(ledger, "worker: SIGSTOP, SIGCONT", "cpu:2", "together")
+    struck("worker: SIGSTOP, SIGCONT", "together", "cpu:2")(ledger)
     assert checker.check(ledger) == []
 
 
 def test_members_that_end_with_their_zygote_are_found(ledger: Ledger) -> None:
     """The zygote's death excuses a launch of which one process was never born, and none of which all were."""
     launch = of_model(ledger, "planted")
-    failed(ledger, category="zygote died")
-    ledger.planted, ledger.planted_on, ledger.sprung = {}, {}, {}
-    start = begun(reader.read(ledger.folder / "journal.gpj"), "planted")
-    ledger.hits.append(Hit("zygote: SIGKILL", start["at_ns"] + 1, 0.0, ledger.lives[0].pid))
+    failure(category="zygote died")(ledger)
+    unplanted(ledger)
+    struck("zygote: SIGKILL", after="planted")(ledger)
     words = f"launch {launch} had a process, and was ended with its zygote"
     says(ledger, words)
     says(ledger, "is called 'zygote died'")

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.figures.cells import GenerationMetrics, Measured, ProbeMetrics
 from orchestrator.report.as_text import to_text
 from protocol import floats
-from protocol.cell import AUTO, Precision, Workload
+from protocol.cell import AUTO, Cell, Precision, Workload
 from protocol.failure import Category
 from protocol.result import Memory, SteadyState, WarmUp
 from tests.fakes.results import MIB, result
@@ -38,6 +38,12 @@ def generation(run: FakeRun) -> GenerationMetrics:
     return metric
 
 
+def writing(folder: Path, batch_size: int = 1) -> tuple[FakeRun, Cell]:
+    """A run that generates text, and its one generation cell."""
+    run = FakeRun(folder, models=shipped("gpt2"), workloads=(Workload.GENERATION,), batch_sizes=(batch_size,))
+    return run, next(cell for cell in run.stored.plan.cells if cell.workload is Workload.GENERATION)
+
+
 def test_every_result_says_how_far_to_trust_it(tmp_path: Path) -> None:
     """Steady state, stop reason, interval, launches and drift: of loading, phases, generation and probes alike."""
     run = FakeRun(
@@ -54,7 +60,7 @@ def test_every_result_says_how_far_to_trust_it(tmp_path: Path) -> None:
         assert [name for name in TRUST if getattr(metric, name) is None] == []
 
 
-def test_every_size_of_a_scan_says_how_far_to_trust_it(tmp_path: Path) -> None:
+def test_every_size_of_a_scan_has_its_doubts(tmp_path: Path) -> None:
     """The best rests on one launch: where that was not steady, or drifted, the curve has a mark, and only there."""
     run = FakeRun(tmp_path, batch_sizes=(AUTO,), workloads=(Workload.INFERENCE,))
     (cell,) = run.stored.plan.cells
@@ -65,18 +71,17 @@ def test_every_size_of_a_scan_says_how_far_to_trust_it(tmp_path: Path) -> None:
     run.failed(cell, Category.OUT_OF_MEMORY, batch_size=8)
     report = run.report()
     (scan,) = report.batch_scans
-    one, two, four, eight = scan.points
-    names = tuple(name for name in TRUST if name != "measured_seconds")
-    assert all(getattr(point, name) is not None for point in (one, two, four) for name in names)
-    assert [getattr(eight, name) for name in names if name != "launches"] == [None] * 4
+    *measured, eight = scan.points
+    names = tuple(name for name in TRUST if name not in {"measured_seconds", "launches"})
+    assert all(getattr(point, name) is not None for point in measured for name in names)
+    assert {getattr(eight, name) for name in names} == {None}
     assert [point.launches for point in scan.points] == [1, 1, 1, 0]
     assert [point.drifting for point in scan.points] == [False, True, False, None]
-    assert [point.steady_state for point in (one, two, four)] == ["reached", "reached", "none"]
-    text = [line.split() for line in to_text(report).splitlines()]
-    marks = {line[1]: "*" in line for line in text if line[:1] == ["|"] and line[1] in {"1", "2", "4", "8"}}
+    assert [point.steady_state for point in measured] == ["reached", "reached", "none"]
+    rows = [line.split() for line in to_text(report).splitlines()]
+    marks = {row[1]: "*" in row for row in rows if row[:1] == ["|"] and row[1] in {"1", "2", "4", "8"}}
     assert marks == {"1": False, "2": True, "4": True, "8": False}
-    assert ["*", "batch", "2:", "drifting", "by", "+9.5%"] in text
-    assert ["*", "batch", "4:", "not", "steady", "after", "warm-up"] in text
+    assert [row[2] for row in rows if row[:2] == ["*", "batch"]] == ["2:", "4:"]
 
 
 def test_latency_stands_beside_the_forward_pass(tmp_path: Path) -> None:
@@ -108,8 +113,7 @@ def test_the_first_load_of_a_process_stands_apart(tmp_path: Path) -> None:
 
 def test_the_later_tokens_are_timed_without_the_first(tmp_path: Path) -> None:
     """A text takes 200 ms, its first token 50: each of the 63 later ones takes (200 - 50) / 63 ms."""
-    run = FakeRun(tmp_path, models=shipped("gpt2"), workloads=(Workload.GENERATION,), batch_sizes=(4,))
-    cell = next(cell for cell in run.stored.plan.cells if cell.workload is Workload.GENERATION)
+    run, cell = writing(tmp_path, batch_size=4)
     run.measured(cell, forward_ms=10.0, noise=0.0)
     metric = generation(run)
     assert (metric.prompt_tokens, metric.new_tokens) == (512, 64)
@@ -125,8 +129,7 @@ def test_the_later_tokens_are_timed_without_the_first(tmp_path: Path) -> None:
 
 def test_a_slow_token_shows_in_the_tail_alone(tmp_path: Path) -> None:
     """Percentiles are of single tokens, not of texts: one slow token in fifty is in p99 and not in the median."""
-    run = FakeRun(tmp_path, models=shipped("gpt2"), workloads=(Workload.GENERATION,), batch_sizes=(1,))
-    cell = next(cell for cell in run.stored.plan.cells if cell.workload is Workload.GENERATION)
+    run, cell = writing(tmp_path)
     made = result(cell, noise=0.0)
     times_ms = ([2.0] * 49 + [40.0]) * 20
     series = {**made.series, "inter_token": floats.pack(times_ms)}
@@ -137,8 +140,7 @@ def test_a_slow_token_shows_in_the_tail_alone(tmp_path: Path) -> None:
 
 def test_tokens_that_did_not_arrive_are_not_counted(tmp_path: Path) -> None:
     """The rate is of what the host has seen; that something is missing is said."""
-    run = FakeRun(tmp_path, models=shipped("gpt2"), workloads=(Workload.GENERATION,), batch_sizes=(1,))
-    cell = next(cell for cell in run.stored.plan.cells if cell.workload is Workload.GENERATION)
+    run, cell = writing(tmp_path)
     run.measured(cell, forward_ms=10.0, noise=0.0, generated_tokens=400 * 32)
     metric = generation(run)
     assert (metric.tokens_generated, metric.tokens_expected) == (400 * 32, 400 * cell.batch_size * 64)
@@ -148,8 +150,7 @@ def test_tokens_that_did_not_arrive_are_not_counted(tmp_path: Path) -> None:
 
 def test_energy_is_told_by_the_item_and_by_the_token(tmp_path: Path) -> None:
     """At 690 W, a text of 64 tokens in 200 ms costs 138 J, and a token a 64th of it."""
-    run = FakeRun(tmp_path, models=shipped("gpt2"), workloads=(Workload.GENERATION,), batch_sizes=(1,))
-    cell = next(cell for cell in run.stored.plan.cells if cell.workload is Workload.GENERATION)
+    run, cell = writing(tmp_path)
     run.measured(cell, forward_ms=10.0, noise=0.0)
     run.samples(power_w=690.0)
     metric = generation(run)
@@ -243,7 +244,6 @@ def test_slowdown_is_told_with_its_share(tmp_path: Path) -> None:
     assert (hot.throttled, hot.slowdown_percent) == (True, 100.0)
     assert (capped.throttled, capped.slowdown_percent) == (False, 0.0)
     assert run.report().summary.cells.throttled == 1
-    assert any("slowed down" in reason for reason in run.report().verdict.reasons)
 
 
 @pytest.mark.parametrize(("reasons", "throttled"), [(0x4, None), (0x40, True)])
@@ -275,14 +275,11 @@ def test_the_best_of_gemm_is_never_below_what_was_measured(tmp_path: Path) -> No
     assert probe.best_tflops == pytest.approx(probe.sustained_tflops)
 
 
-def test_a_latency_below_the_forward_time_has_a_remark(tmp_path: Path) -> None:
-    """It cannot be; the report says of how few passes it was made. Above it nothing is remarked."""
-    said = {}
-    for latency_ms in (9.0, 11.0):
-        run = FakeRun(tmp_path / str(latency_ms), batch_sizes=(1,))
-        cell = run.cell(batch_size=1)
-        series = {**result(cell, forward_ms=10.0).series, "latency": floats.pack([latency_ms] * 4)}
-        run.measured(cell, forward_ms=10.0, series=series)
-        said[latency_ms] = " ".join(to_text(run.report()).split())
-    assert "the latency (4 values) is below the forward time" in said[9.0]
-    assert "below the forward time" not in said[11.0]
+@pytest.mark.parametrize(("latency_ms", "remarked"), [(9.0, True), (11.0, False)])
+def test_a_latency_below_the_forward_time_has_a_remark(tmp_path: Path, latency_ms: float, remarked: bool) -> None:
+    """It cannot be; the remark has the number of passes. Above it nothing is remarked."""
+    run = FakeRun(tmp_path, batch_sizes=(1,))
+    cell = run.cell(batch_size=1)
+    series = {**result(cell, forward_ms=10.0).series, "latency": floats.pack([latency_ms] * 4)}
+    run.measured(cell, forward_ms=10.0, series=series)
+    assert ("the latency (4 values)" in " ".join(to_text(run.report()).split())) is remarked

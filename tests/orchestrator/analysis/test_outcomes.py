@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.analysis import outcomes
@@ -263,7 +263,6 @@ def simulate(planned: Plan, seed: int, steps: int) -> tuple[slots.RunState, list
     return now, records
 
 
-@settings(max_examples=200)
 @given(
     seed=st.integers(0, 10**6),
     launches=st.integers(1, 3),

@@ -43,47 +43,31 @@ def test_profiles_are_those_of_the_method() -> None:
     assert (measurement.iterations, measurement.warm_up_iterations) == (None, 7)
 
 
-def test_an_unknown_model_is_answered_with_the_nearest_names() -> None:
-    """The message says what there is, and how to see all of it."""
-    with pytest.raises(ConfigError) as refused:
-        catalogue.load().model("resnet5")
-    assert str(refused.value).startswith("no model named 'resnet5'. Did you mean resnet50")
-    assert str(refused.value).endswith(f"`torch-gpu-benchmark list-models` shows all {len(catalogue.load().models)}.")
+@pytest.mark.parametrize(("name", "guess"), [("resnet5", "resnet50"), ("zzz", "")])
+def test_an_unknown_model_is_answered_with_the_nearest_names(name: str, guess: str) -> None:
+    """And with how to see all of them; a wrong guess is worse than none."""
+    with pytest.raises(ConfigError, match=f"'{name}'.*list-models` .* {len(catalogue.load().models)}") as refused:
+        catalogue.load().model(name)
+    assert ("Did you mean" in str(refused.value), guess in str(refused.value)) == (guess != "", True)
 
 
-def test_a_name_that_is_near_to_nothing_gets_no_guess() -> None:
-    """A wrong guess is worse than none."""
-    with pytest.raises(ConfigError) as refused:
-        catalogue.load().model("zzz")
-    assert "Did you mean" not in str(refused.value)
+ONE, TWO = MODEL.format(name="one"), MODEL.format(name="two")
 
 
-def test_a_broken_catalogue_names_file_line_and_key(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("models", "carried"),
+    [
+        (ONE + TWO.replace("memory_mb: 1", "memory_mb: much"), r"models\.yaml, line 20, models\[1\]\.memory_mb: "),
+        (ONE.replace("    parameters: 10\n", ""), r"models\.yaml.*models\[0\]: .*parameters"),
+        (ONE * 2, "two models named one"),
+        (ONE.replace("other", "transformers"), r"models\.yaml, one: .*'transformers'. Did you mean transformer"),
+    ],
+    ids=["a value", "a missing key", "a name", "a type"],
+)
+def test_a_broken_catalogue_names_file_line_and_key(tmp_path: Path, models: str, carried: str) -> None:
     """Somebody who adds a model learns which line is wrong."""
-    text = "models:" + MODEL.format(name="one") + MODEL.format(name="two").replace("memory_mb: 1", "memory_mb: much")
-    (tmp_path / "models.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=r"models\.yaml, line 20, models\[1\]\.memory_mb: expected a whole number"):
-        catalogue.load(tmp_path)
-
-
-def test_a_missing_key_is_named(tmp_path: Path) -> None:
-    """A model without its number of parameters cannot be used."""
-    (tmp_path / "models.yaml").write_text("models:" + MODEL.format(name="one").replace("    parameters: 10\n", ""))
-    with pytest.raises(ConfigError, match=r"models\[0\]: the key parameters is missing"):
-        catalogue.load(tmp_path)
-
-
-def test_two_models_of_one_name_are_refused(tmp_path: Path) -> None:
-    """The name is what people ask for."""
-    (tmp_path / "models.yaml").write_text("models:" + MODEL.format(name="one") * 2)
-    with pytest.raises(ConfigError, match="two models named one"):
-        catalogue.load(tmp_path)
-
-
-def test_a_type_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    """A model of it would be missing in every list by type."""
-    (tmp_path / "models.yaml").write_text("models:" + MODEL.format(name="one").replace("other", "transformers"))
-    with pytest.raises(ConfigError, match=r"models\.yaml, one: there is no type 'transformers'. Did you mean transfo"):
+    (tmp_path / "models.yaml").write_text(f"models:{models}")
+    with pytest.raises(ConfigError, match=carried):
         catalogue.load(tmp_path)
 
 
@@ -91,5 +75,5 @@ def test_a_mistake_in_a_profile_is_named(tmp_path: Path) -> None:
     """A profile of one's own is checked like any other file."""
     (tmp_path / "models.yaml").write_text("models: []")
     (tmp_path / "profiles.yaml").write_text("quick:\n  launches: many\n")
-    with pytest.raises(ConfigError, match=r"profiles\.yaml, line 2, quick\.launches: expected a whole number, got"):
+    with pytest.raises(ConfigError, match=r"profiles\.yaml, line 2, quick\.launches: "):
         catalogue.load(tmp_path)

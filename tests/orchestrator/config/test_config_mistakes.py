@@ -46,22 +46,13 @@ Write = Callable[[str | bytes], Path]
         ("models: !!python/object/apply:os.abort []", "line 1, models: the tag 'tag:yaml.org,2002:python/object"),
         ("models: !!set {lstm}", "night.yaml, line 1, models: the tag 'tag:yaml.org,2002:set' is not read"),
         # Types
-        (
-            "batch_sizes: [1, 8, many]",
-            'night.yaml, line 1, batch_sizes[2]: expected a whole number of at least 1, got "',
-        ),
+        ("batch_sizes: [1, 8, many]", "night.yaml, line 1, batch_sizes[2]: expected a whole number of at least"),
         ("batch_sizes:\n  - 1\n  - 2.5", "line 3, batch_sizes[1]: expected a whole number of at least 1, got 2.5"),
-        (
-            "batch_sizes: 010",
-            "line 1, batch_sizes: '010': YAML reads a number with a leading zero as octal; leave it out",
-        ),
+        ("batch_sizes: 010", "line 1, batch_sizes: '010': YAML reads a number with a leading zero as octal;"),
         ("batch_sizes: [1, 0_7]", "line 1, batch_sizes[1]: '0_7': YAML reads a number with a leading zero"),
         ("batch_sizes: 08", "batch_sizes: expected a whole number of at least 1 or auto or a list"),
         ("batch_sizes: [true]", "batch_sizes[0]: expected a whole number of at least 1, got true"),
-        (
-            "batch_sizes: {a: 1}",
-            'expected a whole number of at least 1 or auto or a list of whole numbers of at least 1, got {"a',
-        ),
+        ("batch_sizes: {a: 1}", "expected a whole number of at least 1 or auto or a list of whole numbers of at"),
         ("benchmark: fast", 'line 1, benchmark: expected a section with keys and values, got "fast"'),
         ("benchmark: {iterations: '5'}", 'benchmark.iterations: expected a whole number of at least 1, got "5"'),
         ("benchmark: {precision: 16}", "benchmark.precision: expected a word or a list of words, got 16"),
@@ -79,10 +70,7 @@ Write = Callable[[str | bytes], Path]
         ("run: {folder: 2026-01-01}\nmodels: 2026-01-01", "no model named '2026-01-01'"),
         # Values
         ("models: resnet5", "night.yaml, line 1, models: no model named 'resnet5'. Did you mean resnet50"),
-        (
-            "models:\n  - lstm\n  - resnet",
-            "night.yaml, line 3, models[1]: no model named 'resnet'. Did you mean resnet50",
-        ),
+        ("models:\n  - lstm\n  - resnet", "night.yaml, line 3, models[1]: no model named 'resnet'. Did you mean"),
         ("models: [lstm, lstm]", "night.yaml, line 1, models[1]: lstm is given twice"),
         ("models: []", "night.yaml, line 1, models: the list is empty; name at least one model"),
         ("models: ''", "night.yaml, line 1, models: a name is empty"),
@@ -97,24 +85,15 @@ Write = Callable[[str | bytes], Path]
         ("benchmark: {launches: 1001}", "benchmark.launches: 1001 is too large; the largest that is allowed is 1000"),
         ("benchmark: {warmup: 0}", "benchmark.warmup: expected a whole number of at least 1, got 0"),
         ("benchmark: {launches: 0}", "benchmark.launches: expected a whole number of at least 1, got 0"),
-        (
-            "benchmark: {precision: fp61}",
-            "benchmark.precision: there is no precision 'fp61'. Did you mean fp16? There is fp32, tf32, fp16 and bf16.",
-        ),
+        ("benchmark: {precision: fp61}", "benchmark.precision: there is no precision 'fp61'. Did you mean fp16?"),
         ("benchmark: {precision: [fp32, fp32]}", "benchmark.precision[1]: fp32 is given twice"),
         ("sequence_lengths: 0", "line 1, sequence_lengths: expected a whole number of at least 1"),
         ("input_sizes: [224, big]", 'input_sizes[1]: expected a whole number of at least 1, got "big"'),
         ("input_sizes: [512, 224, 512]", "input_sizes: 512 is given twice"),
         ("input_sizes: []", "input_sizes: the list is empty; name at least one size"),
         ("generation_batch_sizes: [4, 4]", "generation_batch_sizes: 4 is given twice"),
-        (
-            "models: resnet50\ninput_sizes: 16",
-            "night.yaml, line 2, input_sizes: resnet50 takes 64 pixels or more, not 16. Leave the size or the model",
-        ),
-        (
-            "benchmark: {memory_format: channel_last}",
-            "benchmark.memory_format: there is no memory format 'channel_last'. Did you mean channels_last?",
-        ),
+        ("models: resnet50\ninput_sizes: 16", "night.yaml, line 2, input_sizes: resnet50 takes 64 pixels or"),
+        ("benchmark: {memory_format: channel_last}", "benchmark.memory_format: there is no memory format"),
         ("benchmark: {phases: trainin}", "there is no phase 'trainin'. Did you mean training?"),
         ("benchmark: {phases: fault}", "there is no phase 'fault'"),
         ("benchmark: {profile: slow}", "benchmark.profile: there is no profile 'slow'. There is quick, triage, "),
@@ -126,11 +105,7 @@ Write = Callable[[str | bytes], Path]
         ("output: {path: report.pdf}", "line 1, output.path: there is no format 'pdf'. There is json, txt, md, csv"),
         ("output: {path: report.pdf, format: json}", "line 1, output.path: there is no format 'pdf'"),
         ("output: {path: out/}", "line 1, output.path: out/ is a folder; name the report's file, such as out/report"),
-        (
-            "output:\n  path: r.csv\n  format: [json, txt]",
-            "night.yaml, line 2, output.path: r.csv ends in .csv, but night.yaml, line 3, output.format asks for json "
-            "and txt. Leave the suffix out, or add csv to the formats.",
-        ),
+        ("output:\n  path: r.csv\n  format: [json, txt]", "night.yaml, line 2, output.path: r.csv ends in .csv,"),
         ('output: {path: "a\\0b"}', "night.yaml, line 1, output.path: 'a\\x00b': no path contains a NUL character"),
         ("output: {path: ''}", "night.yaml, line 1, output.path: expected a path, got an empty text"),
         ("run: {folder: ' '}", "night.yaml, line 1, run.folder: expected a path, got an empty text"),

@@ -138,17 +138,11 @@ def test_arguments_are_as_free_as_pythons(read: Read) -> None:
         (SHAPED + "    type: probe", "there is no type 'probe'"),
         (SHAPED + "    config: [1]", "models[0].config: expected a section with keys and values, got [1]"),
         (SHAPED + "    args: {a: 1}", "models[0].args: expected a list"),
-        (
-            SHAPED + "    config: {eps: 1e-12}",
-            "line 5, models[0].config.eps: YAML reads 1e-12 as a word; write 1.0e-12",
-        ),
+        (SHAPED + "    config: {eps: 1e-12}", "line 5, models[0].config.eps: YAML reads 1e-12 as a word; write"),
         (SHAPED + "    config: {eps: 2e5}", "YAML reads 2e5 as a word; write 2.0e+5 for the number"),
         (SHAPED + "    args: [1.5e3]", "models[0].args[0]: YAML reads 1.5e3 as a word; write 1.5e+3"),
         (SHAPED + "    config:\n      eps:\n", "line 6, models[0].config.eps: nothing stands behind the key"),
-        (
-            ENTRY,
-            "line 2, models[0]: nothing says what a is fed. Describe it in a file of --models-file, with its input",
-        ),
+        (ENTRY, "line 2, models[0]: nothing says what a is fed. Describe it in a file of --models-file, with"),
         (ENTRY + "    input_shape: 3", "line 4, models[0].input_shape: expected the lengths of a tensor, as in [32, 3"),
         (ENTRY + "    input_shape: []", "expected the lengths of a tensor"),
         (ENTRY + "    input_shape: {}", "expected the lengths of a tensor"),
@@ -158,21 +152,12 @@ def test_arguments_are_as_free_as_pythons(read: Read) -> None:
         (ENTRY + "    input_shape: [batch, batch]", "the word batch at most once"),
         (ENTRY + "    input_shape: [1, 2.5]", "models[0].input_shape[1]: expected a whole number or a word, got 2.5"),
         (ENTRY + "    input_shape: {x: {shape: [1], dtpe: bool}}", "input_shape.x.dtpe: there is no such key"),
-        (
-            ENTRY + "    input_shape: {x: {shape: [1], dtype: int8}}",
-            "expected float, float32, int64, int32, uint8 or b",
-        ),
-        (
-            ENTRY + "    input_shape: {x: {shape: [1], dtype: int64}}",
-            "x: int64 numbers need high, one above the larges",
-        ),
+        (ENTRY + "    input_shape: {x: {shape: [1], dtype: int8}}", "expected float, float32, int64, int32,"),
+        (ENTRY + "    input_shape: {x: {shape: [1], dtype: int64}}", "x: int64 numbers need high, one above the"),
         (ENTRY + "    input_shape: {x: {shape: [1], high: 3}}", "give both low and high, or neither"),
         (ENTRY + "    input_shape: {x: {shape: [1], dtype: bool, high: 3}}", "a bool has no range"),
         (ENTRY + "    input_shape: {x: {shape: [1], low: 3, high: 3}}", "high is 3, which is not above low (3)"),
-        (
-            SHAPED.replace("transformers.B", "transformerz.B"),
-            "line 3, models[0].class: transformerz.BertModel: there is",
-        ),
+        (SHAPED.replace("transformers.B", "transformerz.B"), "line 3, models[0].class: transformerz.BertModel:"),
     ],
 )
 def test_a_mistake_in_the_file_is_named(read: Read, text: str, message: str) -> None:

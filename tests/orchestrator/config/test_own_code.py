@@ -11,6 +11,7 @@ from orchestrator.config import own_code
 from orchestrator.config.own_code import Search
 from orchestrator.config.run_configuration import StoredRun
 from orchestrator.errors import ConfigError
+from protocol.exit_codes import ExitCode
 from protocol.paths import RunPaths
 
 Invoke = Callable[..., Result]
@@ -128,8 +129,6 @@ def test_a_library_is_the_users_where_it_was_not_installed(here: Path) -> None:
     assert not own_code.in_a_folder_of_the_users("mypkg", (str(here),))
 
 
-# ── on the command line ───────────────────────────────────────────────────────────────────────────────────────────────
-
 MINE = """
 models:
   - name: lstm
@@ -147,7 +146,7 @@ def planned(invoke: Invoke, executed: Executed) -> Callable[..., list[str]]:
 
     def names(*words: str) -> list[str]:
         done = invoke("run", "--gpu-ids", "cpu:0", *words)
-        assert done.exit_code == 5, done.output  # the disk that refuses
+        assert done.exit_code == ExitCode.INTERNAL, done.output  # the disk that refuses
         return [model.name for model in executed[-1][0].configuration.models]
 
     return names
@@ -212,12 +211,10 @@ def test_a_configuration_file_can_name_them_and_cannot_allow_them(
     """models_file and pythonpath are keys; the permission is given on the command line alone."""
     Path("night.yaml").write_text("models_file: mine.yaml\npythonpath: [.]\nmodels: other\n", encoding="utf-8")
     assert planned("--config", "night.yaml", "--allow-code") == ["other"]
-    refused = invoke("run", "--gpu-ids", "cpu:0", "--config", "night.yaml")
-    assert refused.exit_code == 2
-    assert "mine.yaml, line 6, models[1].class: net.py:build is code in" in refused.output
-    Path("night.yaml").write_text("models_file: mine.yaml\nallow_code: true\n", encoding="utf-8")
-    refused = invoke("run", "--gpu-ids", "cpu:0", "--config", "night.yaml")
-    assert "night.yaml, line 2, allow_code: there is no such key" in refused.output
+    for key, where in (("models: other", "mine.yaml, line 6, models[1].class: "), ("allow_code: true", "allow_code: ")):
+        Path("night.yaml").write_text(f"models_file: mine.yaml\n{key}\npythonpath: [.]\n", encoding="utf-8")
+        refused = invoke("run", "--gpu-ids", "cpu:0", "--config", "night.yaml")
+        assert (refused.exit_code, where in refused.output) == (ExitCode.USAGE, True)
 
 
 def test_what_is_imported_ahead_is_never_a_library_of_the_users(
@@ -237,18 +234,21 @@ def test_what_is_imported_ahead_is_never_a_library_of_the_users(
     assert ahead("--pythonpath", "library") == [(), (), (), ()]
 
 
-def test_a_probe_cannot_be_replaced(invoke: Invoke) -> None:
-    """The figures of every model are held against it."""
+@pytest.mark.parametrize(
+    ("words", "carried"),
+    [
+        # The figures of every model are compared with those of the probes.
+        (("--models-file", "mine.yaml", "--allow-code"), ("--models-file: gemm ",)),
+        # Nothing of torchvision has the inputs of a model; a file of one's own may.
+        (("-m", "torchvision.models:resnet18"), ("torchvision.models:resnet18", "--models-file")),
+    ],
+)
+def test_a_model_that_cannot_be_measured_is_refused(
+    invoke: Invoke, words: tuple[str, ...], carried: tuple[str, ...]
+) -> None:
+    """A model with the name of a probe, or without inputs."""
     Path("net.py").write_text(BOMB, encoding="utf-8")
     Path("mine.yaml").write_text(MINE.replace("name: lstm", "name: gemm"), encoding="utf-8")
-    refused = invoke("run", "--gpu-ids", "cpu:0", "--models-file", "mine.yaml", "--allow-code")
-    assert refused.exit_code == 2
-    assert "--models-file: gemm is the name of a probe; call the model otherwise" in refused.output
-
-
-def test_a_library_without_inputs_is_refused(invoke: Invoke) -> None:
-    """Nothing of torchvision says what it is fed; a file of one's own may."""
-    refused = invoke("run", "--gpu-ids", "cpu:0", "-m", "torchvision.models:resnet18")
-    assert refused.exit_code == 2
-    assert "nothing says what torchvision.models:resnet18 is fed" in refused.output
-    assert "--models-file" in refused.output
+    refused = invoke("run", "--gpu-ids", "cpu:0", *words)
+    assert refused.exit_code == ExitCode.USAGE
+    assert [part for part in carried if part not in refused.output] == []

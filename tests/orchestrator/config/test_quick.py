@@ -13,6 +13,7 @@ from orchestrator.config.catalogue import configs_folder
 from orchestrator.config.run_configuration import StoredRun
 from orchestrator.errors import ConfigError
 from protocol.cell import AUTO, Cell, Precision, Workload
+from protocol.exit_codes import ExitCode
 from protocol.paths import RunPaths
 from tests.fakes.configurations import resolved
 
@@ -28,31 +29,39 @@ def cells_of(stored: StoredRun) -> list[Cell]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "name", "limit_s"),
+    ("command", "name", "limit_s"),
     [
-        ((), "standard", 180),
-        (("--light",), "light", 60),
-        (("--standard",), "standard", 180),
-        (("--extensive",), "extensive", 600),
+        (("quick",), "standard", 180),
+        (("quick", "--light"), "light", 60),
+        (("quick", "--standard"), "standard", 180),
+        (("quick", "--extensive"), "extensive", 600),
+        (("run", "-m", "lstm"), None, None),
     ],
 )
 def test_a_preset_has_its_limit(
-    invoke: Invoke, executed: Executed, arguments: tuple[str, ...], name: str, limit_s: float
+    invoke: Invoke, executed: Executed, command: tuple[str, ...], name: str | None, limit_s: float | None
 ) -> None:
-    """One, three and ten minutes; three where nothing is said. The limit is stored with the run."""
-    invoke("quick", "--gpu-ids", "cpu:0", *arguments)
+    """One, three and ten minutes, three where none is given; a plain run has none. It is stored with the run."""
+    invoke(*command, "--gpu-ids", "cpu:0")
     ((stored, _),) = executed
-    assert (stored.configuration.preset, stored.configuration.time_limit_s) == (name, limit_s)
-    assert stored.configuration.profile == "quick"
-    assert stored.configuration.launches == 1
+    made = stored.configuration
+    assert (made.preset, made.time_limit_s, made.profile, made.launches) == (name, limit_s, "quick", 1)
 
 
-def test_two_presets_contradict_each_other(invoke: Invoke, executed: Executed) -> None:
-    """A minute or ten is a question for the one who asks."""
-    refused = invoke("quick", "--light", "--extensive", "--gpu-ids", "cpu:0")
-    assert refused.exit_code == 2
-    assert "--light and --extensive contradict each other" in refused.output
-    assert executed == []
+@pytest.mark.parametrize(
+    ("words", "carried"),
+    [
+        (("quick", "--light", "--extensive"), ("--light", "--extensive")),  # a question for the one who asks
+        (("run", "-b", "auto,8"), ("--batch-sizes", "auto")),  # a scan finds every size worth knowing
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    invoke: Invoke, executed: Executed, words: tuple[str, ...], carried: tuple[str, ...]
+) -> None:
+    """By their names, and nothing is run."""
+    refused = invoke(*words, "--gpu-ids", "cpu:0")
+    assert (refused.exit_code, executed) == (ExitCode.USAGE, [])
+    assert [part for part in carried if part not in refused.output] == []
 
 
 def test_options_change_what_is_measured_within_the_same_limit(invoke: Invoke, executed: Executed) -> None:
@@ -66,18 +75,10 @@ def test_options_change_what_is_measured_within_the_same_limit(invoke: Invoke, e
     assert {cell.model for cell in cells_of(stored)} == {"lstm", "resnet50"}
 
 
-def test_a_run_without_a_preset_has_no_limit(invoke: Invoke, executed: Executed) -> None:
-    """And keeps its random order."""
-    invoke("--gpu-ids", "cpu:0", "-m", "lstm")
-    ((stored, _),) = executed
-    assert (stored.configuration.preset, stored.configuration.time_limit_s) == (None, None)
-
-
-def test_a_dry_run_says_how_far_the_time_reaches(invoke: Invoke, tmp_path: Path) -> None:
-    """In the order of priority; nothing is run or written."""
+def test_a_dry_run_has_the_limit_and_writes_nothing(invoke: Invoke, tmp_path: Path) -> None:
+    """By the name of the preset."""
     shown = invoke("quick", "--light", "--gpu-ids", "cpu:0", "--dry-run")
-    assert shown.exit_code == 0
-    assert "light ends within 60 s, enough for about" in shown.output
+    assert (shown.exit_code, "light ends within 60 s" in shown.output) == (ExitCode.PASSED, True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -101,32 +102,14 @@ def test_a_broken_preset_is_named(tmp_path: Path) -> None:
 
 
 def test_auto_is_a_batch_size(invoke: Invoke, executed: Executed) -> None:
-    """For every phase that has one; loading has none."""
+    """For every phase that has one; loading has none. A file may have it for one phase."""
     invoke("--gpu-ids", "cpu:0", "-m", "lstm", "--phases", "load,inference,training", "-b", "auto")
-    ((stored, _),) = executed
-    sizes = {cell.workload: cell.batch_size for cell in cells_of(stored)}
-    assert sizes == {Workload.LOAD: 1, Workload.INFERENCE: AUTO, Workload.TRAINING: AUTO}
-    assert set(stored.plan.rooms) == {"cpu:0"}
-
-
-def test_auto_may_stand_in_a_file_for_one_phase(invoke: Invoke, executed: Executed) -> None:
-    """The others keep their sizes."""
     Path("mine.yaml").write_text("batch_sizes: auto\ntraining_batch_sizes: 4\n")
     invoke("--gpu-ids", "cpu:0", "-m", "lstm", "--phases", "inference,training", "--config", "mine.yaml")
-    ((stored, _),) = executed
-    assert {cell.workload: cell.batch_size for cell in cells_of(stored)} == {
-        Workload.INFERENCE: AUTO,
-        Workload.TRAINING: 4,
-    }
-
-
-def test_auto_stands_alone(invoke: Invoke, executed: Executed) -> None:
-    """A scan finds every size worth knowing; a list beside it would be measured twice."""
-    refused = invoke("--gpu-ids", "cpu:0", "-b", "auto,8")
-    assert refused.exit_code == 2
-    assert "-b/--batch-sizes" in refused.output
-    assert "auto" in refused.output
-    assert executed == []
+    line, file = ({cell.workload: cell.batch_size for cell in cells_of(stored)} for stored, _ in executed)
+    assert line == {Workload.LOAD: 1, Workload.INFERENCE: AUTO, Workload.TRAINING: AUTO}
+    assert file == {Workload.INFERENCE: AUTO, Workload.TRAINING: 4}
+    assert set(executed[0][0].plan.rooms) == {"cpu:0"}
 
 
 def test_a_dry_run_says_auto(invoke: Invoke) -> None:

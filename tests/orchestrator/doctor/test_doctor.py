@@ -72,12 +72,6 @@ def test_errors_of_the_driver_have_advice(patient: Patient, nvml: int, advice: s
     assert " CUDA works " not in words
 
 
-def test_an_old_driver_is_too_old_for_torch(patient: Patient) -> None:
-    """A driver for CUDA 11 serves no torch that is installed here."""
-    patient.nvml.set({"cuda_driver_version": 11080})
-    assert re.search(r"CUDA 11\.8.* do: update the driver", patient.examined(ExitCode.INCOMPLETE))
-
-
 def test_settings_of_the_gpus(patient: Patient) -> None:
     """Persistence mode off and exclusive mode are warnings; prohibited mode is an error."""
     patient.nvml.set({"gpu.0.persistence_mode": 0, "gpu.0.compute_mode": 3})
@@ -119,9 +113,11 @@ def test_slices_are_counted_and_each_is_tried(patient: Patient) -> None:
     assert re.search(rf"broken CUDA .*CUDA_ERROR_NO_DEVICE, .*GPU 0:1 \({slices[1]}\)", words)
 
 
-def test_mps_is_a_warning(patient: Patient) -> None:
-    """It is found by CUDA's pipe folder."""
+def test_old_drivers_and_mps(patient: Patient) -> None:
+    """A driver for CUDA 11 serves no installed torch; an MPS daemon is found by CUDA's pipe folder."""
     assert "warning CUDA an MPS " in patient.examined(ExitCode.PASSED, CUDA_MPS_PIPE_DIRECTORY=str(patient.folder))
+    patient.nvml.set({"cuda_driver_version": 11080})
+    assert re.search(r"CUDA 11\.8.* do: update the driver", patient.examined(ExitCode.INCOMPLETE))
 
 
 # ── judged without a machine ──────────────────────────────────────────────────────────────────────────────────────────

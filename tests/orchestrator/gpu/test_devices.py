@@ -1,7 +1,8 @@
-"""Which devices --gpu-ids means, under every shape of CUDA_VISIBLE_DEVICES, and what is said when it means none."""
+"""The devices of --gpu-ids, under every shape of CUDA_VISIBLE_DEVICES, and the errors where there is none."""
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,8 @@ sys.stdout.buffer.write(msgspec.json.encode(seen.look().inventory))
 """
 
 
-def ask(fake: FakeNvml, *asked: dict[str, Any]) -> Any:
-    """What resolve() answers: [[gpu_id, uuid, cpus], …] or the words of the error, for each question."""
+def answers(fake: FakeNvml, *asked: dict[str, Any]) -> Any:
+    """The answers of resolve(): [[gpu_id, uuid, cpus], …] or the error's words, for each question."""
     return fake.python(RESOLVE.format(asked=json.dumps(asked)))
 
 
@@ -66,8 +67,8 @@ def eight(tmp_path: Path) -> FakeNvml:
 
 
 def test_eight_gpus_by_all_index_and_uuid(eight: FakeNvml) -> None:
-    """All, indices, UUIDs and their beginnings name the same GPUs; the order is the one asked for."""
-    everything, some, by_uuid, by_prefix, mixed = ask(
+    """All, indices, UUIDs and their beginnings give the same GPUs, in the requested order."""
+    everything, some, by_uuid, by_prefix, mixed = answers(
         eight,
         {"ids": "all"},
         {"ids": "3,0"},
@@ -84,7 +85,7 @@ def test_eight_gpus_by_all_index_and_uuid(eight: FakeNvml) -> None:
 
 def test_indices_count_within_cuda_visible_devices(eight: FakeNvml) -> None:
     """With CUDA_VISIBLE_DEVICES=5,2 GPU 0 is the sixth of the machine, and `all` are two."""
-    everything, first, hidden, beyond, none = ask(
+    everything, first, hidden, beyond, none = answers(
         eight,
         {"ids": "all", "visible": "5,2"},
         {"ids": "0", "visible": f"{uuid(5)},2"},
@@ -94,11 +95,9 @@ def test_indices_count_within_cuda_visible_devices(eight: FakeNvml) -> None:
     )
     assert everything == [[0, uuid(5), [0]], [1, uuid(2), [1]]]
     assert first == [[0, uuid(5), [0, 1]]]
-    assert hidden == f"--gpu-ids: {uuid(0)} is hidden by CUDA_VISIBLE_DEVICES=5,2"
-    assert beyond == "--gpu-ids: there is no GPU 2; there are 0 to 1 within CUDA_VISIBLE_DEVICES=5,2"
-    assert none == (
-        "No NVIDIA GPU was found (CUDA_VISIBLE_DEVICES is ''). To try it on the CPU, use --gpu-ids cpu:0,cpu:1"
-    )
+    assert re.match(rf"--gpu-ids: {uuid(0)} .*CUDA_VISIBLE_DEVICES=5,2", hidden)
+    assert re.match(r"--gpu-ids: .*GPU 2.* 0 to 1 .*CUDA_VISIBLE_DEVICES=5,2", beyond)
+    assert re.search(r"CUDA_VISIBLE_DEVICES is ''.*--gpu-ids cpu:0,cpu:1", none)
 
 
 @pytest.mark.parametrize(
@@ -123,13 +122,13 @@ def test_indices_count_within_cuda_visible_devices(eight: FakeNvml) -> None:
     ],
 )
 def test_cuda_visible_devices_means_what_cuda_means(visible: str | None, places: list[int]) -> None:
-    """The first entry that names no GPU ends the list; a GPU named twice, or an ambiguous beginning, empties it."""
+    """The first entry without a GPU ends the list; a GPU given twice, or an ambiguous beginning, empties it."""
     gpus = [gpu(index) for index in range(4)]
     assert [found.gpu_id for found in visible_gpus(gpus, visible, None) if found] == places
 
 
-def test_unlike_gpus_are_counted_only_in_a_known_order() -> None:
-    """CUDA's fastest-first order cannot be known here, so an index in it is refused rather than guessed."""
+def test_different_gpus_have_indices_only_in_a_known_order() -> None:
+    """CUDA's fastest-first order is unknown here, so an index in it is refused."""
     gpus = [gpu(0, "NVIDIA T400"), gpu(1, "NVIDIA A100")]
     with pytest.raises(DeviceError, match="Set CUDA_DEVICE_ORDER=PCI_BUS_ID"):
         visible_gpus(gpus, "0", None)
@@ -141,16 +140,16 @@ def test_unlike_gpus_are_counted_only_in_a_known_order() -> None:
 @pytest.mark.parametrize(
     ("ids", "words"),
     [
-        ("8", "there is no GPU 8; there are 0 to 7"),
-        (f"0,{uuid(0)}", f"GPU 0 ({uuid(0)}) is named twice"),
-        ("all,3", f"GPU 3 ({uuid(3)}) is named twice"),
-        ("GPU-ffff", "no GPU has the UUID GPU-ffff"),
-        ("GPU-5", "is the beginning of several UUIDs"),
+        ("8", r"no GPU 8; .* 0 to 7"),
+        (f"0,{uuid(0)}", rf"GPU 0 \({uuid(0)}\) is named twice"),
+        ("all,3", rf"GPU 3 \({uuid(3)}\) is named twice"),
+        ("GPU-ffff", "GPU-ffff"),
+        ("GPU-5", "several UUIDs"),
     ],
 )
-def test_gpus_that_do_not_exist_are_explained(eight: FakeNvml, ids: str, words: str) -> None:
-    """The message names the word that is wrong and what there is instead."""
-    assert words in ask(eight, {"ids": ids})[0]
+def test_gpus_that_do_not_exist_are_errors(eight: FakeNvml, ids: str, words: str) -> None:
+    """With the word that is wrong and what there is instead."""
+    assert re.search(words, answers(eight, {"ids": ids})[0])
 
 
 @pytest.mark.parametrize(
@@ -159,83 +158,67 @@ def test_gpus_that_do_not_exist_are_explained(eight: FakeNvml, ids: str, words: 
         ("", "a device is missing"),
         ("0,,1", "a device is missing"),
         ("cpu:0,", "a device is missing"),
-        ("first", "'first' is no device"),
-        ("-1", "'-1' is no device"),
-        ("cpu", "'cpu' is no device"),
-        ("cpu:0,cpu:00", "--gpu-ids: cpu:0 is named twice"),
+        ("first", "'first'"),
+        ("-1", "'-1'"),
+        ("cpu", "'cpu'"),
+        ("cpu:0,cpu:00", "cpu:0 is named twice"),
     ],
 )
-def test_words_that_name_no_device_are_explained(ids: str, words: str) -> None:
-    """A list that cannot be read is refused before NVML is asked."""
-    with pytest.raises(DeviceError) as caught:
+def test_words_that_are_no_device_are_errors(ids: str, words: str) -> None:
+    """Before NVML is opened."""
+    with pytest.raises(DeviceError, match=words):
         resolve(ids, visible=None, cores=(0, 1))
-    assert words in str(caught.value)
 
 
-def test_no_driver_suggests_cpu_devices_and_a_broken_one_is_said(eight: FakeNvml) -> None:
-    """Neither falls back to the CPU by itself; only what to do differs."""
+def test_a_missing_driver_differs_from_a_broken_one(eight: FakeNvml) -> None:
+    """Neither falls back to the CPU by itself; only the advice differs."""
     eight.fail("nvmlInit", 9)
-    absent = ask(eight, {"ids": "all"})[0]
+    absent = answers(eight, {"ids": "all"})[0]
     eight.fail("nvmlInit", 18)
-    broken = ask(eight, {"ids": "all"})[0]
-    assert absent.startswith("No NVIDIA GPU was found")
-    assert absent.endswith("To try it on the CPU, use --gpu-ids cpu:0,cpu:1")
-    assert "No NVIDIA GPU was found" not in broken
+    broken = answers(eight, {"ids": "all"})[0]
+    assert absent.endswith("--gpu-ids cpu:0,cpu:1")
     assert "reboot. Nothing was started" in broken
 
 
-def test_a_lost_gpu_is_not_silently_left_out(eight: FakeNvml) -> None:
-    """`all` with a lost GPU is refused, and the refusal names the list without it."""
+def test_a_lost_gpu_is_not_skipped_silently(eight: FakeNvml) -> None:
+    """`all` with a lost GPU is refused, with the list without it."""
     eight.fail("*", 15, gpu=3)
-    everything, others = ask(eight, {"ids": "all"}, {"ids": "2,4"})
+    everything, others = answers(eight, {"ids": "all"}, {"ids": "2,4"})
     assert "GPU 3 cannot be used" in everything
-    assert everything.endswith("Leave it out with --gpu-ids 0,1,2,4,5,6,7")
+    assert everything.endswith("--gpu-ids 0,1,2,4,5,6,7")
     assert others == [[2, uuid(2), [0]], [4, uuid(4), [1]]]
 
 
-def test_gpus_divide_the_cores_that_they_are_both_near_to(eight: FakeNvml) -> None:
-    """Siblings on one socket get a slice of its cores each; a GPU on another socket is not concerned."""
-    eight.set({"gpu.0.cpus": "0 1 2 3", "gpu.1.cpus": "0 1 2 3", "gpu.2.cpus": "4 5"})
-    (three,) = ask(eight, {"ids": "0,1,2", "cores": [0, 1, 2, 3, 4, 5]})
+def test_gpus_divide_the_cores_near_them(eight: FakeNvml) -> None:
+    """GPUs on one socket get a part of its cores each. Cores that this process may not use are excluded."""
+    eight.set({"gpu.0.cpus": "0 1 2 3", "gpu.1.cpus": "0 1 2 3", "gpu.2.cpus": "4 5", "gpu.3.cpus": "1 64 200"})
+    three, one = answers(eight, {"ids": "0,1,2", "cores": [0, 1, 2, 3, 4, 5]}, {"ids": "3"})
     assert [cpus for _, _, cpus in three] == [[0, 1], [2, 3], [4, 5]]
+    assert one == [[3, uuid(3), [1]]]
 
 
-def test_workers_stay_within_the_cores_they_were_given(eight: FakeNvml) -> None:
-    """Cores near the GPU that this process may not use are not handed out."""
-    eight.set({"gpu.0.cpus": "1 64 200"})
-    assert ask(eight, {"ids": "0"})[0] == [[0, uuid(0), [1]]]
-
-
-def test_busy_gpus_are_named_with_who_uses_them(eight: FakeNvml) -> None:
-    """The refusal names GPU, process and memory, and the list without them; a display server is only noted."""
+def test_busy_gpus_are_refused(eight: FakeNvml) -> None:
+    """With GPU, process and memory, and the list without them; a display server is only noted."""
+    assert eight.python(BUSY) == {"found": [], "refusal": None}
     pid = os.getpid()
     eight.set({"gpu.3.compute": f"{pid} 13207024435", "gpu.4.graphics": "1 1048576"})
     seen: Any = eight.python(BUSY)
     assert [entry[:2] for entry in seen["found"]] == [[3, pid], [4, 1]]
     name = seen["found"][0][2]
-    assert seen["refusal"] == (
-        f"GPU 3 ({uuid(3)[:12]}…) is used by another process (PID {pid} {name}, 12.3 GiB). Nothing was started. "
-        "Leave it out with --gpu-ids 0,1,2,4,5,6,7, or measure beside it with --allow-busy "
-        "(results will be marked contaminated)."
-    )
+    words = rf"GPU 3 \({uuid(3)[:12]}…\).*\(PID {pid} {name}, 12.3 GiB\).*--gpu-ids 0,1,2,4,5,6,7,.*--allow-busy"
+    assert re.match(words, seen["refusal"])
 
 
 def test_many_processes_on_a_gpu_are_one_remark() -> None:
-    """The one with the most memory is named, the others are counted: a crowd fills no screen."""
+    """With the one that has the most memory, and the number of the others."""
     gpu = Device(uuid=uuid(0), gpu_id=0, kind=DeviceKind.CUDA, name="a GPU")
     crowd = [Busy(device=gpu, pid=pid, name="train", used_bytes=pid << 30, compute=True) for pid in (2, 7, 5)]
-    said = refusal([gpu], crowd)
-    assert said is not None
-    assert "is used by another process (PID 7 train, 7.0 GiB), and by 2 more. Nothing was started." in said
-    assert "PID 5" not in said
+    words = refusal([gpu], crowd)
+    assert re.search(r"\(PID 7 train, 7.0 GiB\).* 2 more", words)
+    assert "PID 5" not in words
 
 
-def test_free_gpus_are_not_refused(eight: FakeNvml) -> None:
-    """Without a compute process there is nothing to say."""
-    assert eight.python(BUSY) == {"found": [], "refusal": None}
-
-
-def test_inventory_tells_what_there_is_and_whether_to_believe_it(eight: FakeNvml) -> None:
+def test_inventory_has_gpus_and_the_state_of_nvml(eight: FakeNvml) -> None:
     """`info` shows every GPU, and the reason when there is none."""
     whole: Any = eight.python(INVENTORY, CUDA_VISIBLE_DEVICES="1")
     eight.fail("*", 15, gpu=7)
@@ -260,7 +243,7 @@ def test_inventory_tells_what_there_is_and_whether_to_believe_it(eight: FakeNvml
     ],
 )
 def test_cores_are_divided_evenly(devices: int, cores: int, expected: list[tuple[tuple[int, ...], bool]]) -> None:
-    """Every CPU device gets as many cores as the others; beyond the core count they share, and say so."""
+    """Every CPU device gets as many cores as the others; beyond the core count they share."""
     made = cpu_devices(range(devices), range(cores))
     assert [(device.cpus, device.shared_cores) for device in made] == expected
     assert all(device.name and device.memory_total_bytes for device in made)

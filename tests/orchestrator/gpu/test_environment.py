@@ -1,4 +1,4 @@
-"""Environment variables that change what is measured: which count, and that a run says so and keeps them."""
+"""Environment variables that change measurements: which matter, and that a run reports and stores them."""
 
 from pathlib import Path
 
@@ -23,25 +23,20 @@ print("null")
 EFFECT = environment.EFFECTS["CUDA_LAUNCH_BLOCKING"]
 
 
-@pytest.mark.parametrize("name", environment.EFFECTS)
-def test_what_is_set_counts_with_its_value(name: str) -> None:
-    """Every variable of the table; others of the environment are nobody's business."""
-    assert environment.set_in({name: "1", "SECRET": "x"}) == ((name, "1"),)
-    assert environment.words(name, "1").startswith(f"{name}=1: ")
-
-
 @pytest.mark.parametrize(
     ("name", "value", "counts"),
     [
+        *((name, "1", True) for name in environment.EFFECTS),
         ("CUDA_LAUNCH_BLOCKING", "0", False),
         ("CUDA_LAUNCH_BLOCKING", "", False),
         ("NVIDIA_TF32_OVERRIDE", "0", True),
         ("NVIDIA_TF32_OVERRIDE", "", False),
     ],
 )
-def test_what_is_switched_off_has_no_effect(name: str, value: str, *, counts: bool) -> None:
-    """0 means off, but for TF32, which it forbids."""
-    assert bool(environment.set_in({name: value})) is counts
+def test_variables_with_an_effect(name: str, value: str, *, counts: bool) -> None:
+    """Every variable of the table unless it is off; 0 means off except for TF32, which it forbids."""
+    assert environment.set_in({name: value, "SECRET": "x"}) == (((name, value),) if counts else ())
+    assert environment.words(name, value).startswith(f"{name}={value}: ")
 
 
 def test_a_value_can_always_be_written_down() -> None:
@@ -51,8 +46,8 @@ def test_a_value_can_always_be_written_down() -> None:
     msgspec.msgpack.encode(value)
 
 
-def test_a_run_on_gpus_says_so_and_keeps_it(tmp_path: Path) -> None:
-    """One line as it begins, in the journal, in the JSON report and in the text."""
+def test_a_run_on_gpus_reports_and_stores_its_settings(tmp_path: Path) -> None:
+    """In one line at start, in the journal, in the JSON report and in the text."""
     nvml = FakeNvml(tmp_path, gpus=1)
     folder = tmp_path / "run"
     nvml.python(PREPARE.format(ids="all", folder=str(folder)))
@@ -61,14 +56,14 @@ def test_a_run_on_gpus_says_so_and_keeps_it(tmp_path: Path) -> None:
     assert node.output.count(f"CUDA_LAUNCH_BLOCKING=1: {EFFECT}") == 1
     (segment,) = [one for one in node.records() if isinstance(one, Segment)]
     assert segment.settings == (("CUDA_LAUNCH_BLOCKING", "1"),)
-    told = {"name": "CUDA_LAUNCH_BLOCKING", "value": "1", "effect": EFFECT}
-    assert node.report()["metadata"]["settings"] == [told]
+    expected = {"name": "CUDA_LAUNCH_BLOCKING", "value": "1", "effect": EFFECT}
+    assert node.report()["metadata"]["settings"] == [expected]
     text = " ".join((folder / "report.txt").read_text(encoding="utf-8").split())
-    assert f"Changed by the environment: CUDA_LAUNCH_BLOCKING=1: {EFFECT}" in text
+    assert f"CUDA_LAUNCH_BLOCKING=1: {EFFECT}" in text
 
 
-def test_on_cpu_devices_it_changes_nothing(tmp_path: Path) -> None:
-    """Nothing of CUDA is measured there, so nothing is said."""
+def test_settings_have_no_effect_on_cpu_devices(tmp_path: Path) -> None:
+    """Nothing of CUDA is measured there."""
     nvml = FakeNvml(tmp_path, gpus=1)
     folder = tmp_path / "run"
     nvml.python(PREPARE.format(ids="cpu:0", folder=str(folder)))
@@ -78,8 +73,8 @@ def test_on_cpu_devices_it_changes_nothing(tmp_path: Path) -> None:
     assert node.report()["metadata"]["settings"] == []
 
 
-def test_what_every_process_had_set_is_told_once(tmp_path: Path) -> None:
-    """A run that was resumed in another environment names what was set in either."""
+def test_settings_of_all_sessions_are_reported_once(tmp_path: Path) -> None:
+    """A run that was resumed in another environment has the settings of both."""
     run = FakeRun(tmp_path)
     blocking, override = ("CUDA_LAUNCH_BLOCKING", "1"), ("NVIDIA_TF32_OVERRIDE", "0")
     run.segment(settings=(blocking,))

@@ -1,4 +1,4 @@
-"""What NVML says of GPUs, read by the real nvidia-ml-py from a library of our own, each time in a fresh process."""
+"""GPUs read by the real nvidia-ml-py from a fake NVML library, each time in a new process."""
 
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,7 @@ def test_a_sample_holds_every_reading(fake: FakeNvml) -> None:
 
 
 @pytest.mark.parametrize("code", [3, 4, 13, 14])
-def test_what_a_gpu_does_not_tell_is_none(fake: FakeNvml, code: int) -> None:
+def test_unreadable_values_are_none(fake: FakeNvml, code: int) -> None:
     """NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND and CORRUPTED_INFOROM cost one field, not the GPU."""
     for function in ("GetSerial", "GetPowerUsage", "GetViolationStatus", "GetCpuAffinity", "GetMigMode"):
         fake.fail(f"nvmlDevice{function}", code, gpu=0)
@@ -112,8 +112,8 @@ def test_what_a_gpu_does_not_tell_is_none(fake: FakeNvml, code: int) -> None:
 @pytest.mark.parametrize(
     ("code", "what_to_do"), [(14, "InfoROM is damaged"), (15, "fallen off the bus"), (16, "reset the GPU")]
 )
-def test_a_lost_gpu_is_named_and_the_others_are_read(fake: FakeNvml, code: int, what_to_do: str) -> None:
-    """A GPU that cannot be opened keeps its place in the list, with a reason, and hides nobody."""
+def test_a_lost_gpu_has_a_reason_and_the_others_are_read(fake: FakeNvml, code: int, what_to_do: str) -> None:
+    """It keeps its place in the list."""
     fake.fail("*", code, gpu=0)
     seen: Any = fake.python(READ)
     assert seen["gpus"][0]["index"] == 0
@@ -140,8 +140,8 @@ def test_a_gpu_lost_while_it_is_read_is_a_typed_error(fake: FakeNvml, code: int)
         (999, "NvmlBrokenError", "kernel log"),
     ],
 )
-def test_absent_and_broken_are_told_apart(fake: FakeNvml, code: int, kind: str, words: str) -> None:
-    """No driver is one thing; a driver that does not work is another, and its message says what to do."""
+def test_a_missing_driver_differs_from_a_broken_one(fake: FakeNvml, code: int, kind: str, words: str) -> None:
+    """The message of each says what to do."""
     fake.fail("nvmlInit", code)
     seen: Any = fake.python(READ)
     assert seen[:2] == [kind, code]
@@ -154,25 +154,16 @@ def test_a_missing_library_beside_a_driver_is_broken(driver_is_there: bool, kind
     assert type(unusable(pynvml.NVMLError(12), driver_is_there=driver_is_there)) is kind
 
 
-def test_processes_are_merged_by_pid(fake: FakeNvml) -> None:
-    """Compute wins over graphics for a process that does both; unknown memory is None."""
+def test_processes_are_merged_by_pid(tmp_path: Path, fake: FakeNvml) -> None:
+    """Compute wins over graphics for a process that does both; unknown memory and processes are None."""
+    seen: Any = FakeNvml(tmp_path, gpus=0).python(READ)
+    assert seen["gpus"] == []
     fake.set({"gpu.0.compute": "4711 13207024435 12 -1", "gpu.0.graphics": "12 5 99 1048576"})
+    fake.fail("nvmlDeviceGetComputeRunningProcesses", 4, gpu=1)
     seen: Any = fake.python(READ)
     assert seen["processes"][uuid(0)] == [
         {"pid": 12, "used_bytes": None, "compute": True},
         {"pid": 99, "used_bytes": 1048576, "compute": False},
         {"pid": 4711, "used_bytes": 13207024435, "compute": True},
     ]
-
-
-def test_processes_that_are_not_told_are_not_nobody(fake: FakeNvml) -> None:
-    """Without permission it is unknown who computes on a GPU; on the one that tells, nobody does."""
-    fake.fail("nvmlDeviceGetComputeRunningProcesses", 4, gpu=0)
-    seen: Any = fake.python(READ)
-    assert seen["processes"] == {uuid(0): None, uuid(1): []}
-
-
-def test_a_machine_may_have_a_driver_and_no_gpu(tmp_path: Path) -> None:
-    """Zero GPUs is an answer, not an error."""
-    seen: Any = FakeNvml(tmp_path, gpus=0).python(READ)
-    assert seen["gpus"] == []
+    assert seen["processes"][uuid(1)] is None

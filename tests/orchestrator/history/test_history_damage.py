@@ -11,7 +11,7 @@ import pytest
 from orchestrator.errors import HistoryError
 from orchestrator.history import damaged_file, store, updates
 from orchestrator.history.location import Place
-from tests.fakes.histories import child, kept, place, record, run_id, runs
+from tests.fakes.histories import altered, child, kept, place, record, run_id, runs
 
 
 def truncated(path: Path) -> None:
@@ -42,13 +42,11 @@ def schema(path: Path) -> None:
     path.write_bytes(data.replace(b"CREATE TABLE cells", b"CREATE TABL\xec cells"))
 
 
-def index(path: Path) -> None:
-    """The tables are whole, and an index of one is that of another: what is asked for by it would not be found."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA writable_schema = ON")
-        roots = "SELECT max(rootpage) FROM sqlite_master WHERE name = 'devices_by_uuid'"
-        connection.execute(f"UPDATE sqlite_master SET rootpage = ({roots}) WHERE name = 'cells_of_model'")
-        connection.commit()
+def index(where: Place) -> None:
+    """The tables are whole, and an index of one is that of another: a look-up by it would find nothing."""
+    roots = "SELECT max(rootpage) FROM sqlite_master WHERE name = 'devices_by_uuid'"
+    swapped = f"UPDATE sqlite_master SET rootpage = ({roots}) WHERE name = 'cells_of_model'"
+    altered(where, "PRAGMA writable_schema = ON", swapped)
 
 
 @pytest.mark.parametrize("damage", [truncated, scribbled, random_bytes, text, schema])
@@ -73,7 +71,7 @@ def test_a_damaged_history_is_set_aside_and_told(tmp_path: Path, damage: Callabl
 def test_an_index_of_something_else_is_damage(tmp_path: Path) -> None:
     """Who records looks at indexes too: by this one nothing would be found of what is there."""
     where = kept(tmp_path, [record(day) for day in range(1, 4)])
-    index(where.path)
+    index(where)
     before = where.path.read_bytes()
     with store.writing(where, []) as connection:
         updates.record(connection, record(28))

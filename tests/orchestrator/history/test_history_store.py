@@ -14,7 +14,7 @@ import pytest
 from orchestrator.errors import HistoryError
 from orchestrator.history import mounts, queries, store, updates
 from orchestrator.history.migrations import APPLICATION_ID, MIGRATIONS
-from tests.fakes.histories import UUID, child, kept, place, record, run_id, runs
+from tests.fakes.histories import UUID, altered, child, kept, place, record, run_id, runs
 
 VERSION_1 = f"""
 CREATE TABLE runs (run_id TEXT PRIMARY KEY NOT NULL, test_date TEXT NOT NULL, folder TEXT NOT NULL,
@@ -96,9 +96,9 @@ def test_space_that_cannot_be_given_back_is_no_error(tmp_path: Path, monkeypatch
 def test_what_is_no_text_is_refused_in_words(tmp_path: Path) -> None:
     """A byte of the command line that is no UTF-8, in what is asked for and in what is to be recorded."""
     where = kept(tmp_path, [record(1)])
-    with pytest.raises(HistoryError, match=r"UTF-8 alone, and no 'caf\\udce9'"), store.reading(where) as connection:
+    with pytest.raises(HistoryError, match=r"UTF-8 .*'caf\\udce9'"), store.reading(where) as connection:
         queries.run(cast("sqlite3.Connection", connection), "caf\udce9")
-    with pytest.raises(HistoryError, match="UTF-8 alone"):
+    with pytest.raises(HistoryError, match="UTF-8"):
         kept(tmp_path, [record(2, profile="caf\udce9")])
     assert runs(where) == [run_id(1)]
 
@@ -106,9 +106,7 @@ def test_what_is_no_text_is_refused_in_words(tmp_path: Path) -> None:
 def test_what_contradicts_itself_is_refused_in_words(tmp_path: Path) -> None:
     """The facts of a device are of another one than its cells are on: nobody of ours has written that."""
     where = kept(tmp_path, [record(1)])
-    with closing(sqlite3.connect(where.path)) as connection:
-        connection.execute("UPDATE devices SET facts = replace(facts, 'GPU-5317350e', 'GPU-5317350f')")
-        connection.commit()
+    altered(where, "UPDATE devices SET facts = replace(facts, 'GPU-5317350e', 'GPU-5317350f')")
     with store.reading(where) as opened, pytest.raises(HistoryError, match="a cell on 'GPU-5317350e-"):
         queries.run(cast("sqlite3.Connection", opened), run_id(1))
 
@@ -130,27 +128,23 @@ def test_bytes_in_place_of_a_text_are_refused_in_words(
 ) -> None:
     """SQLite keeps them in a column of texts too; nobody of ours has written that."""
     where = kept(tmp_path, [record(1, health="WARN")])
-    with closing(sqlite3.connect(where.path)) as connection:
-        connection.execute(f"UPDATE {table} SET {column} = x'00ff'")
-        connection.commit()
+    altered(where, f"UPDATE {table} SET {column} = x'00ff'")
     with pytest.raises(HistoryError, match="has not written"), store.reading(where) as opened:
         ask(cast("sqlite3.Connection", opened))
+
+
+WRITABLE = "PRAGMA writable_schema = ON"
 
 
 @pytest.mark.parametrize("column", ["cell_key", "launches", "figures"])
 def test_a_number_in_place_of_a_text_is_refused_in_words(tmp_path: Path, column: str) -> None:
     """Where the damage is in the schema, SQLite makes no text of it."""
     where = kept(tmp_path, [record(1)])
+    schema = f"UPDATE sqlite_master SET sql = replace(sql, '{column} TEXT', '{column}') WHERE name = 'cells'"
+    altered(where, WRITABLE, schema)
+    altered(where, f"UPDATE cells SET {column} = 5")
     with closing(sqlite3.connect(where.path)) as connection:
-        connection.execute("PRAGMA writable_schema = ON")
-        connection.execute(
-            f"UPDATE sqlite_master SET sql = replace(sql, '{column} TEXT', '{column}') WHERE name = 'cells'"
-        )
-        connection.commit()
-    with closing(sqlite3.connect(where.path)) as connection:
-        connection.execute(f"UPDATE cells SET {column} = 5")
         assert connection.execute(f"SELECT {column} FROM cells").fetchone() == (5,)
-        connection.commit()
     with pytest.raises(HistoryError, match="has not written"), store.reading(where) as opened:
         queries.run(cast("sqlite3.Connection", opened), run_id(1))
 
@@ -159,19 +153,14 @@ def test_a_column_may_be_written_in_other_letters(tmp_path: Path) -> None:
     """SQLite finds it all the same, and calls it as the schema does."""
     where = kept(tmp_path, [record(1)])
     before = runs(where)
-    with closing(sqlite3.connect(where.path)) as connection:
-        connection.execute("PRAGMA writable_schema = ON")
-        connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'tainted', 'tAinted') WHERE name = 'runs'")
-        connection.commit()
+    altered(where, WRITABLE, "UPDATE sqlite_master SET sql = replace(sql, 'tainted', 'tAinted') WHERE name = 'runs'")
     assert runs(where) == before
 
 
 def test_a_run_without_end_is_refused_in_words(tmp_path: Path) -> None:
     """SQLite keeps what is infinite; no run has taken that long."""
     where = kept(tmp_path, [record(1)])
-    with closing(sqlite3.connect(where.path)) as connection:
-        connection.execute("UPDATE runs SET seconds = 9e999")
-        connection.commit()
+    altered(where, "UPDATE runs SET seconds = 9e999")
     with pytest.raises(HistoryError, match="has not written"):
         runs(where)
 
@@ -181,9 +170,6 @@ def test_readers_make_nothing(tmp_path: Path) -> None:
     with store.reading(place(tmp_path / "none")) as connection:
         assert connection is None
     assert list(tmp_path.iterdir()) == []
-
-
-# ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("by", ["reader", "writer"])
@@ -219,17 +205,13 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
 def test_a_newer_version_is_refused_and_not_touched(tmp_path: Path) -> None:
     """Neither to read nor to write; the message says what to do."""
     where = kept(tmp_path, [record(1)])
-    with closing(sqlite3.connect(where.path)) as connection:
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    altered(where, f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     before = where.path.read_bytes()
     for opening in (store.writing, store.reading):
-        with pytest.raises(HistoryError, match=r"written by a newer gpubench.*Nothing was touched"), opening(where):
+        with pytest.raises(HistoryError, match="newer gpubench"), opening(where):
             pass
     assert where.path.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["history.db"]
-
-
-# ── who may not write ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 AS_NOBODY = """
@@ -261,18 +243,16 @@ def test_a_history_that_may_not_be_written_can_be_read() -> None:
             told, _ = other.communicate(timeout=60)
         assert [path.name for path in Path(folder).iterdir()] == ["history.db"]
         where.path.parent.chmod(0o755)
-    assert told.splitlines()[0] == f"['{run_id(1)}']"
-    assert "history cannot be used: " in told.splitlines()[1]
-    assert "it and the folder that it lies in have to be open to you for this" in told.splitlines()[1]
+    read, refused = told.splitlines()
+    assert (read, folder in refused) == (f"['{run_id(1)}']", True)
 
 
 def test_an_older_history_that_may_not_be_written_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It cannot be brought up to date there; the message says what to do."""
     where = kept(tmp_path, [record(1)])
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with closing(sqlite3.connect(where.path)) as connection:
-        connection.execute("PRAGMA user_version = 1")
-    with pytest.raises(HistoryError, match="of version 1, which cannot be brought up to version"), store.reading(where):
+    altered(where, "PRAGMA user_version = 1")
+    with pytest.raises(HistoryError, match=f"version 1, .* version {len(MIGRATIONS)}"), store.reading(where):
         pass
 
 
@@ -284,9 +264,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         store.writing(place(tmp_path / "file")),
     ):
         pass
-
-
-# ── journals, kills, two at once ──────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(("kind", "journal"), [("ext4", "wal"), ("nfs4", "delete")])

@@ -55,17 +55,11 @@ def test_a_change_stands_at_the_run_in_which_it_came(tmp_path: Path) -> None:
     assert [point.run_id for point in found.points] == [run_id(number) for number in range(1, 13)]
 
 
-def test_times_are_told_as_they_are(tmp_path: Path) -> None:
-    """A loading time that grows is a change upwards, beyond the margin of what goes through the host."""
-    runs = [
-        record(
-            number,
-            key=sides.cell(phase=Workload.LOAD).key,
-            metric="model_load_time_ms",
-            figures={"model_load_time_ms": 10.0 if number < 5 else 11.0},
-        )
-        for number in range(1, 10)
-    ]
+def test_a_time_that_grows_is_a_change_upwards(tmp_path: Path) -> None:
+    """Beyond the margin of what goes through the host."""
+    load = {"key": sides.cell(phase=Workload.LOAD).key, "metric": "model_load_time_ms"}
+    times_ms = [10.0] * 4 + [11.0] * 5
+    runs = [record(at, figures={"model_load_time_ms": time_ms}, **load) for at, time_ms in enumerate(times_ms, 1)]
     [found] = trends(tmp_path, runs)
     assert found.margin_percent == margins.load().runs.end_to_end.percent
     assert [round(point.change_percent) for point in found.points if point.change_percent is not None] == [10]
@@ -83,8 +77,8 @@ def test_what_is_no_measurement_is_shown_and_not_judged(tmp_path: Path, changes:
     """Half of a history that was throttled is no change; each such run says why it does not count."""
     runs = [record(number, 60.0, **changes) if number > 6 else record(number) for number in range(1, 13)]
     [found] = trends(tmp_path, runs)
-    assert [point.left_out for point in found.points] == [""] * 6 + [why] * 6
-    assert all(point.change_percent is None for point in found.points)
+    assert [point.left_out for point in found.points] == ["" if number <= 6 else why for number in range(1, 13)]
+    assert {point.change_percent for point in found.points} == {None}
     assert found.points[-1].value == 60.0
 
 
@@ -140,9 +134,6 @@ def test_what_changed_on_the_device_is_said(tmp_path: Path) -> None:
     capped = sides.device(gpu_uuid=UUID, power_limit_w=500.0, stack={"VBIOS": "97.00"})
     [found] = trends(tmp_path, [record(1), record(2, device=capped)])
     assert found.points[1].stack == ("VBIOS 96.00 -> 97.00", "power limit in W 700 -> 500")
-
-
-# ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

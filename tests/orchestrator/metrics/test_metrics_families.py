@@ -105,8 +105,11 @@ def test_readings_are_in_base_units(name: str, value: float) -> None:
     assert rows(name, view()) == {("GPU 0", GPU.uuid): pytest.approx(value)}
 
 
-def test_progress_of_the_run() -> None:
-    """Progress, time left, launches and cells, failures by cause and retries."""
+def test_progress_of_the_run_and_figures_of_cells() -> None:
+    """Time left, launches, cells, failures and retries; items a second and iteration time by the labels of a cell."""
+    labels = ("a-cell", "GPU 0", GPU.uuid, "resnet50", "inference", "fp32", "solo", "8")
+    assert rows("gpubench_cell_items_per_second", view()) == {labels: 800.0}
+    assert rows("gpubench_cell_iteration_seconds", view()) == {labels: 0.01}
     seen = view()
     assert rows("gpubench_run_progress_ratio", seen) == {(): 0.25}
     assert rows("gpubench_run_remaining_seconds", seen) == {(): 180.0}
@@ -118,13 +121,6 @@ def test_progress_of_the_run() -> None:
     failures = rows("gpubench_launch_failures_total", seen)
     assert (failures["crashed",], failures["out of memory",]) == (2, 0)
     assert rows("gpubench_launch_retries_total", seen) == {(): 1}
-
-
-def test_figures_of_cells() -> None:
-    """Items a second and the time of an iteration, with the labels of a cell."""
-    labels = ("a-cell", "GPU 0", GPU.uuid, "resnet50", "inference", "fp32", "solo", "8")
-    assert rows("gpubench_cell_items_per_second", view()) == {labels: 800.0}
-    assert rows("gpubench_cell_iteration_seconds", view()) == {labels: 0.01}
 
 
 def test_one_verdict_holds_at_a_time() -> None:

@@ -2,7 +2,7 @@
 
 import itertools
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.config.run_configuration import Room
@@ -127,7 +127,6 @@ def test_nothing_bounds_a_scan_that_is_not_over() -> None:
     jitter=st.lists(st.floats(0.97, 1.03), min_size=LAUNCHES, max_size=LAUNCHES),
     breaks_at=st.integers(2, 100_000),
 )
-@settings(max_examples=500)
 def test_every_scan_ends_with_the_largest_that_works(
     *, base: float, item: float, latency_s: float, item_s: float, jitter: list[float], breaks_at: int
 ) -> None:

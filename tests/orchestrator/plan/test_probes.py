@@ -12,7 +12,6 @@ from tests.fakes.runs import shipped
 
 PROBES = catalogue.load().probes
 BOTH = (Precision.FP32, Precision.BF16)
-GPU_ONLY = "a CPU device computes in the host's own memory, so that nothing is transferred to it"
 
 
 def named(*names: str, **changes: object) -> Configuration:
@@ -60,11 +59,7 @@ def test_probes_have_no_batch_and_no_input_size() -> None:
 def test_a_gpu_that_measures_models_gets_its_references(workload: Workload) -> None:
     """Whoever names models alone gets gemm in the run's precisions, and hbm: plausibility is held against them."""
     asked = named("resnet50", workloads=(workload,), precisions=BOTH)
-    assert planned(asked, gpu(0)) == [
-        ("gemm", Precision.FP32),
-        ("gemm", Precision.BF16),
-        ("hbm", Precision.FP32),
-    ]
+    assert planned(asked, gpu(0)) == [("gemm", Precision.FP32), ("gemm", Precision.BF16), ("hbm", Precision.FP32)]
 
 
 def test_a_reference_that_was_asked_for_is_measured_once() -> None:
@@ -80,19 +75,18 @@ def test_nothing_is_added_where_nothing_is_held_against_it() -> None:
 
 
 def test_a_cpu_device_computes_and_copies_but_nothing_is_transferred_to_it() -> None:
-    """h2d and d2h are not applicable there: no cell and so no failure, and the plan says why."""
+    """h2d and d2h are not applicable there: no cell and so no failure, and the plan has the reason."""
     asked = configuration()
     assert planned(asked, cpu(0)) == [("gemm", Precision.FP32), ("hbm", Precision.FP32)]
-    left_out = planner.make(asked, (cpu(0), gpu(0))).left_out
-    assert [(one.device, one.model, one.why) for one in left_out] == [
-        ("cpu:0", "h2d", f"not applicable: {GPU_ONLY}"),
-        ("cpu:0", "d2h", f"not applicable: {GPU_ONLY}"),
+    excluded = planner.make(asked, (cpu(0), gpu(0))).left_out
+    assert [(one.device, one.model, "CPU device" in one.why) for one in excluded] == [
+        ("cpu:0", name, True) for name in ("h2d", "d2h")
     ]
 
 
 def test_a_device_on_which_nothing_can_be_measured_is_an_error() -> None:
     """Before anything is started, with the reason: a run of no cells would pass without evidence."""
-    with pytest.raises(ConfigError, match=r"^cpu:0: nothing is to be measured there\. h2d: not applicable: a CPU"):
+    with pytest.raises(ConfigError, match=r"^cpu:0: .* h2d: .*CPU"):
         planner.make(named("h2d"), (gpu(0), cpu(0)))
 
 

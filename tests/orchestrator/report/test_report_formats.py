@@ -9,8 +9,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from orchestrator.config.report_formats import target
-from orchestrator.config.run_configuration import ReportFormat
+from orchestrator.config.report_formats import ReportFormat, target
 from orchestrator.figures.comparisons import Met, ThresholdResult
 from orchestrator.figures.report import Report
 from orchestrator.report import publish

@@ -63,12 +63,6 @@ def reporting(*failures: NamedFailure) -> Account:
     return msgspec.structs.replace(RIGHT, reported=failures)
 
 
-def test_what_is_as_expected_is_right() -> None:
-    """Nothing is wrong, and the slowest verdict counts."""
-    assert judge(KILL.expected, RIGHT) == ()
-    assert RIGHT.seconds == 1.5
-
-
 @pytest.mark.parametrize(
     ("found", "words"),
     [
@@ -175,8 +169,10 @@ def test_logs_are_measured_during_and_after_a_launch(tmp_path: Path) -> None:
     assert shown.given == [now, now, over, over, Notice(level="info", message="m"), "closed"]
 
 
-def test_json_has_expectation_and_account() -> None:
-    """Phases, the message and the stacks too."""
+def test_the_right_account_is_right_in_json_too() -> None:
+    """Nothing is wrong, and the slowest try counts."""
+    assert judge(KILL.expected, RIGHT) == ()
+    assert RIGHT.seconds == 1.5
     (row,) = as_builtins(outcome(RIGHT))["faults"]
     asked = {key: row["expected"][key] for key in ("phase", "message", "stacks", "output")}
     assert asked == {"phase": "measure", "message": "killed by SIGKILL", "stacks": False, "output": False}

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.state import fault_placement, transitions
@@ -200,7 +200,6 @@ CATEGORIES = st.sampled_from([None, None, None, *Category])
 
 
 @given(st.integers(1, 4), st.integers(1, 2), st.lists(CATEGORIES, max_size=150), st.integers(0, 10**6))
-@settings(max_examples=150)
 def test_whatever_happens_in_whatever_order_every_slot_is_settled(
     devices: int, rounds: int, fates: list[Category | None], seed: int
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.config.run_configuration import Plan, Slot
@@ -139,7 +139,6 @@ FATES = st.sampled_from([None, *map(failure, (Category.NO_OUTCOME, Category.COMM
 
 
 @given(st.integers(1, 3), st.lists(FATES, max_size=12), st.integers(1, 20))
-@settings(max_examples=80, deadline=None)
 def test_the_journal_leads_to_the_same_queues(devices: int, fates: list[Failure | None], launches: int) -> None:
     """Wherever a run is cut: `resume` makes the tries that are still to come in the same place."""
     one_plan = placing.plan("ab", devices, rounds=4)

@@ -1,7 +1,7 @@
 """A scan for the batch size within a run: in the state machine, in the journal, in the outcomes, in the report."""
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.analysis import outcomes
@@ -169,7 +169,6 @@ def test_a_scan_knows_enough_without_a_size_whose_file_is_lost() -> None:
     accidents=st.dictionaries(st.integers(0, 60), st.sampled_from(list(Category)), max_size=6),
     devices=st.integers(1, 2),
 )
-@settings(max_examples=200)
 def test_every_scan_ends_and_journal_and_attempts_lead_to_the_same(
     limit: int, accidents: dict[int, Category], devices: int
 ) -> None:

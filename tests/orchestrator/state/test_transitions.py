@@ -4,7 +4,7 @@ from collections import Counter
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.config.run_configuration import Plan
@@ -189,7 +189,6 @@ OUTCOMES = st.sampled_from([None, *(failure(category) for category in Category)]
 
 
 @given(st.lists(OUTCOMES, max_size=200), st.integers(1, 3), st.integers(1, 3))
-@settings(max_examples=200)
 def test_every_plan_ends_and_a_journal_of_it_leads_to_the_same(
     outcomes: list[Failure | None], devices: int, launches: int
 ) -> None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.config.run_configuration import Plan, Slot
@@ -97,7 +97,6 @@ class Node:
 
 
 @given(st.integers(2, 3), st.integers(1, 2), MODES, st.lists(FAILURES, max_size=30), st.integers(0, 10**6))
-@settings(max_examples=80, deadline=None)
 def test_solo_is_alone_nobody_is_kept_for_ever_and_turns_are_kept(
     devices: int, launches: int, modes: tuple[Mode, ...], fates: list[Failure | None], seed: int
 ) -> None:

@@ -1,4 +1,4 @@
-"""stats/change_points.py by simulation, seeded: how often it is wrong where nothing changed, and what it finds else."""
+"""stats/change_points.py by seeded simulation: false alarms where nothing changed, and the changes it finds."""
 
 import math
 import random
@@ -13,10 +13,7 @@ MARGIN = 0.01
 
 
 def series(chance: random.Random, runs: int, noise: float, *steps: tuple[int, float], hang: float = 0.0) -> list[float]:
-    """Logs of as many runs that repeat to `noise`. steps: from which run on the level is how much higher.
-
-    hang: the correlation of neighbouring runs.
-    """
+    """Logs of as many runs that repeat to `noise`. steps: (run, change of the level). hang: autocorrelation."""
     values, rest = [], 0.0
     for run in range(runs):
         rest = hang * rest + chance.gauss(0, noise * math.sqrt(1 - hang**2))
@@ -38,7 +35,7 @@ def test_false_alarms_are_rare(runs: int, noise: float, hang: float) -> None:
 
 
 @pytest.mark.parametrize("step", [0.009, -0.009])
-def test_what_is_within_the_margin_is_no_change(step: float) -> None:
+def test_a_step_within_the_margin_is_no_change(step: float) -> None:
     """However well the runs repeat, and however many there are."""
     found = share(100, lambda chance: bool(change_points.find(series(chance, 40, 0.001, (20, step)), MARGIN)))
     assert found == 0
@@ -87,13 +84,9 @@ def test_one_run_far_out_is_no_change(place: int) -> None:
     assert share(30, alarmed) == 0
 
 
-def test_equal_values_are_a_coarse_clock() -> None:
-    """No variance at all is taken for a small one: a step stands out, and what is hardly beyond the margin does not."""
+def test_equal_values_and_too_few_runs() -> None:
+    """A step in equal values stands out, one just beyond the margin does not; each side needs three runs."""
     assert [change.at for change in change_points.find([0.0] * 3 + [0.02] * 3, MARGIN)] == [3]
     assert change_points.find([0.0] * 3 + [0.0102] * 3, MARGIN) == []
-
-
-@pytest.mark.parametrize("runs", range(2 * LEAST))
-def test_too_few_runs_say_nothing(runs: int) -> None:
-    """Three on each side are the least."""
-    assert change_points.find([0.0] * (runs // 2) + [1.0] * (runs - runs // 2), MARGIN) == []
+    for runs in range(2 * LEAST):
+        assert change_points.find([0.0] * (runs // 2) + [1.0] * (runs - runs // 2), MARGIN) == []

@@ -56,33 +56,29 @@ def verdicts(make: Make, nodes: int, gpu: str = "gpu0") -> Counter[SiblingVerdic
     return found
 
 
-def test_healthy_gpus_that_differ_are_not_flagged() -> None:
-    """Of 150 nodes whose GPUs differ by 2.7 % at the power limit, none has a straggler, nor even a suspect."""
+def test_healthy_gpus_are_not_flagged() -> None:
+    """Neither on 150 nodes whose GPUs differ by 2.7 %, nor on 100 with launches that scatter by 3 %."""
     for seed in range(150):
         chance = random.Random(seed)
         found = judge(node(chance, healthy(chance), bounds=POWER), MARGINS)
         assert {one.verdict for one in found} == {SiblingVerdict.OK}
-
-
-def test_no_launch_noise_makes_a_straggler() -> None:
-    """Launches that scatter by 3 % leave doubt, and flag none of 800 equal GPUs."""
     found = [one for seed in range(100) for one in judge(node(random.Random(seed), [1.0] * 8, noise=0.03), MARGINS)]
     assert not any(one.verdict is SiblingVerdict.STRAGGLER for one in found)
 
 
 @pytest.mark.parametrize("launches", [2, 3, 7])
-def test_a_gpu_at_the_margin_is_called_slow_as_seldom_as_promised(launches: int) -> None:
+def test_a_gpu_at_the_margin_is_rarely_called_slow(launches: int) -> None:
     """Of 200 nodes where every second GPU loses exactly the margin, 5 % at most have a straggler."""
     lost = {bound: 1 - margin for bound, margin in MARGINS.items()}
     flagged = 0
     for seed in range(200):
-        # The quick half decides the median of the others: 4 of 7 for each slow one, so it is held against them.
+        # The fast half decides the median of the others: 4 of 7 for each slow one.
         found = judge(node(random.Random(seed), [lost, lost, lost, *[1.0] * 5], launches=launches), MARGINS)
         flagged += any(one.verdict is SiblingVerdict.STRAGGLER for one in found)
     assert flagged / 200 <= siblings.ALPHA
 
 
-def test_looking_again_with_more_launches_flags_no_more_than_promised() -> None:
+def test_adaptive_launches_flag_no_more_than_promised() -> None:
     """A suspect at the margin is launched up to seven times, and judged each time: 5 % at most end as a straggler."""
     flagged = 0
     for seed in range(150):
@@ -100,7 +96,7 @@ def first(rates: Mapping[str, Sequence[float]], launches: int) -> dict[str, Sequ
     return {gpu: values[:launches] for gpu, values in rates.items()}
 
 
-def test_the_interval_holds_the_true_ratio_at_least_as_often_as_it_says() -> None:
+def test_the_interval_holds_the_true_ratio() -> None:
     """Over 200 nodes, a GPU 2 % slower has that in its 90 % interval in 90 % or more, however unlike the cells."""
     held = 0
     for seed in range(200):
@@ -125,22 +121,11 @@ def test_six_percent_is_found_among_healthy_gpus() -> None:
     assert verdicts(lambda chance: node(chance, [0.94, *[1.0] * 7]), 60)[SiblingVerdict.STRAGGLER] >= 57
 
 
-def test_two_slow_gpus_of_four_are_both_found() -> None:
-    """Each is held against the others: one slow GPU among them does not move their median."""
-    found = judge(node(random.Random(1), [0.9, 0.91, 1.0, 1.0]), MARGINS)
-    assert [one.verdict for one in found] == [
-        SiblingVerdict.STRAGGLER,
-        SiblingVerdict.STRAGGLER,
-        SiblingVerdict.OK,
-        SiblingVerdict.OK,
-    ]
-
-
-def test_slow_memory_is_not_hidden_by_quick_products() -> None:
+def test_slow_memory_is_not_hidden_by_fast_products() -> None:
     """4 % of bandwidth lost makes a straggler, though over all cells it is 1.3 %, and the cells are named."""
     found = judge(node(random.Random(3), [{Bound.BANDWIDTH: 0.96}, *[1.0] * 7]), MARGINS)[0]
     assert found.verdict is SiblingVerdict.STRAGGLER
-    assert "where bandwidth is the limit" in found.why
+    assert "bandwidth" in found.why
     assert set(found.slow_cells) == {"cell2", "cell5"}
     assert found.effects[Bound.POWER].within
     assert found.effects[Bound.BANDWIDTH].ratio == pytest.approx(0.96, abs=0.01)
@@ -159,8 +144,8 @@ def test_one_slow_cell_makes_a_suspect() -> None:
     assert found[3].in_question == ("odd",)
 
 
-def test_in_question_are_the_cells_of_the_limit_that_is_not_settled() -> None:
-    """A GPU that may have lost 2 % of its bandwidth is asked for that alone; one that is OK, or slow, for nothing."""
+def test_cells_in_question_are_those_of_the_open_limit() -> None:
+    """A GPU that may have lost 2 % of its bandwidth needs those; one that is OK, or slow, none."""
     chance = random.Random(4)
     found = judge(node(chance, [{Bound.BANDWIDTH: 0.98}, 0.9, *[1.0] * 6], noise=0.004), MARGINS)
     assert [one.verdict for one in found[:3]] == [SiblingVerdict.SUSPECT, SiblingVerdict.STRAGGLER, SiblingVerdict.OK]
@@ -179,8 +164,8 @@ def test_a_cell_that_does_not_repeat_decides_nothing() -> None:
     assert [one.verdict for one in found] == [SiblingVerdict.STRAGGLER, *[SiblingVerdict.OK] * 7]
 
 
-def test_a_suspect_is_told_how_many_launches_more() -> None:
-    """In doubt, launches are wanted, more the nearer the margin, seven in all; after seven, none."""
+def test_a_suspect_needs_more_launches() -> None:
+    """More the nearer the margin, seven in all; after seven, none."""
     loud = node(random.Random(4), [0.94, *[1.0] * 7], bounds=POWER, noise=0.02)
     doubt = judge(loud, MARGINS)[0]
     assert doubt.verdict is SiblingVerdict.SUSPECT
@@ -191,7 +176,7 @@ def test_a_suspect_is_told_how_many_launches_more() -> None:
     assert judge(node(random.Random(4), [1.0] * 8), MARGINS)[0].wanted == 0
 
 
-def test_beyond_the_margin_before_holm_wants_one_launch_more_at_least() -> None:
+def test_beyond_the_margin_before_holm_needs_a_launch() -> None:
     """Beyond the margin by its own interval, but not after Holm over eight: a suspect that is launched again."""
     found = [
         judge(node(random.Random(s), [0.94, *[1.0] * 7], bounds=POWER, noise=0.012), MARGINS)[0] for s in range(40)
@@ -202,18 +187,25 @@ def test_beyond_the_margin_before_holm_wants_one_launch_more_at_least() -> None:
     assert {one.wanted for one in found if one.verdict is SiblingVerdict.STRAGGLER} == {0}
 
 
-def test_p_counts_every_question_that_was_asked() -> None:
-    """The smallest p of eight GPUs with three effects each is worth 24 times as much as it says alone."""
+def test_p_is_corrected_for_all_gpus_and_limits() -> None:
+    """The smallest p of eight GPUs with three effects each counts 24 times."""
     slowest = judge(node(random.Random(8), [{Bound.CLOCK: 0.965}, *[1.0] * 7]), MARGINS)[0]
     assert 0 < slowest.effects[Bound.CLOCK].p < 0.04
     assert slowest.p == pytest.approx(24 * slowest.effects[Bound.CLOCK].p)
 
 
-def test_three_gpus_get_no_verdict() -> None:
-    """However slow one is: only a baseline can tell."""
+def test_two_slow_gpus_of_four_are_both_found() -> None:
+    """They do not move the median of the others. Three GPUs need a baseline."""
+    found = judge(node(random.Random(1), [0.9, 0.91, 1.0, 1.0]), MARGINS)
+    assert [one.verdict for one in found] == [
+        SiblingVerdict.STRAGGLER,
+        SiblingVerdict.STRAGGLER,
+        SiblingVerdict.OK,
+        SiblingVerdict.OK,
+    ]
     found = judge(node(random.Random(1), [0.5, 1.0, 1.0]), MARGINS)
     assert {one.verdict for one in found} == {SiblingVerdict.NONE}
-    assert found[0].why == "three GPUs or fewer: only against a baseline"
+    assert "baseline" in found[0].why
 
 
 def waiting(cells: Sequence[SiblingCell], *gpus: str) -> list[SiblingCell]:
@@ -221,21 +213,24 @@ def waiting(cells: Sequence[SiblingCell], *gpus: str) -> list[SiblingCell]:
     return [SiblingCell(name=one.name, bound=one.bound, rates=one.rates, waited=frozenset(gpus)) for one in cells]
 
 
-def test_siblings_that_waited_show_who_is_slow_and_not_who_is_sound() -> None:
-    """They are as fast as they look at the least: beside them being faster proves nothing."""
+WAITED = judge(waiting(node(random.Random(1), [1.0] * 8), "gpu0"), MARGINS)[0].why
+"""The reason of a GPU that waited for the host."""
+
+
+def test_siblings_that_waited_for_the_host_prove_slowness_only() -> None:
+    """They are at least as fast as they look: being faster than them proves nothing."""
     others = [f"gpu{place}" for place in range(1, 8)]
     slow = judge(waiting(node(random.Random(2), [0.9, *[1.0] * 7]), *others), MARGINS)
     assert slow[0].verdict is SiblingVerdict.STRAGGLER
     for first in (1.0, 1.1):
         found = judge(waiting(node(random.Random(2), [first, *[1.0] * 7]), *others), MARGINS)
         assert [one.verdict for one in found] == [SiblingVerdict.NONE] * 8
-        assert found[0].why == "too few of its siblings had work that did not wait for the host"
-        assert found[1].why == "it waited for the host, whose doing its rate is"
+        assert found[0].why != found[1].why == WAITED
 
 
 @pytest.mark.parametrize("waited", [0.85, 0.75])
-def test_who_waits_does_not_hide_who_is_slow(waited: float) -> None:
-    """On a node of two sockets, of which one is busy: half of the GPUs wait, and one of the others is slow."""
+def test_waiting_gpus_do_not_hide_a_slow_one(waited: float) -> None:
+    """Of two sockets, one is busy: half of the GPUs wait, and one of the others is slow."""
     rates = [0.88, 1.0, 1.0, 1.0, *[waited] * 4]
     found = judge(waiting(node(random.Random(4), rates), "gpu4", "gpu5", "gpu6", "gpu7"), MARGINS)
     assert [one.verdict for one in found] == [
@@ -246,27 +241,25 @@ def test_who_waits_does_not_hide_who_is_slow(waited: float) -> None:
 
 
 def test_three_that_did_not_wait_are_enough() -> None:
-    """As many as are needed where nobody waits."""
+    """A GPU that waited has this reason also if it did other work alone, at half the batch."""
     found = judge(waiting(node(random.Random(2), [1.0] * 8), "gpu4", "gpu5", "gpu6", "gpu7"), MARGINS)
     assert [one.verdict for one in found] == [SiblingVerdict.OK] * 4 + [SiblingVerdict.NONE] * 4
-
-
-def test_who_waited_where_there_are_siblings_is_told_so_beside_other_work() -> None:
-    """That it did alone, at half the batch: nobody else has it."""
     cells = waiting(node(random.Random(2), [1.0] * 8), "gpu0")
     alone = SiblingCell(name="halved", bound=Bound.POWER, rates={"gpu0": [1.0, 1.0, 1.0]})
-    assert judge([*cells, alone], MARGINS)[0].why == "it waited for the host, whose doing its rate is"
+    assert "host" in WAITED
+    assert judge([*cells, alone], MARGINS)[0].why == WAITED
 
 
 def test_one_launch_gets_no_verdict() -> None:
-    """Without repetition nobody knows by how much launches differ, also where one waited for the host."""
+    """Without repetition the noise is unknown, also where one waited for the host."""
     once = node(random.Random(1), [0.5, *[1.0] * 7], launches=1)
     found = [*judge(once, MARGINS), *judge(waiting(once, "gpu7"), MARGINS)[:7]]
-    assert {(one.verdict, one.why) for one in found} == {(SiblingVerdict.NONE, "one launch: no verdict")}
+    assert {one.verdict for one in found} == {SiblingVerdict.NONE}
+    assert len({one.why for one in found}) == 1
 
 
 def test_a_gpu_that_missed_cells_is_judged_by_the_others() -> None:
-    """Cells that failed on a GPU are left out for it alone; a cell of three GPUs is left out for all."""
+    """Cells that failed on a GPU are excluded for it alone; a cell of three GPUs is excluded for all."""
     cells = node(random.Random(6), [0.9, *[1.0] * 7])
     kept = [
         SiblingCell(name=one.name, bound=one.bound, rates={gpu: r for gpu, r in one.rates.items() if gpu != "gpu0"})
@@ -279,15 +272,11 @@ def test_a_gpu_that_missed_cells_is_judged_by_the_others() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])
-def test_a_rate_that_is_none_is_refused(rate: float) -> None:
-    """Zero, negative, not a number, infinite: the error names cell and GPU."""
+def test_an_invalid_rate_is_refused(rate: float) -> None:
+    """With cell and GPU. Without cells there are no verdicts."""
     cell = SiblingCell(name="resnet50", bound=Bound.POWER, rates={"gpu0": [rate], "gpu1": [1.0]})
     with pytest.raises(ValueError, match="resnet50 on gpu0"):
         judge([cell], MARGINS)
-
-
-def test_no_cells_no_verdicts() -> None:
-    """Nothing measured is nothing said."""
     assert judge([], MARGINS) == ()
 
 
@@ -327,7 +316,7 @@ def test_names_order_and_units_change_nothing(order: list[int], unit: float, see
     assert {f"gpu{i}": straight[f"gpu{j}"] for i, j in enumerate(order)} == mixed
 
 
-def test_the_reference_varies_no_more_than_is_allowed_for() -> None:
+def test_the_variance_of_the_reference_is_bounded() -> None:
     """The median of others varies by at most one GPU's mean (odd number), or half of it (even), wherever they lie."""
     chance, normal = random.Random(7), NormalDist()
     for number, bound in ((3, 1.0), (7, 1.0), (4, 0.5), (8, 0.5)):
@@ -340,8 +329,8 @@ def test_the_reference_varies_no_more_than_is_allowed_for() -> None:
             assert sum((one - centre) ** 2 for one in medians) / len(medians) <= bound * 1.12
 
 
-def test_asking_twice_needs_twice_the_evidence() -> None:
-    """Cells of two modes are two questions to the same GPU: each p counts double, and what was just enough is not."""
+def test_two_modes_need_twice_the_evidence() -> None:
+    """Each p counts double, and what was just enough is not."""
     cells = node(random.Random(5), [0.941, *[1.0] * 7], bounds=POWER, cells=2, noise=0.005)
     once, twice = (judge(cells, MARGINS, asked=asked)[0] for asked in (1, 2))
     assert once.p is not None
@@ -349,8 +338,8 @@ def test_asking_twice_needs_twice_the_evidence() -> None:
     assert (once.ratio, once.effects) == (twice.ratio, twice.effects)
 
 
-def test_every_cell_is_told_by_itself() -> None:
-    """Those beyond their margin, and those that are not."""
+def test_every_cell_has_its_own_effect() -> None:
+    """Whether beyond its margin or not."""
     slow = judge(node(random.Random(5), [0.9, *[1.0] * 7]), MARGINS)[0]
     assert set(slow.alone) == {f"cell{number}" for number in range(6)} >= set(slow.slow_cells)
     assert all(slow.alone[name] == effect for name, effect in slow.slow_cells.items())

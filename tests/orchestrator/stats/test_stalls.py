@@ -1,4 +1,4 @@
-"""stats/stalls.py: when a worker stood still in its launch, and what is only slow work."""
+"""stats/stalls.py: stalls of a worker within its launch, and slow work that is none."""
 
 from collections.abc import Sequence
 
@@ -7,39 +7,26 @@ import pytest
 
 from orchestrator.stats import stalls
 from protocol import floats
-from protocol.cell import Cell, Mode, Precision, Workload
+from protocol.cell import Cell, Precision, Workload
 from protocol.result import Block, Result
 from tests.fakes.results import result
 
 S = 10**9
-CELL = Cell(
-    devices=("cpu:0",),
-    model="gemm",
-    workload=Workload.SOAK,
-    precision=Precision.FP32,
-    batch_size=1,
-    mode=Mode.LOADED,
-    seed=1,
-)
+CELL = Cell(devices=("cpu:0",), model="gemm", workload=Workload.SOAK, precision=Precision.FP32, batch_size=1)
 
 
 def launch(
     blocks: Sequence[tuple[float, float, Sequence[float]]], *, group: int = 1, second_s: float | None = None
 ) -> Result:
-    """From blocks: when each began and ended, and what each of its iterations took, all in seconds."""
+    """From blocks: start, end, and the time of each iteration, all in seconds."""
     made = result(CELL)
     taken_ms = [time_s * 1000 / group for _, _, own in blocks for time_s in own]
     second_ms = None if second_s is None else second_s * 1000
     return msgspec.structs.replace(
         made,
         blocks=tuple(
-            Block(
-                start_ns=round(begin * S),
-                enqueued_ns=round(end * S),
-                end_ns=round(end * S),
-                iterations=len(own) * group,
-            )
-            for begin, end, own in blocks
+            Block(start_ns=round(a * S), enqueued_ns=round(b * S), end_ns=round(b * S), iterations=len(own) * group)
+            for a, b, own in blocks
         ),
         series={"iteration": floats.pack(taken_ms)},
         group=group,
@@ -61,34 +48,26 @@ def launch(
         ([(0, 14, [7.0, 7.0]), (14, 90, [76.0])], [(14, 90)]),
     ],
 )
-def test_what_is_no_work(
+def test_gaps_and_long_iterations_are_stalls(
     blocks: Sequence[tuple[float, float, Sequence[float]]], found: Sequence[tuple[float, float]]
 ) -> None:
-    """Gaps of more than five seconds, and what took more than that and ten times the quickest iteration."""
-    told = [(begin / S, end / S) for begin, end in stalls.stalls(launch(blocks))]
-    assert told == [(pytest.approx(begin, abs=1e-4), pytest.approx(end, abs=1e-4)) for begin, end in found]
+    """Of more than five seconds, and ten times the fastest iteration."""
+    spans = [(begin / S, end / S) for begin, end in stalls.stalls(launch(blocks))]
+    assert spans == [(pytest.approx(begin, abs=1e-4), pytest.approx(end, abs=1e-4)) for begin, end in found]
 
 
-def test_the_warm_up_shows_what_an_iteration_takes() -> None:
-    """Where the only measured one was stopped."""
+def test_stalls_are_measured_by_other_iterations() -> None:
+    """By the warm-up's where only one was measured, and by groups where iterations are timed together."""
     assert stalls.stalls(launch([(0, 7, [7.0])], second_s=0.5)) == ((0, 7 * S),)
-
-
-def test_iterations_timed_together_are_held_against_each_other() -> None:
-    """Five that take twelve seconds together are not stopped where five others took two."""
     assert stalls.stalls(launch([(0, 14, [2.0, 12.0])], group=5)) == ()
     assert len(stalls.stalls(launch([(0, 23, [2.0, 21.0])], group=5))) == 1
 
 
-def test_how_much_of_a_block_stood_still() -> None:
-    """What lies in it, of one that reaches beyond it."""
+def test_stalls_inside_a_block() -> None:
+    """Only the part inside it. A foreign process may send more iterations than times."""
     block = Block(start_ns=10, enqueued_ns=20, end_ns=20, iterations=1)
     assert stalls.inside(block, [(0, 5), (5, 12), (18, 30)]) == 4
     assert stalls.inside(block, ()) == 0
-
-
-def test_what_a_worker_says_of_more_than_it_sent_is_no_reason_to_fail() -> None:
-    """More iterations than times, as a foreign process may say."""
     made = launch([(0, 1, [0.5, 0.5])])
     more = msgspec.structs.replace(made.blocks[0], iterations=10**15)
     assert stalls.stalls(msgspec.structs.replace(made, blocks=(more,))) == ()

@@ -22,7 +22,6 @@ CELL = Cell(devices=("GPU-0",), model="resnet50", workload=Workload.INFERENCE, p
 def test_a_summary_keeps_its_order(times: list[float]) -> None:
     """Minimum, median, percentiles and maximum never pass each other, whatever the values."""
     summary = series.summarise(times)
-    assert summary is not None
     assert summary.count == len(times)
     points = [
         point for point in (summary.min_ms, summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.max_ms) if point
@@ -34,45 +33,27 @@ def test_a_summary_keeps_its_order(times: list[float]) -> None:
 
 
 def test_percentiles_are_interpolated() -> None:
-    """Of 0, 1, …, 100 the percentiles are the numbers themselves."""
+    """Of 0, 1, …, 100 they are the numbers themselves. Without values there is no summary."""
     summary = series.summarise([float(value) for value in range(101)])
-    assert summary is not None
     assert (summary.p50_ms, summary.p95_ms) == (50.0, 95.0)
     assert summary.std_ms == pytest.approx(29.3, abs=0.01)
-
-
-def test_nothing_has_no_summary() -> None:
-    """A series without values is not summarised as zeros."""
     assert series.summarise([]) is None
 
 
 def test_outliers_are_counted_and_kept() -> None:
-    """One iteration that took ten times as long is counted, and still is the maximum and part of the mean."""
+    """One iteration of ten times the time still is the maximum and part of the mean."""
     chance = random.Random(1)
-    times = [chance.gauss(10, 0.1) for _ in range(200)] + [100.0]
-    summary = series.summarise(times)
-    assert summary is not None
-    assert summary.outliers == 1
-    assert summary.max_ms == 100.0
+    summary = series.summarise([chance.gauss(10, 0.1) for _ in range(200)] + [100.0])
+    assert (summary.outliers, summary.max_ms) == (1, 100.0)
     assert summary.mean_ms > 10.3
 
 
-def test_outliers_lie_beyond_either_fence() -> None:
-    """Three interquartile ranges below and above, a value on the fence being none: quartiles of 4 and 6, fences at -2
-    and 12.
-    """
-    middle = [4.0] * 20 + [5.0] * 20 + [6.0] * 20
-    for others, outliers in (([-2.0, 12.0], 0), ([-2.1, 12.0], 1), ([-2.0, 12.1], 1), ([-9.0, -8.0, 20.0, 30.0], 4)):
-        summary = series.summarise([*others, *middle])
-        assert summary is not None
-        assert summary.outliers == outliers
-
-
-def test_drift_is_told_from_the_halves() -> None:
-    """Times that become two percent longer drift by two percent; steady ones by none; few ones cannot be told."""
-    assert series.drift_percent([10.0] * 50 + [10.2] * 50) == pytest.approx(2.0)
-    assert series.drift_percent([10.0] * 100) == 0.0
-    assert series.drift_percent([10.0] * 9) is None
+@pytest.mark.parametrize(
+    ("others", "outliers"), [([-2.0, 12.0], 0), ([-2.1, 12.0], 1), ([-2.0, 12.1], 1), ([-9.0, -8.0, 20.0, 30.0], 4)]
+)
+def test_outliers_lie_beyond_either_fence(others: list[float], outliers: int) -> None:
+    """Three interquartile ranges below and above: quartiles of 4 and 6 have fences at -2 and 12."""
+    assert series.summarise([*others, *[4.0] * 20, *[5.0] * 20, *[6.0] * 20]).outliers == outliers
 
 
 def test_throughput_is_items_over_total_time() -> None:
@@ -93,7 +74,7 @@ def of_cell(*results: Result) -> launch.CellFigures:
 
 
 def test_a_cell_is_the_median_of_its_launches() -> None:
-    """Three launches, one of them slow: the cell's figures are those of the middle one, not of all iterations."""
+    """Of three launches, one of them slow, not the mean of all iterations."""
     results = [result(CELL, forward_ms=forward_ms) for forward_ms in (10.0, 10.1, 30.0)]
     figures = of_cell(*results)
     alone = [launch.of_launch(one) for one in results]
@@ -101,13 +82,15 @@ def test_a_cell_is_the_median_of_its_launches() -> None:
     assert figures.means_ms["forward"] == median(one.means_ms["forward"] for one in alone)
     assert figures.means_ms["forward"] == pytest.approx(10.1, rel=0.01)
     assert figures.throughput == median(one.throughput for one in alone if one.throughput)
-    assert figures.launch_spread_percent is not None
     assert figures.launch_spread_percent > 50
     assert figures.pooled["forward"].count == 1200
 
 
-def test_one_drifting_launch_makes_the_cell_drift() -> None:
-    """Two steady launches do not make a drifting one good."""
+def test_drift_compares_the_halves() -> None:
+    """Two percent longer is two percent; too few values have none. One drifting launch makes the cell drift."""
+    assert series.drift_percent([10.0] * 50 + [10.2] * 50) == pytest.approx(2.0)
+    assert series.drift_percent([10.0] * 100) == 0.0
+    assert series.drift_percent([10.0] * 9) is None
     climbing = [10.0] * 200 + [10.5] * 200
     packed = {name: floats.pack(climbing) for name in ("forward", "iteration")}
     drifting = msgspec.structs.replace(result(CELL), series=packed)
@@ -115,21 +98,12 @@ def test_one_drifting_launch_makes_the_cell_drift() -> None:
     assert of_cell(result(CELL)).drifting is False
 
 
-def test_few_values_have_no_interval() -> None:
-    """Below twenty values the half width is unknown, not zero."""
+def test_percentiles_and_intervals_need_enough_values() -> None:
+    """19 values have a median alone, 20 a p95 and an interval, 3000 a p99.9."""
     assert launch.of_launch(result(CELL, blocks=1, iterations=19)).relative_half_width is None
     half_width = launch.of_launch(result(CELL, blocks=1, iterations=20)).relative_half_width
-    assert half_width is not None
     assert 0 < half_width < 0.01
-
-
-def test_percentiles_need_enough_values() -> None:
-    """Of 19 values there is a median and no p95, which would be little but the maximum; of 3000 there is even p99.9."""
-    few, enough = (series.summarise([float(value) for value in range(count)]) for count in (19, 20))
-    assert few is not None
+    few, enough, many = (series.summarise([float(value) for value in range(count)]) for count in (19, 20, 3000))
     assert (few.p50_ms, few.p95_ms, few.p99_ms) == (9.0, None, None)
-    assert enough is not None
     assert (enough.p95_ms, enough.p99_ms) == (pytest.approx(18.05), None)
-    many = series.summarise([float(value) for value in range(3000)])
-    assert many is not None
     assert many.p99_9_ms == pytest.approx(2996.001)

@@ -1,4 +1,4 @@
-"""Student's t for any number of degrees, and the margins that verdicts are held against."""
+"""Student's t for any number of degrees, and the margins of verdicts."""
 
 from pathlib import Path
 
@@ -33,25 +33,25 @@ def test_tails_agree_with_scipy(t: float, degrees: float, theirs: float) -> None
 
 
 @pytest.mark.parametrize("degrees", [4, 19, 38, 1000])
-def test_quantiles_agree_with_the_formula_that_stopping_uses(degrees: int) -> None:
-    """Two formulas for one figure differ by no more than the one of them says."""
+def test_quantiles_agree_with_the_formula_of_stopping(degrees: int) -> None:
+    """Within that formula's documented error."""
     assert student.quantile(0.975, degrees) == pytest.approx(student_t_975(degrees), rel=0.003)
 
 
-@given(st.floats(min_value=-50, max_value=50), st.floats(min_value=0.5, max_value=500))
-def test_the_tails_of_both_sides_make_a_whole(t: float, degrees: float) -> None:
-    """What lies above a value, and above its mirror image, is everything."""
+@given(
+    st.floats(min_value=-50, max_value=50),
+    st.floats(min_value=0.5, max_value=0.9999),
+    st.floats(min_value=1, max_value=500),
+)
+def test_tails_and_quantiles_are_inverse(t: float, share: float, degrees: float) -> None:
+    """Both tails make a whole, and a quantile has its share below it."""
     assert student.tail(t, degrees) + student.tail(-t, degrees) == pytest.approx(1)
-
-
-@given(st.floats(min_value=0.5, max_value=0.9999), st.floats(min_value=1, max_value=500))
-def test_a_quantile_has_its_share_below_it(share: float, degrees: float) -> None:
-    """Quantile and tail are each other's inverse."""
+    assert student.tail(t, degrees / 2) + student.tail(-t, degrees / 2) == pytest.approx(1)
     assert 1 - student.tail(student.quantile(share, degrees), degrees) == pytest.approx(share, abs=1e-9)
 
 
-def test_what_has_no_distribution_is_refused() -> None:
-    """No degrees of freedom, and shares below the middle, are errors."""
+def test_invalid_degrees_and_shares_are_refused() -> None:
+    """No degrees of freedom, and shares below the middle."""
     with pytest.raises(ValueError, match="degrees"):
         student.tail(1.0, 0)
     with pytest.raises(ValueError, match="share"):
@@ -71,23 +71,19 @@ def test_margins_have_a_source() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ("percent: 5", "percent: 0", r"line \d+, siblings.power.percent: expected more than 0"),
+        ("percent: 5", "percent: 0", r"line \d+, siblings.power.percent: .*0"),
         ("percent: 5", "percent: much", r"line \d+, siblings.power.percent"),
         ("  clock:", "  clocks:", r"clocks"),
-        ("drift:\n  percent: 2", "drift:\n  percent: 100", r"line \d+, drift.percent: expected .* less than 100"),
+        ("drift:\n  percent: 2", "drift:\n  percent: 100", r"line \d+, drift.percent: .*100"),
     ],
 )
-def test_a_mistake_in_the_file_is_named(tmp_path: Path, before: str, after: str, message: str) -> None:
-    """Line and key of what is wrong."""
+def test_a_mistake_in_the_file_has_its_line_and_key(tmp_path: Path, before: str, after: str, message: str) -> None:
+    """And a missing margin its key."""
     shipped = (configs_folder() / "margins.yaml").read_text(encoding="utf-8")
     assert before in shipped
     (tmp_path / "margins.yaml").write_text(shipped.replace(before, after, 1), encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
         margins.load(tmp_path)
-
-
-def test_a_missing_margin_is_named(tmp_path: Path) -> None:
-    """A file that leaves out a bound is refused, by the first that it leaves out."""
     text = "siblings: {power: {percent: 5, source: x}}\ndrift: {percent: 2, source: x}\n"
     (tmp_path / "margins.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=r"siblings.*clock"):

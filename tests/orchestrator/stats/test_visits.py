@@ -1,4 +1,4 @@
-"""What a kind of work that ran only now and then says of each GPU: simulated visits, seeded."""
+"""The change of each GPU from a kind of work that ran in visits: simulated, seeded."""
 
 import math
 import random
@@ -35,7 +35,7 @@ def test_windows_are_parted_where_the_kind_paused() -> None:
 
 @pytest.mark.parametrize(("count", "lost"), [(4, 0.15), (5, 0.15), (8, 0.05), (16, 0.05)])
 def test_a_step_does_not_hide_behind_itself(count: int, lost: float) -> None:
-    """Its own jump is not in what its interval is made of; the others keep what they have."""
+    """Its own jump does not widen its interval; the other GPUs do not change."""
     found = visits.changes(series(random.Random(count), count, lost=lost), 0.9999)
     assert found["gpu0"].high < math.log(0.98)
     assert all(found[f"gpu{gpu}"].high > math.log(0.98) for gpu in (1, 2, 3))
@@ -56,24 +56,16 @@ def test_the_intervals_hold_the_truth(count: int, noise: float) -> None:
 @pytest.mark.parametrize("count", [4, 5, 7, 16])
 @pytest.mark.parametrize("place", [0, -1])
 def test_one_slow_visit_is_no_change(count: int, place: int) -> None:
-    """Not even the first or the last of all, where it would be what everything else is held against."""
+    """Not even the first or the last one."""
     night = series(random.Random(count), count)
     first = night["gpu0"]
     first[place] = Point(first[place].at_h, math.log(0.95))
     assert visits.changes(night, 0.99)["gpu0"].high > math.log(0.98)
 
 
-def test_too_few_visits_say_nothing() -> None:
-    """Three of a GPU are no course, and say nothing of how the others vary."""
-    four = series(random.Random(1), 4)
-    assert set(visits.changes({**four, "short": four["gpu0"][:3]}, 0.975)) == set(four)
-    assert visits.changes({"short": four["gpu0"][:3]}, 0.975) == {}
-    assert visits.changes({}, 0.975) == {}
-
-
 @pytest.mark.parametrize("count", [5, 8, 16])
 def test_a_gpu_that_varies_more_than_its_siblings_is_not_slow_by_chance(count: int) -> None:
-    """Beside a busy host, by ten percent where its siblings vary by one: in two of a hundred nights at the most."""
+    """Ten percent beside one percent: a false alarm in two of a hundred nights at most."""
     alarms = 0
     for seed in range(200):
         night = series(random.Random(seed), count, gpus=8, noise=0.01)
@@ -83,8 +75,12 @@ def test_a_gpu_that_varies_more_than_its_siblings_is_not_slow_by_chance(count: i
     assert alarms <= 4
 
 
-def test_rates_without_any_noise_still_have_the_least() -> None:
-    """All visits alike are a coarse clock: nothing is known better than to some hundredths of a percent."""
+def test_too_few_visits_and_no_noise() -> None:
+    """Three visits of a GPU are no course; equal visits have the least variance."""
+    four = series(random.Random(1), 4)
+    assert set(visits.changes({**four, "short": four["gpu0"][:3]}, 0.975)) == set(four)
+    assert visits.changes({"short": four["gpu0"][:3]}, 0.975) == {}
+    assert visits.changes({}, 0.975) == {}
     (found,) = set(visits.changes(series(random.Random(1), 4, noise=0.0), 0.975).values())
     assert found.value == 0
     assert 1e-4 < found.high == -found.low < 5e-4

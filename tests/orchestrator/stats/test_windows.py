@@ -20,17 +20,16 @@ def test_work_is_divided_by_time() -> None:
     )
 
 
-def test_a_long_block_fills_many_windows() -> None:
-    """A block of a minute has the same rate in each window that it covers."""
-    made = windows([(3 * SECOND, 63 * SECOND, 600)], work=1.0, key="k")
-    assert [window.number for window in made] == [0, 1, 2, 3, 4, 5]
-    assert [window.rate for window in made] == pytest.approx([10.0] * 6)
-
-
-def test_pauses_are_not_in_the_rate() -> None:
-    """Three seconds between two blocks leave a rate of the work over the seven that were measured."""
-    made = windows([(0, 4 * SECOND, 40), (7 * SECOND, 10 * SECOND, 30)], work=1.0, key="k")
-    assert [window.rate for window in made] == pytest.approx([10.0])
+@pytest.mark.parametrize(
+    ("blocks", "rates"),
+    [([(3, 63, 600)], [10.0] * 6), ([(0, 4, 40), (7, 10, 30)], [10.0])],
+    ids=["a block over many windows", "a pause"],
+)
+def test_rates_of_windows(blocks: list[tuple[int, int, int]], rates: list[float]) -> None:
+    """A long block has the same rate in each window that it covers; pauses are not in the rate."""
+    made = windows([(begin * SECOND, end * SECOND, work) for begin, end, work in blocks], work=1.0, key="k")
+    assert [window.number for window in made] == list(range(len(rates)))
+    assert [window.rate for window in made] == pytest.approx(rates)
 
 
 @pytest.mark.parametrize(("covered_s", "kept"), [(4.9, 0), (5.0, 1)])
@@ -41,7 +40,7 @@ def test_a_window_half_covered_is_kept(covered_s: float, kept: int) -> None:
 
 @pytest.mark.parametrize("end_ns", [5, 4])
 def test_a_block_without_time_is_refused(end_ns: int) -> None:
-    """It has no rate, and is a defect of whoever measured it."""
+    """It has no rate."""
     with pytest.raises(ValueError, match="no later than it starts"):
         windows([(5, end_ns, 1)], work=1.0, key="k")
 
@@ -50,7 +49,7 @@ def test_a_block_without_time_is_refused(end_ns: int) -> None:
     st.integers(0, 10**15), st.lists(st.tuples(st.integers(0, 10**10), st.integers(1, 4 * 10**10), st.integers(1, 999)))
 )
 def test_no_work_is_lost_or_made(start_ns: int, parts: list[tuple[int, int, int]]) -> None:
-    """Rates times covered time never exceed the work that was done, and make all of it where every window is full."""
+    """Rates are at most those of the blocks, and full windows contain all of the work."""
     blocks = []
     at = start_ns
     for pause, length, iterations in parts:

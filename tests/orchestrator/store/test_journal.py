@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from orchestrator.errors import RunFolderError, StorageError
@@ -39,7 +39,6 @@ def test_what_was_appended_is_read(tmp_path: Path) -> None:
 
 
 @given(cut=st.integers(min_value=0), junk=st.binary(max_size=40))
-@settings(max_examples=200)
 def test_a_torn_tail_is_cut_off(tmp_path_factory: pytest.TempPathFactory, cut: int, junk: bytes) -> None:
     """However the last write was torn, what was written before it survives, and writing goes on."""
     path = tmp_path_factory.mktemp("journal") / "j"
@@ -56,7 +55,6 @@ def test_a_torn_tail_is_cut_off(tmp_path_factory: pytest.TempPathFactory, cut: i
 
 
 @given(position=st.floats(min_value=0, max_value=1, exclude_max=True), flip=st.integers(min_value=1, max_value=255))
-@settings(max_examples=200)
 def test_damage_in_the_middle_is_an_error(tmp_path_factory: pytest.TempPathFactory, position: float, flip: int) -> None:
     """A changed byte before the last record is reported; records behind it are never dropped silently."""
     path = tmp_path_factory.mktemp("journal") / "j"

@@ -1,4 +1,4 @@
-"""orchestrator/system/host.py: what the kernel tells, read from the kernel's files."""
+"""orchestrator/system/host.py: facts from the kernel's files."""
 
 import os
 import signal
@@ -10,17 +10,8 @@ import pytest
 from orchestrator.system import host
 
 
-def test_a_process_is_known_by_its_start() -> None:
-    """The same PID at another start time is another process; one that does not exist has none."""
-    with subprocess.Popen(["sleep", "60"]) as child:
-        assert host.start_ticks(child.pid) == host.start_ticks(child.pid)
-        assert host.start_ticks(child.pid) >= host.start_ticks(os.getpid())  # type: ignore[operator]  # both exist
-        child.kill()
-    assert host.start_ticks(child.pid) is None
-
-
-def test_a_process_is_seen_for_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the kernel's words, with the time that it has computed: stopped, or out of reach in the kernel."""
+def test_the_state_of_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the kernel's words, with its CPU time: stopped, or in an uninterruptible sleep."""
     with subprocess.Popen(["sleep", "60"]) as child:
         os.kill(child.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, child.pid, os.WSTOPPED)
@@ -34,43 +25,39 @@ def test_a_process_is_seen_for_what_it_does(tmp_path: Path, monkeypatch: pytest.
     assert host.process_state(7) == f"D (disk sleep), {200 / os.sysconf('SC_CLK_TCK'):.1f} s of CPU time"
 
 
-def test_the_boot_has_an_identity() -> None:
-    """It is the kernel's, and the same twice."""
+def test_processes_and_boots_have_identities() -> None:
+    """The same PID at another start time is another process; one that does not exist has none."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        assert host.start_ticks(child.pid) == host.start_ticks(child.pid)
+        assert host.start_ticks(child.pid) >= host.start_ticks(os.getpid())  # type: ignore[operator]  # both exist
+        child.kill()
+    assert host.start_ticks(child.pid) is None
     assert host.boot_id() == host.boot_id() != ""
 
 
 @pytest.mark.parametrize(
-    ("events", "vmstat", "expected"),
+    ("files", "expected"),
     [
-        ("low 0\nhigh 0\nmax 5\noom 2\noom_kill 3\n", "oom_kill 9\n", 3),
-        (None, "nr_free_pages 1\noom_kill 9\n", 9),
-        (None, "nr_free_pages 1\n", None),
+        ({"memory.events": "low 0\nhigh 0\nmax 5\noom 2\noom_kill 3\n", "vmstat": "oom_kill 9\n"}, 3),
+        ({"vmstat": "nr_free_pages 1\noom_kill 9\n"}, 9),
+        ({"vmstat": "nr_free_pages 1\n"}, None),
+        ({"memory/user.slice/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"}, 4),
+        ({"memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n"}, 5),
     ],
 )
 def test_oom_kills_are_counted_where_the_kernel_counts_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: str | None, vmstat: str, expected: int | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], expected: int | None
 ) -> None:
-    """In our own cgroup first, else on the whole host; None where no kernel file counts."""
-    if events is not None:
-        (tmp_path / "memory.events").write_text(events)
-    (tmp_path / "vmstat").write_text(vmstat)
-    (tmp_path / "cgroup").write_text("0::/\n")
+    """In our own cgroup of either version first, else on the whole host; None where no kernel file counts.
+
+    In a container, our own cgroup of version 1 is the uppermost one.
+    """
+    version1 = "9:name=systemd:/\n8:memory:/user.slice\n3:cpu,cpuacct:/user.slice\n"
+    cgroup = version1 if "vmstat" not in files else "0::/\n"
+    for name, text in (files | {"cgroup": cgroup}).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
     monkeypatch.setattr(host, "_CGROUP", tmp_path)
     monkeypatch.setattr(host, "_VMSTAT", tmp_path / "vmstat")
-    monkeypatch.setattr(host, "_OWN_CGROUP", tmp_path / "cgroup")
-    assert host.oom_kills() == expected
-
-
-@pytest.mark.parametrize(("folder", "expected"), [("memory/user.slice", 4), ("memory", 5)])
-def test_oom_kills_are_counted_in_cgroups_of_version_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, expected: int
-) -> None:
-    """In our own where its folder is to be seen; in a container that is the uppermost."""
-    (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / folder / "memory.oom_control").write_text(
-        f"oom_kill_disable 0\nunder_oom 0\noom_kill {expected}\n", encoding="ascii"
-    )
-    (tmp_path / "cgroup").write_text("9:name=systemd:/\n8:memory:/user.slice\n3:cpu,cpuacct:/user.slice\n")
-    monkeypatch.setattr(host, "_CGROUP", tmp_path)
     monkeypatch.setattr(host, "_OWN_CGROUP", tmp_path / "cgroup")
     assert host.oom_kills() == expected

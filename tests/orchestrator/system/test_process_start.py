@@ -60,12 +60,6 @@ except EOFError:
 """
 
 
-def test_a_fork_of_a_dead_zygote_is_the_zygotes_failure(tmp_path: Path) -> None:
-    """Its death is seen when it is read, so that the launch gets the right failure."""
-    done = python("-c", FORK_OF_THE_DEAD, cwd=tmp_path)
-    assert done.stdout == "killed by SIGKILL\n", done.stderr
-
-
 STOPPED_ZYGOTE = """
 import os, signal, time
 from pathlib import Path
@@ -99,8 +93,10 @@ print(zygote.close().words)
 """
 
 
-def test_subprocess_does_not_reap_our_children(tmp_path: Path) -> None:
-    """The standard library reaps its own forgotten children; ours are none of these."""
+def test_the_end_of_a_zygote_is_read_by_its_owner(tmp_path: Path) -> None:
+    """Also after a fork request to a dead one, and after subprocess has reaped its own children."""
+    done = python("-c", FORK_OF_THE_DEAD, cwd=tmp_path)
+    assert done.stdout == "killed by SIGKILL\n", done.stderr
     done = python("-W", "error", "-c", NOT_TO_BE_REAPED, cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("killed by SIGKILL\n", "")
 

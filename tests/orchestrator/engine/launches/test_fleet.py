@@ -164,8 +164,11 @@ def test_processes_are_acknowledged_when_the_outcome_is_on_disk(held: Held) -> N
     assert tokens == [live.spec.token for live in held.members]
 
 
-def test_all_of_them_can_be_killed(held: Held) -> None:
-    """Nothing is waited for afterwards."""
+def test_stopping_asks_all_once_and_then_kills(held: Held) -> None:
+    """Asking the first asks the others too; after the kill nothing is waited for."""
+    list(held.fleet.stop(RAISED, time.monotonic(), immediately=False, grace_s=5))
+    assert [process.wait(timeout=10) for process in held.processes] == [-15] * DEVICES
+    assert {live.launch.status.name for live in held.members} == {"ENDING"}
     now = time.monotonic()
     (first, *_) = held.members
     list(held.fleet.stop(RAISED, now, immediately=True, grace_s=0))
@@ -173,13 +176,6 @@ def test_all_of_them_can_be_killed(held: Held) -> None:
     assert gone == [Gone] * DEVICES
     assert held.fleet.live == {}
     assert first.told.category is Category.EXCEPTION
-
-
-def test_stopping_asks_all_once(held: Held) -> None:
-    """Asking the first asks the others too."""
-    list(held.fleet.stop(RAISED, time.monotonic(), immediately=False, grace_s=5))
-    assert [process.wait(timeout=10) for process in held.processes] == [-15] * DEVICES
-    assert {live.launch.status.name for live in held.members} == {"ENDING"}
 
 
 def test_a_device_without_a_process_is_not_blamed(unborn: Held) -> None:

@@ -16,16 +16,12 @@ from protocol.messages import Sample, XidSeen
 from tests.fakes.health import SECOND_NS, WELL, case, course, state
 
 
-def test_two_looks_at_once_are_no_ten_seconds() -> None:
-    """The last look may follow another at once: a moment above the limit only warns."""
+def test_courses_are_judged_to_their_end() -> None:
+    """Two looks at once are no ten seconds. A signal that becomes unreadable proves nothing; a failure stays."""
     hot = Course()
     for seconds in (0.0, 0.005):
         hot.take(WELL | {"gpu_margin_c": -1}, {}, seconds)
     assert verdict.of_gpu(case(hot), ()).verdict is HealthVerdict.WARN
-
-
-def test_signal_that_becomes_unreadable_is_unread() -> None:
-    """A signal that was healthy at first proves nothing about the end; one that failed stays failed."""
     for at_first, expected in ((0, State.UNREADABLE), (1, State.FAIL)):
         seen = course({"rows_failed": at_first})
         seen.take({}, {"rows_failed": "no permission"}, 10.0)
@@ -37,11 +33,6 @@ def test_a_gpu_that_comes_back_stays_broken(word: str) -> None:
     """NVML's first reason stays, whatever later looks find."""
     records = [Vitals(at_ns=at_ns, uuid="a", values={}, **{word: said}) for at_ns, said in enumerate(("15", "16", ""))]
     assert getattr(follow(records).gpus["a"], word) == "15"
-
-
-def test_every_signal_has_a_judge() -> None:
-    """The table of signals and that of judges name the same."""
-    assert [signal.name for signal in SIGNALS] == list(JUDGES)
 
 
 def samples(seconds: int, slow: range = range(0)) -> list[Sample]:
@@ -61,8 +52,8 @@ def test_worst_ten_minutes_are_of_the_whole_run() -> None:
     assert (both.readings, both.slowed, both.capped) == (602, 1 / 602, 601 / 602)
 
 
-def test_counters_that_restart_are_all_new() -> None:
-    """A reset or a reboot sets counters back: what they count afterwards is of this run."""
+def test_restarts_of_counters_and_telemetry() -> None:
+    """After a reset all of a counter is new. Pauses between telemetry processes are unwatched; Xids keep their boot."""
     looks = [
         Vitals(at_ns=number * 10 * SECOND_NS, uuid="a", values={"pcie_replays": value})
         for number, value in enumerate((5, 7, 2, 2))
@@ -70,10 +61,6 @@ def test_counters_that_restart_are_all_new() -> None:
     seen = follow([Watch(at_ns=0, boot_id="b", deaf={}), *looks]).gpus["a"]
     assert (seen.first["pcie_replays"], seen.last["pcie_replays"], seen.rise["pcie_replays"]) == (5, 2, 4)
     assert seen.watched_s == 30.0
-
-
-def test_pauses_between_telemetry_processes_are_not_watched() -> None:
-    """Unwatched time does not dilute what was seen; Xids keep their boot."""
     records = [
         Watch(at_ns=0, boot_id="one", deaf={"a": "no permission"}),
         Vitals(at_ns=SECOND_NS, uuid="a", values={}),
@@ -218,7 +205,8 @@ def test_a_misspelt_signal_in_the_file_is_named(tmp_path: Path) -> None:
         limits.load(tmp_path)
 
 
-def test_every_signal_is_explained() -> None:
-    """docs/health.md has a row for each signal, in the order of the report."""
-    page = (Path(__file__).parents[4] / "docs" / "health.md").read_text(encoding="utf-8")
+def test_every_signal_has_a_judge_and_a_row_in_the_docs() -> None:
+    """In the order of the report."""
+    assert [signal.name for signal in SIGNALS] == list(JUDGES)
+    page = (Path(__file__).parents[3] / "docs" / "health.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [signal.name for signal in SIGNALS]

@@ -120,15 +120,6 @@ def test_pages_are_retired_before_ampere(pages: int, expected: HealthVerdict) ->
     assert state(opinion, "rows_failed") is State.NOT_APPLICABLE
 
 
-def test_signals_that_a_board_does_not_have_are_not_applicable() -> None:
-    """No ECC, no NVLink and no fabric on a GeForce: it passes without them, also where they are required."""
-    bare = course(refusals=dict.fromkeys([name for name in WELL if "ecc" in name or "nvlink" in name], "not supported"))
-    opinion = of_gpu(bare, RTX, "ecc_uncorrected", "nvlinks")
-    assert opinion.verdict is HealthVerdict.PASS
-    assert {state(opinion, name) for name in ("ecc_uncorrected", "nvlinks", "fabric", "sram")} == {State.NOT_APPLICABLE}
-    assert len(opinion.applicable) < len(SIGNALS)
-
-
 def test_a_required_signal_that_cannot_be_read_blocks_the_pass() -> None:
     """Unreadable is UNKNOWN where it is required, and else a lower number of readable signals."""
     seen = course(refusals={"ecc_uncorrected": "no permission"})
@@ -139,16 +130,12 @@ def test_a_required_signal_that_cannot_be_read_blocks_the_pass() -> None:
 
 
 def test_nothing_read_is_unknown() -> None:
-    """A GPU without any look, or that refuses every answer, is never PASS."""
+    """Without a look, or with refusals alone. A gap in the readings does not hide an earlier fault."""
     silent = Course()
     silent.take({}, dict.fromkeys(WELL, "no permission"), 0.0)
     silent.deaf = "no permission"
     for seen in (Course(), silent):
         assert of_gpu(seen, use=ClockUse()).verdict is HealthVerdict.UNKNOWN
-
-
-def test_a_failure_outranks_what_is_unknown() -> None:
-    """A gap in the readings does not hide an earlier fault."""
     assert of_gpu(course({"rows_failed": 1}), gap="they broke off").verdict is HealthVerdict.FAIL
     assert of_gpu(course(), gap="they broke off").verdict is HealthVerdict.UNKNOWN
 
@@ -239,13 +226,14 @@ def test_links_are_compared_with_the_most_of_their_kind(
     assert state(of_gpu(seen, board, siblings=tuple(siblings)), "nvlinks") is expected
 
 
-def test_a_board_without_a_fabric() -> None:
-    """The state "not supported" is no fault of the fabric."""
+def test_signals_that_a_board_does_not_have_are_not_applicable() -> None:
+    """ECC, NVLink and fabric of a GeForce, also where required; all of a slice, which shares them with others."""
+    bare = course(refusals=dict.fromkeys([name for name in WELL if "ecc" in name or "nvlink" in name], "not supported"))
+    opinion = of_gpu(bare, RTX, "ecc_uncorrected", "nvlinks")
+    assert opinion.verdict is HealthVerdict.PASS
+    assert {state(opinion, name) for name in ("ecc_uncorrected", "nvlinks", "fabric", "sram")} == {State.NOT_APPLICABLE}
+    assert len(opinion.applicable) < len(SIGNALS)
     assert state(of_gpu(course({"fabric_state": 0})), "fabric") is State.NOT_APPLICABLE
-
-
-def test_no_verdict_from_a_slice() -> None:
-    """A slice shows what it shares with others."""
     kind = board_class("NVIDIA H200 MIG 1g.18gb", "MIG-5317350e")
     assert kind is BoardClass.SLICE
     slice_ = Board("NVIDIA H200 MIG 1g.18gb", "Hopper", kind)

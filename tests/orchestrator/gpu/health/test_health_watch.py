@@ -191,18 +191,14 @@ def test_a_gpu_that_breaks_in_the_middle(
 
 
 def test_unreadable_values_have_a_reason(fake: FakeNvml, tmp_path: Path) -> None:
-    """A missing permission differs from a function or a value that the board does not have."""
+    """A permission differs from a missing function. Before Ada, the slowdown threshold replaces T.Limit."""
     fake.fail("nvmlDeviceGetTotalEccErrors", 4, gpu=0)
     fake.set({"gpu.0.nvlinks": None, "gpu.0.field.230": None})
     refusals = course(tmp_path, uuid(0)).refusals
     assert refusals["ecc_uncorrected"] == "no permission"
     assert refusals["nvlinks_up"] == refusals["recovery_action"] == "not supported by this board or driver"
-
-
-def test_slowdown_threshold_replaces_the_t_limit(fake: FakeNvml, tmp_path: Path) -> None:
-    """Before Ada there is no T.Limit: the distance to the slowdown threshold is the same thing."""
     fake.set({"gpu.0.margin_c": None, "gpu.0.slowdown_c": 90, "gpu.0.temperature_c": 84})
-    assert course(tmp_path, uuid(0)).first["gpu_margin_c"] == 6
+    assert course(tmp_path / "before Ada", uuid(0)).first["gpu_margin_c"] == 6
 
 
 def test_an_nvml_that_hangs_ends_nothing(fake: FakeNvml, tmp_path: Path) -> None:

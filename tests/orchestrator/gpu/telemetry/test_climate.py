@@ -12,15 +12,11 @@ def sample(at_s: float, heat: int | None = 60, clock: int | None = 1500, reasons
 
 
 def test_each_window_has_its_medians() -> None:
-    """And the share of its samples at the power limit; windows without a sample are not there."""
+    """And the share of samples at the power limit, one bit of several. Windows without a sample are absent."""
     found = climates(
         [sample(40, 60), sample(41, 61, 1400), sample(49.9, 90, 1200, reasons=0x24), sample(60, 70, 900, 0)]
     )
     assert found == (Climate(4, 61, 1400, 1.0), Climate(6, 70, 900, 0.0))
-
-
-def test_the_power_limit_is_one_bit_of_several() -> None:
-    """A mask, never a number; idle is not at the limit."""
     (found,) = climates([sample(0, reasons=0x1), sample(1, reasons=0x4), sample(2, reasons=0x44), sample(3, reasons=0)])
     assert found.capped == 0.5
 

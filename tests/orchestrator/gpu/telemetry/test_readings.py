@@ -68,28 +68,6 @@ def test_short_measurements_have_no_averages() -> None:
     assert "4.9 s" in readings.note
 
 
-def test_energy_counts_the_windows_alone() -> None:
-    """Energy between blocks is not the measurement's, and windows need not fall on samples."""
-    readings = over(steady(20), [window(1.05, 4.08), window(10.01, 15.98)])
-    assert readings.energy_j == pytest.approx(700 * (3.03 + 5.97))
-
-
-def test_means_maxima_and_masks() -> None:
-    """Temperature has a mean and a maximum, clock event reasons are collected bit by bit, slowdown has its share."""
-    samples = [at(0, temperature_c=50, reasons=0x4), at(1, temperature_c=70, reasons=0x20), at(2, reasons=0x8)]
-    readings = over(samples, [window(0, 1)])
-    assert (readings.temperature_c, readings.temperature_max_c, readings.reasons) == (60, 70, 0x24)
-    assert readings.slowdown_samples == 0.5
-
-
-def test_a_block_between_two_samples_has_the_nearest() -> None:
-    """Within a second; farther samples are of another measurement."""
-    assert over([at(0, temperature_c=50), at(0.1, temperature_c=60)], [window(0.06, 0.08)]).temperature_c == 60
-    far = over([at(0, temperature_c=50), at(9, temperature_c=60)], [window(2, 3)])
-    assert far == Readings(note=far.note)
-    assert "1 s" in far.note
-
-
 def test_a_gap_in_a_counter_leaves_it_unknown() -> None:
     """No energy is invented across a second without samples, nor a counter that did not move beside a gap."""
     watched = steady(20)
@@ -108,8 +86,10 @@ def test_a_counter_that_fell_is_not_used() -> None:
     assert over(samples, [window(5, 14)]).energy_j is None
 
 
-def test_a_counter_is_read_between_the_samples_that_have_it() -> None:
-    """Also where every third sample lacks it."""
+def test_energy_counts_the_windows_alone() -> None:
+    """Windows need not begin at samples, and every third sample may lack the counter."""
+    readings = over(steady(20), [window(1.05, 4.08), window(10.01, 15.98)])
+    assert readings.energy_j == pytest.approx(700 * (3.03 + 5.97))
     samples = [
         at(tick / 10, energy_mj=None if tick % 3 == 0 else 70_000 * tick, temperature_c=60) for tick in range(201)
     ]
@@ -137,15 +117,23 @@ def test_thermal_violation_is_a_fraction_of_the_measured_time() -> None:
     assert (for_power.power_violation, for_power.slowdown) == (pytest.approx(0.05), 0.0)
 
 
-def test_clock_drift() -> None:
-    """Two percent lower in the second half; three samples are too few."""
+def test_means_maxima_masks_and_clock_drift() -> None:
+    """Clock event reasons are collected bit by bit. Drift compares the halves; three samples are too few."""
     samples = [at(tick / 10, sm_clock_mhz=1500 if tick < 10 else 1470) for tick in range(20)]
     assert over(samples, [window(0, 1.9)]).sm_clock_drift_percent == pytest.approx(-2.0)
     assert over(samples, [window(0, 0.2)]).sm_clock_drift_percent is None
+    samples = [at(0, temperature_c=50, reasons=0x4), at(1, temperature_c=70, reasons=0x20), at(2, reasons=0x8)]
+    readings = over(samples, [window(0, 1)])
+    assert (readings.temperature_c, readings.temperature_max_c, readings.reasons) == (60, 70, 0x24)
+    assert readings.slowdown_samples == 0.5
 
 
-def test_a_measurement_between_two_samples_has_no_share_of_slowdown() -> None:
-    """The nearest sample has its temperature, but not how long it was slowed."""
+def test_a_block_between_two_samples_has_the_nearest() -> None:
+    """Within a second; farther samples are of another measurement. It has no share of slowdown."""
+    assert over([at(0, temperature_c=50), at(0.1, temperature_c=60)], [window(0.06, 0.08)]).temperature_c == 60
+    far = over([at(0, temperature_c=50), at(9, temperature_c=60)], [window(2, 3)])
+    assert far == Readings(note=far.note)
+    assert "1 s" in far.note
     readings = over([at(0, reasons=0x8), at(0.1, reasons=0x8)], [window(0.04, 0.06)])
     assert readings.reasons == 0x8
     assert (readings.slowdown_samples, readings.slowdown) == (None, None)

@@ -27,16 +27,12 @@ def test_no_extreme_is_lost(powers: list[int | None], most: int) -> None:
         assert low is None or mean is None or high is None or low <= mean * (1 + 1e-12) <= high * (1 + 2e-12)
 
 
-def test_few_samples_are_kept_as_they_are() -> None:
-    """Up to the limit each sample is a point, also where two of them are close together."""
+def test_few_samples_are_kept_and_pauses_are_skipped() -> None:
+    """Up to the limit each sample is a point; unwatched stretches have none."""
     made = trace([*samples([1000, None]), Sample(at_ns=10**12, power_mw=3000)], 3)
     assert made.at_ns == (0, 100_000_000, 10**12)
     assert made.curves["power_w"].mean == (1.0, None, 3.0)
     assert {*made.curves} == {*READINGS}
-
-
-def test_a_pause_has_no_points() -> None:
-    """Unwatched stretches are skipped, not filled."""
     early, late = samples([1000] * 50), [Sample(at_ns=10**12 + place, power_mw=2000) for place in range(50)]
     made = trace([*early, *late], 10)
     assert len(made.at_ns) == 2

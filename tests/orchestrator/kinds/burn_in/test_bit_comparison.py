@@ -36,11 +36,11 @@ def test_a_launch_that_differs_is_blamed_on_its_gpu_and_round() -> None:
     assert (found.between_gpus, found.against, found.of) == (True, 3, 3)
 
 
-def test_a_gpu_that_is_always_wrong_is_found_by_the_others() -> None:
-    """All its launches deviate, though they agree with each other."""
-    found = compare(nights(a=[RIGHT] * 2, b=[WRONG] * 2, c=[RIGHT] * 2))
-    assert [one.sample.device for one in found.deviations] == ["b", "b"]
-    assert {one.against for one in found.deviations} == {2}
+@pytest.mark.parametrize("wrong", [[WRONG, WRONG], [WRONG, OTHER]])
+def test_a_gpu_that_is_always_wrong_is_found_by_the_others(wrong: list[tuple[str, ...]]) -> None:
+    """All its launches deviate, though they agree with each other, or with nothing."""
+    found = compare(nights(a=[RIGHT] * 2, b=wrong, c=[RIGHT] * 2))
+    assert [(one.sample.device, one.against) for one in found.deviations] == [("b", 2)] * 2
     assert found.undecided == {}
 
 
@@ -49,8 +49,7 @@ def test_two_gpus_that_disagree_are_both_undecided() -> None:
     found = compare(nights(a=[RIGHT] * 2, b=[WRONG] * 2))
     assert found.deviations == ()
     assert found.undecided == {("soak", ("H200", "580")): ("a", "b")}
-    assert [*undecided("b", found)] == ["soak: GPUs of one kind disagree, and no majority says which is right"]
-    assert [*undecided("c", found)] == []
+    assert [len([*undecided(device, found)]) for device in "abc"] == [1, 1, 0]
 
 
 def test_of_one_cell_with_two_keys_each_is_told() -> None:
@@ -60,29 +59,17 @@ def test_of_one_cell_with_two_keys_each_is_told() -> None:
     assert [len([*undecided(device, found)]) for device in "abc"] == [1, 1, 1]
 
 
-def test_a_gpu_that_disagrees_with_itself_is_said_to() -> None:
+def test_a_gpu_that_disagrees_with_itself_is_undecided() -> None:
     """Alone, with other bits in each round: no other GPU is named."""
     (words,) = undecided("a", compare(nights(a=[RIGHT, WRONG])))
-    assert words == "soak: its rounds disagree, and no majority of them says which is right"
+    assert (words.startswith("soak"), "GPU" in words) == (True, False)
 
 
-def test_without_a_majority_of_gpus_a_gpu_is_held_against_itself() -> None:
-    """A launch that differs from the other rounds of its own GPU is found all the same."""
-    found = compare(nights(a=[RIGHT, RIGHT, OTHER], b=[WRONG] * 3))
-    (one,) = found.deviations
+@pytest.mark.parametrize("rounds", [{"a": [RIGHT, RIGHT, WRONG]}, {"a": [RIGHT, RIGHT, OTHER], "b": [WRONG] * 3}])
+def test_without_a_majority_of_gpus_a_gpu_is_compared_with_itself(rounds: dict[str, list[tuple[str, ...]]]) -> None:
+    """There is nobody else, or one that disagrees: a launch that differs from the other rounds is found."""
+    (one,) = compare(nights(**rounds)).deviations
     assert (one.sample.device, one.sample.round, one.between_gpus, one.against, one.of) == ("a", 2, False, 2, 3)
-
-
-def test_one_gpu_alone_is_held_against_its_rounds() -> None:
-    """There is nobody else."""
-    (one,) = compare(nights(a=[RIGHT, RIGHT, WRONG])).deviations
-    assert (one.sample.round, one.between_gpus) == (2, False)
-
-
-def test_a_gpu_that_never_gives_the_same_twice_is_found_among_others() -> None:
-    """It has no usual bits of its own; the others have."""
-    found = compare(nights(a=[RIGHT] * 2, b=[WRONG, OTHER], c=[RIGHT] * 2))
-    assert [one.sample.device for one in found.deviations] == ["b", "b"]
 
 
 def test_a_gpu_that_contradicts_itself_hides_nothing_of_the_others() -> None:
@@ -123,22 +110,17 @@ def test_other_keys_are_never_compared() -> None:
     one, other = nights(a=[RIGHT])[0], nights(b=[WRONG])[0]
     found = compare([one, Sample(other.device, "soak", 0, 5, ("H200", "590"), WRONG)])
     assert (found.deviations, found.undecided, found.compared) == ((), {}, {})
-    for device in ("a", "b"):
-        (why,) = not_tested(device, found, 1).values()
-        assert (
-            why == "no other one has its model, driver, libraries and batch size here, and its own in one round alone"
-        )
+    assert [len(not_tested(device, found, 1)) for device in ("a", "b")] == [1, 1]
 
 
 def test_what_was_compared_with_no_other_gpu_is_named() -> None:
     """One GPU alone is held against its own rounds; cells that others did too are left out of what is named."""
     alone = nights(a=[RIGHT] * 2)
-    (why,) = not_tested("a", compare(alone), 1).values()
-    assert why == "no other one has its model, driver, libraries and batch size here"
+    assert len(not_tested("a", compare(alone), 1)) == 1
     both = [dataclasses.replace(one, cell="replay") for one in nights(a=[RIGHT] * 2, b=[RIGHT] * 2)]
     found = compare([*alone, *both])
     (why,) = not_tested("a", found, 2).values()
-    assert why.startswith("soak: no other one")
+    assert why.startswith("soak: ")
     assert not_tested("b", found, 1) == {}
 
 

@@ -27,24 +27,22 @@ def fake(tmp_path: Path) -> FakeRun:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90), ("10m", 600), ("8h", 28800), ("1h30m", 5400), ("1.5h", 5400)]
+    ("texts", "seconds"),
+    [
+        (("30s",), 30),
+        (("90s", "1m30s"), 90),
+        (("150s", "2m30s"), 150),
+        (("10m",), 600),
+        (("1h30m", "1.5h"), 5400),
+        (("3661s", "1h1m1s"), 3661),
+        (("8h",), 28_800),
+    ],
 )
-def test_durations(text: str, seconds: float) -> None:
-    """As people write them."""
-    assert settings.seconds(text) == seconds
+def test_durations_are_read_and_written_as_people_write_them(texts: tuple[str, ...], seconds: float) -> None:
+    """Written the shortest way, without what is zero."""
+    assert {settings.seconds(text) for text in texts} == {seconds}
     assert settings.seconds(settings.written(seconds)) == seconds
-
-
-def test_durations_are_written_as_people_write_them() -> None:
-    """The shortest way, without what is zero."""
-    assert [settings.written(seconds) for seconds in (30, 150, 600, 5400, 28_800, 3661)] == [
-        "30s",
-        "2m30s",
-        "10m",
-        "1h30m",
-        "8h",
-        "1h1m1s",
-    ]
+    assert settings.written(seconds) in texts
 
 
 @pytest.mark.parametrize("text", ["", "8", "h", "8 h", "8hours", "-1h", "10s", "15d", "1h30", "nanh", "1e9h"])
@@ -89,7 +87,7 @@ def configured(tmp_path: Path, duration: str = "10m", level: str | None = None) 
 @pytest.mark.parametrize("modes", [(Mode.SOLO,), (Mode.LOADED, Mode.SOLO)])
 def test_a_burn_in_loads_all_devices_at_once(modes: tuple[Mode, ...]) -> None:
     """One at a time, they would be idle for most of the night."""
-    with pytest.raises(ConfigError, match="it loads all devices at once; with --solo"):
+    with pytest.raises(ConfigError, match="--solo"):
         settings.configured(configuration(modes=modes), "10m", None, shipped_catalogue(), TABLE)
 
 
@@ -155,58 +153,42 @@ def test_injections_are_parsed_and_taint_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    "texts",
     [
-        "",
-        "flip",
-        "flip:99:1",
-        "flip:0",
-        "flip:0:0",
-        "flip:0:1:0",
-        "flip:0:1:65",
-        "flip:0:x",
-        "flip:0:inf",
-        "flip:0:nan",
-        "flip:0:1.9",
-        "flip:0:1:2.7",
-        "flip:0:1e12",
-        "flip:0:-1",
-        "slow:0:inf",
-        "slow:0:1001",
-        "hot:0:90.5",
-        "hot:0:inf",
-        "slow:0:0",
-        "slow:0:-5",
-        "hot:0",
-        "hot:0:0",
-        "hot:0:201",
-        "hot:0:x",
-        "hot:0:90:1",
-        "melt:0:1",
+        ("", "flip", "hot:0"),  # something is missing
+        ("flip:99:1",),  # no such device
+        ("flip:0", "flip:0:0", "flip:0:x", "flip:0:inf", "flip:0:nan", "flip:0:1.9", "flip:0:1e12", "flip:0:-1"),
+        ("flip:0:1:0", "flip:0:1:65", "flip:0:1:2.7"),
+        ("slow:0:inf", "slow:0:1001", "slow:0:0", "slow:0:-5"),
+        ("hot:0:90.5", "hot:0:inf", "hot:0:0", "hot:0:201", "hot:0:x", "hot:0:90:1"),
+        ("melt:0:1",),
     ],
+    ids=["incomplete", "device", "round", "bits", "percent", "degrees", "fault"],
 )
-def test_injections_that_make_no_sense(tmp_path: Path, text: str) -> None:
-    """Refused, with the forms there are."""
-    with pytest.raises(ConfigError, match="--inject"):
-        settings.with_injections(configured(tmp_path), [text], fake(tmp_path).stored.devices)
+def test_injections_that_make_no_sense(tmp_path: Path, texts: tuple[str, ...]) -> None:
+    """Refused, with the option."""
+    configuration, devices = configured(tmp_path / "one"), fake(tmp_path / "two").stored.devices
+    for text in texts:
+        with pytest.raises(ConfigError, match="--inject"):
+            settings.with_injections(configuration, [text], devices)
 
 
 @pytest.mark.parametrize(("devices", "others"), [(gpus(1), 0), (gpus(3), 2), ((*gpus(3), *cpus(1)), 2)])
 def test_a_slow_gpu_needs_three_others_to_be_found(tmp_path: Path, devices: tuple[Device, ...], others: int) -> None:
     """It is slow from the first launch on: by itself nothing shows it."""
-    with pytest.raises(ConfigError, match=f"3 others of its kind at the least, and this run has {others}"):
+    with pytest.raises(ConfigError, match=f"3 others .* {others}"):
         settings.with_injections(configured(tmp_path), ["slow:0:10"], devices)
 
 
-def test_a_fault_says_what_it_does(tmp_path: Path) -> None:
-    """To whom, and how much."""
+@pytest.mark.parametrize(
+    ("text", "carried"),
+    [("flip:0:2", ("1 bit", "round 2")), ("slow:0:12.5", ("12.5 %",)), ("hot:0:95", ("95 degrees",))],
+)
+def test_a_fault_is_described_with_its_device_and_its_size(tmp_path: Path, text: str, carried: tuple[str, ...]) -> None:
+    """In words, for the report."""
     device = fake(tmp_path).stored.devices[0]
-    faults = ("flip:0:2", "slow:0:12.5", "hot:0:95")
-    assert [injections.told(injections.parse(text, [device]), device) for text in faults] == [
-        f"{device.label} flips 1 bit of one output in every check of round 2",
-        f"{device.label} takes 12.5 % longer for all that it does by itself",
-        f"{device.label} is read as 95 degrees C hot, all the time",
-    ]
+    said = injections.told(injections.parse(text, [device]), device)
+    assert [part for part in (device.label, *carried) if part not in said] == []
 
 
 def test_no_profile_says_how_long_a_cell_measures(tmp_path: Path) -> None:
@@ -227,7 +209,7 @@ def test_no_profile_says_how_long_a_cell_measures(tmp_path: Path) -> None:
 
 def test_a_fault_that_there_is_not_is_named(tmp_path: Path) -> None:
     """Before its device, which may be wrong too."""
-    with pytest.raises(ConfigError, match=r"no fault 'slov'\. Did you mean slow\? There is flip, slow and hot;"):
+    with pytest.raises(ConfigError, match=r"'slov'\. Did you mean slow\? .* flip, slow and hot"):
         settings.with_injections(configured(tmp_path), ["slov:99"], fake(tmp_path).stored.devices)
 
 
