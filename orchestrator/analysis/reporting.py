@@ -17,6 +17,7 @@ from typing import NamedTuple
 from orchestrator import report
 from orchestrator.analysis import evidence, launch_samples, report_builder
 from orchestrator.analysis.results import DAMAGED
+from orchestrator.analysis.root_cause import out_of_time
 from orchestrator.analysis.timeline import timeline
 from orchestrator.compare import references
 from orchestrator.compare.references import Against
@@ -28,7 +29,6 @@ from orchestrator.figures.launch_samples import Samples
 from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import Timeline
 from orchestrator.kinds import registry
-from orchestrator.report.root_cause import out_of_time
 from orchestrator.state import archive
 from orchestrator.state.added_launches import Doubt
 from orchestrator.store import journal, lock, report_places

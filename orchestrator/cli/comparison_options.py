@@ -34,8 +34,6 @@ def read(
     runs_folder, history_db: where the id of a run is looked up; None for the user's own history. models: that limits
     may name, looked at only where there are limits. origins: by the keys of OPTION, who gave each.
     """
-    from orchestrator.compare.references import Against
-
     if price is not None and not 0 < price <= MOST_PRICE:
         origin = origins["compare.price"]
         raise ConfigError(f"{origin}: expected a price above 0 and at most {MOST_PRICE:,.0f}, got {price:g}")

@@ -8,13 +8,13 @@ from typing import Final
 from orchestrator.cli import exclusions
 from orchestrator.cli.program import table
 from orchestrator.config.naming import plural, shortened
+from orchestrator.config.report_formats import target
 from orchestrator.config.run_configuration import Configuration, Plan
 from orchestrator.config.yaml_schema import listed
 from orchestrator.gpu.telemetry.overheating import HELD_S
 from orchestrator.kinds.burn_in import injections, rounds
 from orchestrator.kinds.burn_in.settings import written
 from orchestrator.plan import estimate
-from orchestrator.report.files import target
 from orchestrator.state import added_launches
 from orchestrator.state.time_budget import Budget
 from orchestrator.stats.siblings import MOST_LAUNCHES

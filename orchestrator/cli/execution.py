@@ -25,6 +25,7 @@ from orchestrator.figures.report import Report
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict as Health
 from orchestrator.gpu.inventory import Look
+from orchestrator.kinds import registry
 from orchestrator.kinds.burn_in.settings import written
 from orchestrator.report.as_text import to_text
 from orchestrator.stats.siblings import SiblingVerdict
@@ -49,9 +50,6 @@ def work(
     run.execute. history: as for recording.record. Where nothing is left to do, its report is shown again, files of it
     that are missing are written, and no other is touched.
     """
-    from orchestrator.analysis import reporting
-    from orchestrator.kinds import registry
-
     ending.paths = paths
     display = terminal.make(
         quiet=params["quiet"], verbose=bool(params["verbose"]), log_format=params["log_format"], stream=sys.stderr
@@ -190,8 +188,6 @@ def _reports(stored: StoredRun, paths: RunPaths, refused: UnwrittenError | None)
 
     Of formats that the disk has refused nothing is named; where it refused all that were asked for, what is there.
     """
-    from orchestrator.store import report_places
-
     own_files = [paths.report(kind) for kind in stored.configuration.formats]
     fresh = () if refused is None else refused.published
     found = []

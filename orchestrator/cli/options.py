@@ -48,9 +48,7 @@ class HistoryParams(TypedDict):
 
 
 class RunParams(SessionParams):
-    """Parameters of a run that are read by name. Those with a key are read with the configuration file
-    (option_mapping.py).
-    """
+    """Parameters of a run that are read by name. Those with a key: option_mapping.py."""
 
     multi_gpu: bool | None
     gpu_ids: str | None

@@ -1,7 +1,7 @@
 """Prepare a run: from the options of a command to a run that is stored, and then executed.
 
     parameters ─▶ settings ─▶ configuration ─▶ devices ─▶ plan ─▶ --dry-run: described
-                                                            └───▶ stored in a new folder ─▶ running.work
+                                                            └───▶ stored in a new folder ─▶ execution.work
 
 Imported when a run is wanted, and not for --help.
 """

@@ -16,7 +16,6 @@ from orchestrator.cli.options import (
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import complain, say
 from orchestrator.config.naming import plural
-from orchestrator.config.report_formats import ReportFormat
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:

@@ -17,9 +17,7 @@ GRAVEST_FIRST: Final = (
 )
 _MOST_LONE: Final = 10
 """Names of cells that one run alone has, where the format is read from top to bottom."""
-LEGEND: Final = (
-    "Speed: of the second over the first, above 1 is faster. d: Cohen's d, of the logarithms of the launches."
-)
+LEGEND: Final = "Speed: of the second over the first, above 1 is faster."
 MEANS: Final = {
     ExitCode.PASSED: "no verdict that fails the comparison",
     ExitCode.MISSED: "a verdict that fails the comparison",

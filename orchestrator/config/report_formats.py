@@ -1,6 +1,7 @@
 """The formats of the report, a record for each. Made of the standard library alone: `--help` names them."""
 
 import enum
+from pathlib import Path
 from typing import Final
 
 
@@ -39,3 +40,12 @@ class ReportFormat(enum.StrEnum):
 
 
 ALWAYS: Final = tuple(kind for kind in ReportFormat if kind.always)
+
+
+def target(output_path: Path, kind: ReportFormat) -> Path:
+    """Where a format goes: the suffix of another format is replaced, and any other name is kept and added to."""
+    own = ReportFormat.of_name(output_path.name)
+    if own is kind:
+        return output_path
+    bare = output_path.name if own is None else output_path.name[: -len(own) - 1]
+    return output_path.with_name(f"{bare}.{kind}")

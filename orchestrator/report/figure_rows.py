@@ -5,17 +5,11 @@ from typing import Final, TypeVar
 
 from orchestrator.figures.cells import Computed, GenerationMetrics, Measured, PhaseMetrics
 from orchestrator.figures.comparisons import FullNode, Spread
+from orchestrator.figures.table import FIGURES
 from orchestrator.report.numbers import NOT_AVAILABLE, share, unit
 
 LOAD: Final = "model_load_time_ms"
-UNITS: Final = {
-    LOAD: "ms",
-    "throughput_samples_per_sec": "smp/s",
-    "tokens_per_second": "tok/s",
-    "sustained_tflops": "TFLOP/s",
-    "copy_gb_per_sec": "GB/s",
-    "transfer_gb_per_sec": "GB/s",
-}
+UNITS: Final = {figure.field: figure.unit for figure in FIGURES if figure.main}
 _PHASES: Final = {"inference": "infer", "training": "train", "generation": "write"}
 M = TypeVar("M", bound=Measured)
 Row = tuple[str, Callable[[M], str]]

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.report_formats import ReportFormat, target
 from orchestrator.errors import StorageError
 from orchestrator.figures.launch_samples import Samples, not_at_hand
 from orchestrator.figures.report import Report
@@ -71,15 +71,6 @@ def publish(
         write_parts_durably(path, made, move=beside_the_old)
         written.append(path)
     return tuple(written)
-
-
-def target(output_path: Path, kind: ReportFormat) -> Path:
-    """Where a format goes: the suffix of another format is replaced, and any other name is kept and added to."""
-    own = ReportFormat.of_name(output_path.name)
-    if own is kind:
-        return output_path
-    bare = output_path.name if own is None else output_path.name[: -len(own) - 1]
-    return output_path.with_name(f"{bare}.{kind}")
 
 
 def keep_old(path: Path) -> Path | None:

@@ -11,11 +11,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.report_formats import ReportFormat, target
 from orchestrator.config.run_configuration import Configuration
 from orchestrator.config.settings import LayeredSettings
 from orchestrator.errors import ConfigError, RunFolderError, StorageError
-from orchestrator.report.files import target
 from orchestrator.store.journal import temporary
 from orchestrator.system import safe_read
 from orchestrator.system import temporary as temporary_files

@@ -10,9 +10,8 @@ Pure, but for the looks at what is there.
 import filecmp
 from pathlib import Path
 
-from orchestrator.config.report_formats import ALWAYS
+from orchestrator.config.report_formats import ALWAYS, target
 from orchestrator.config.run_configuration import StoredRun
-from orchestrator.report.files import target
 from orchestrator.system import safe_read
 from protocol.paths import RunPaths
 

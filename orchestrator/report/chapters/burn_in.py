@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from os.path import commonprefix
 from typing import Final
 
+from orchestrator.analysis.root_cause import out_of_time
 from orchestrator.config.naming import plural
 from orchestrator.figures.burn_in import BurnInReport, CheckReport, Fate, GpuBurnIn, InjectedReport, ReasonReport
 from orchestrator.figures.report import Report
@@ -16,7 +17,6 @@ from orchestrator.gpu.health.verdict import GRAVEST_FIRST
 from orchestrator.report.chapters import health
 from orchestrator.report.device_labels import groups, label_of, labels
 from orchestrator.report.numbers import duration
-from orchestrator.report.root_cause import out_of_time
 from orchestrator.report.sections import MOST_ROWS, Column, Finding, Rank, Section, Table
 from protocol.cell import Workload
 

@@ -79,7 +79,7 @@ def _row(device: str, line: Line) -> tuple[Entry, ...]:
         *which,
         *status,
         number(line.value),
-        "" if line.figure is None else line.figure.unit,
+        line.figure.unit if line.figure else "",
         number(time_ms(metric)),
         NOT_AVAILABLE if half_width is None else f"{half_width * 100:.2f}",
         number(memory_mb(metric)),
@@ -119,13 +119,13 @@ def _listed(line: Line, device: str) -> tuple[str, ...]:
     size = NOT_AVAILABLE if entry.batch_size is None or entry.workload in WITHOUT_BATCH else str(entry.batch_size)
     if metric is None:
         return (_name(line), device, size, status, *(NOT_AVAILABLE,) * 5)
-    interval = metric.relative_half_width
+    interval, figure = metric.relative_half_width, line.figure
     return (
         _name(line),
         device,
         size,
         status,
-        NOT_AVAILABLE if isinstance(metric, LoadMetrics) or line.figure is None else unit(line.value, line.figure.unit),
+        NOT_AVAILABLE if isinstance(metric, LoadMetrics) or figure is None else unit(line.value, figure.unit),
         unit(time_ms(metric), "ms"),
         NOT_AVAILABLE if interval is None else f"+/- {interval * 100:.2f}%",
         share(metric.launch_spread_percent),

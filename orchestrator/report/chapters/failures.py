@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Final
 
+from orchestrator.analysis.root_cause import kind, out_of_time, root
 from orchestrator.config.naming import plural, sized
 from orchestrator.figures.report import FailureReport, Report
 from orchestrator.report.chapters.cells import badge
 from orchestrator.report.chapters.excluded import input_sizes
 from orchestrator.report.device_labels import label, label_of
-from orchestrator.report.root_cause import kind, out_of_time, root
 from orchestrator.report.sections import Badge, Finding, Log, Section, Tone
 from orchestrator.state.failure_policy import POLICY
 from protocol.failure import Category

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.analysis.sibling_cells import UNSTEADY
 from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import NOTHING_KEPT
 from orchestrator.report.chapters.stragglers import full_node
@@ -28,13 +29,12 @@ def table_of(report: Report, name: str) -> Table:
     return table
 
 
-def test_what_a_full_node_loses_is_told_of_each_size(tmp_path: Path) -> None:
-    """The same model at two input sizes is two rows, each with its size."""
+def test_each_input_size_has_its_own_loss(tmp_path: Path) -> None:
+    """The same model at two input sizes is two cells, each with its size in its name."""
     run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,), input_sizes=(224, 512), modes=BOTH)
     run.everything()
-    run.finish()
-    report = run.report()
     names = {f"resnet50 inference fp32 b8 input {size}" for size in (224, 512)}
+    report = run.ended()
     assert {one.cell for one in report.full_node} == names
     cells = {row[0] for row in table_of(report, "means").rows}
     assert cells == {f"resnet50 infer fp32 b8 s{size}" for size in (224, 512)}
@@ -46,29 +46,28 @@ def test_probes_of_both_modes_are_told_apart_on_the_page(tmp_path: Path) -> None
     run = FakeRun(tmp_path, devices=gpus(2), models=models, probes=models[:1], batch_sizes=(8,), modes=BOTH)
     for cell in run.stored.plan.cells:
         run.measured(cell, flops_per_iteration=1e12 if cell.workload is Workload.PROBE else 1e11)
-    run.finish()
-    section = next(section for section in page(run.report(), NOTHING_KEPT).sections if section.id == "performance")
+    section = next(section for section in page(run.ended(), NOTHING_KEPT).sections if section.id == "performance")
     told = {row[0] for row in section.tables[-1].rows}
     assert told == {f"Matrix product, fp32, {mode}" for mode in BOTH}
 
 
-def test_what_was_not_steady_is_told_beside_what_is_lost(tmp_path: Path) -> None:
-    """In which mode and on which device, in every format; of what is not comparable, that stands there alone."""
+def test_an_unsteady_mode_is_named_with_its_loss(tmp_path: Path) -> None:
+    """In which mode and on which device; of what is not comparable, only that."""
     run = FakeRun(tmp_path, devices=gpus(3), batch_sizes=(1, 8), modes=BOTH)
     for cell in run.stored.plan.cells:
         place = [device.uuid for device in gpus(3)].index(cell.devices[0])
         shaken = cell.batch_size == 8 and (place == 2 or (place == 1 and cell.mode is Mode.LOADED))
         shrunk = {"batch_size": 4} if cell.batch_size == 8 and place == 2 and cell.mode is Mode.SOLO else {}
         run.measured(cell, steady_state=SteadyState.NONE if shaken else SteadyState.REACHED, **shrunk)
-    run.finish()
-    report = run.report()
-    why, fact = "not steady after warm-up: loaded", "ran at batch size 4 alone, 8 with all at work"
-    told = {(one.gpu_id, one.cell): one for one in report.full_node if one.notes or one.not_comparable}
-    cell = "resnet50 inference fp32 b8"
-    assert {place: (one.notes, one.not_comparable) for place, one in told.items()} == {
-        (1, cell): ((why,), None),
-        (2, cell): ((), fact),
+    report = run.ended()
+    why, cell = f"{UNSTEADY}: {Mode.LOADED}", "resnet50 inference fp32 b8"
+    said = {(one.gpu_id, one.cell): one for one in report.full_node if one.notes or one.not_comparable}
+    fact = said[2, cell].not_comparable or ""
+    assert {place: (one.notes, bool(one.not_comparable)) for place, one in said.items()} == {
+        (1, cell): ((why,), False),
+        (2, cell): ((), True),
     }
+    assert re.findall(r"\d+", fact) == ["4", "8"]
     section = full_node(report)
     assert section is not None
     assert [finding.lines for finding in section.findings] == [
@@ -84,16 +83,15 @@ def figures(row: str) -> list[float]:
     return [float(found) for found in re.findall(r"(?<![\w.])\d+\.\d+", row)][:3]
 
 
-def test_what_is_lost_is_what_the_figures_beside_it_say(tmp_path: Path) -> None:
-    """Also of launches of two kinds, some ten times as slow: one kind of mean in each column of each format."""
+def test_the_loss_is_the_ratio_of_the_figures_beside_it(tmp_path: Path) -> None:
+    """Also of launches of two kinds, some ten times as slow: one kind of mean for all of them."""
     times_ms = {Mode.SOLO: (10.0, 10.0, 100.0), Mode.LOADED: (10.0, 150.0, 100.0)}
     run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,), launches=3, modes=BOTH)
     for cell in run.stored.plan.cells:
         for number, time_ms in enumerate(times_ms[cell.mode]):
             crowded = cell.mode is Mode.LOADED and cell.devices == (run.stored.devices[1].uuid,)
             run.measured(cell, number=number, forward_ms=time_ms * (1.3 if crowded else 1.0), noise=0.0)
-    run.finish()
-    report = run.report()
+    report = run.ended()
     told = {"json": [(one.solo, one.loaded, one.lost_percent) for one in report.full_node]}
     told |= {name: [figures(" ".join(map(str, row))) for row in table_of(report, name).rows] for name in TABLES}
     assert {name: len(rows) for name, rows in told.items()} == {"json": 2, "means": 1, "devices": 2}

@@ -174,5 +174,4 @@ def test_a_burn_in_says_it_beside_its_verdicts(tmp_path: Path, monkeypatch: pyte
     night = Night(tmp_path, gpus(2), "10m")
     night.stored = msgspec.structs.replace(night.stored, earlier={gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"})
     run_files.store(night.stored, night.paths)
-    night.finish()
-    assert "earlier: GPU 1: FAIL in a burn-in on 2026-04-01" in to_text(night.report()).splitlines()
+    assert "earlier: GPU 1: FAIL in a burn-in on 2026-04-01" in to_text(night.ended()).splitlines()

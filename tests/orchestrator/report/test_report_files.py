@@ -96,7 +96,7 @@ print(flush=True)
 while not begin.exists():
     time.sleep(0.001)
 for turn in range(20):
-    files.render = lambda *_: f"{number} {turn}".encode()
+    files.parts = lambda *_: (f"{number} {turn}".encode(),)
     files.publish(None, place, (ReportFormat.JSON,))
 """
 
@@ -126,7 +126,7 @@ def test_a_disk_without_links_takes_reports_too(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(os, "link", refused)
     made = finished(tmp_path / "run").report()
     for words in (b"first", b"second"):
-        monkeypatch.setattr(files, "render", lambda *_, words=words: words)
+        monkeypatch.setattr(files, "parts", lambda *_, words=words: (words,))
         report.publish(made, tmp_path / "out" / "report.json", (ReportFormat.JSON,))
     found = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert found == {"report.1.json": b"first", "report.json": b"second"}

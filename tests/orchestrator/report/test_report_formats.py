@@ -9,13 +9,12 @@ import jsonschema
 import msgspec
 import pytest
 
-from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.report_formats import ReportFormat, target
 from orchestrator.figures.comparisons import Met, ThresholdResult
 from orchestrator.figures.report import Report
 from orchestrator.report import publish
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_pytorch import to_pytorch
-from orchestrator.report.files import target
 from protocol.cell import Precision, Workload
 from protocol.failure import Category
 from tests.fakes.nights import Night

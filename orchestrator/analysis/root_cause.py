@@ -5,25 +5,21 @@ from typing import Final
 
 from orchestrator.analysis.outcomes import Status
 from orchestrator.figures.report import FailureReport
+from orchestrator.state.failure_policy import Trait, has_trait
 from orchestrator.state.stopping import OUT_OF_TIME, how_it_ended
 from protocol.failure import Category
 
-_HARDWARE: Final = frozenset(
-    {Category.DEVICE_LOST, Category.DEVICE_HARDWARE, Category.UNKILLABLE, Category.DEVICE_NOT_FREED}
-)
-_ASKED_FOR: Final = frozenset({Category.STOPPED, Category.INTERRUPTED, Category.RESULT_LOST, Category.THROTTLED})
-"""Never the cause of anything else."""
 _WITHOUT: Final = frozenset({Status.FAILED, Status.MISSING})
 
 
 def root(found: Sequence[FailureReport]) -> FailureReport | None:
     """The earliest of the gravest. Interrupted attempts and those that a person stopped explain nothing."""
-    causes = [one for one in found if one.category is not None and one.category not in _ASKED_FOR]
+    causes = [one for one in found if one.category is not None and not has_trait(one.category, Trait.NO_ROOT_CAUSE)]
     return min(causes, key=_gravity, default=None)
 
 
 def _gravity(failure: FailureReport) -> int:
-    if failure.category in _HARDWARE:
+    if has_trait(failure.category, Trait.ROOT_CAUSE):
         return 0
     return 1 if failure.status in _WITHOUT else 2
 
