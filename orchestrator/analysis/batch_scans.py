@@ -11,7 +11,7 @@ from orchestrator.plan.batch_scan import Tried
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
 from orchestrator.state.slots import SETTLED
-from orchestrator.stats import series
+from orchestrator.stats import percentiles
 from protocol.cell import AUTO, Cell
 
 BOUNDS: Final = {
@@ -93,5 +93,5 @@ def _point(one: Tried, why_not: str, launch: LaunchEvidence | None) -> BatchPoin
         stop_reason=launch.result.stop_reason if launch else None,
         relative_half_width=launch.figures.relative_half_width if launch else None,
         drift_percent=drift_percent,
-        drifting=series.drifting(drift_percent),
+        drifting=percentiles.drifting(drift_percent),
     )

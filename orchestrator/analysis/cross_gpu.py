@@ -14,7 +14,7 @@ from orchestrator.figures.cells import Measured, ModelResult, ProbeMetrics
 from orchestrator.figures.comparisons import Spread, SpreadValue
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.table import Figure, main_figure
-from orchestrator.stats.series import spread_percent
+from orchestrator.stats.percentiles import spread_percent
 from protocol.cell import Device, DeviceKind, Mode
 from protocol.result import SteadyState
 

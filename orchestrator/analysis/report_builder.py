@@ -10,7 +10,7 @@ Which cell ended how is decided in outcomes.py; here it is only written down.
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from orchestrator.analysis import summary
+from orchestrator.analysis import exit_code, summary
 from orchestrator.analysis.attribution import whose_fault
 from orchestrator.analysis.batch_scans import batch_scans
 from orchestrator.analysis.cell_figures import mb
@@ -74,7 +74,7 @@ def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
         full_node=full_node(archive.stored.devices, merged, measured_probes),
         overhead=summary.overhead(archive, evidence),
         failures=tuple(summary.failures(archive, evidence, faults)),
-        verdict=summary.verdict(
+        verdict=exit_code.verdict(
             archive, evidence, judged, found, slow, counts=summed.cells, short=terms.short_of_launches
         ),
         baseline_comparison=None,

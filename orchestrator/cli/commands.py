@@ -27,7 +27,7 @@ from orchestrator.cli import (
     triage,
     watch,
 )
-from orchestrator.cli.options import RunParams, run_options
+from orchestrator.cli.click_options import RunParams, run_options
 from orchestrator.cli.program import SETTINGS, Program, refuse_misplaced
 
 EXAMPLES: Final = """\b

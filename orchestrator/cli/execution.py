@@ -11,9 +11,9 @@ from orchestrator import terminal
 from orchestrator.analysis import reporting
 from orchestrator.analysis.reporting import UnwrittenError
 from orchestrator.cli import exclusions
+from orchestrator.cli.click_options import HistoryParams, SessionParams
 from orchestrator.cli.exit_notification import Ending, exit_code_of
 from orchestrator.cli.history_recording import record
-from orchestrator.cli.options import HistoryParams, SessionParams
 from orchestrator.cli.streams import StdoutError, complain, say
 from orchestrator.config.naming import plural
 from orchestrator.config.report_formats import ALWAYS

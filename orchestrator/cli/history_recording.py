@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from orchestrator.cli.options import HistoryParams
+from orchestrator.cli.click_options import HistoryParams
 from orchestrator.cli.streams import complain
 from orchestrator.errors import HistoryError
 

@@ -21,8 +21,8 @@ from orchestrator.cli import (
     option_mapping,
     unused_options,
 )
+from orchestrator.cli.click_options import OPTIONS, RunParams
 from orchestrator.cli.exit_notification import Ending
-from orchestrator.cli.options import OPTIONS, RunParams
 from orchestrator.cli.streams import complain, say
 from orchestrator.compare import references
 from orchestrator.compare.references import Against

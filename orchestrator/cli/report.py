@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli.history_recording import record
-from orchestrator.cli.options import (
+from orchestrator.cli.click_options import (
     RUNS_FOLDER,
     HistoryParams,
     comparison_options,
     history_options,
     run_option,
 )
+from orchestrator.cli.history_recording import record
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import complain, say
 from orchestrator.config.naming import plural

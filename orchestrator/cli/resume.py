@@ -4,8 +4,7 @@ from typing import Final, Unpack
 
 import click
 
-from orchestrator.cli.exit_notification import announced
-from orchestrator.cli.options import (
+from orchestrator.cli.click_options import (
     HistoryParams,
     SessionParams,
     history_options,
@@ -13,6 +12,7 @@ from orchestrator.cli.options import (
     session_options,
     which_run,
 )
+from orchestrator.cli.exit_notification import announced
 from orchestrator.cli.program import MeasuringCommand
 from orchestrator.cli.run import command as new_run
 

@@ -10,7 +10,7 @@ from statistics import fmean, median
 
 import msgspec
 
-from orchestrator.stats import series
+from orchestrator.stats import percentiles
 from protocol.intervals import BATCHES, relative_half_width
 from protocol.result import Result
 
@@ -54,12 +54,12 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
     relative_half_width: float | None
     launch_spread_percent: float | None
     drift_percent: float | None
-    pooled: dict[str, series.Summary]
+    pooled: dict[str, percentiles.Summary]
 
     @property
     def drifting(self) -> bool | None:
         """Whether a launch's times moved by more than the limit; None where they are too few to tell."""
-        return series.drifting(self.drift_percent)
+        return percentiles.drifting(self.drift_percent)
 
 
 def of_launch(result: Result) -> LaunchFigures:
@@ -84,7 +84,7 @@ def of_launch(result: Result) -> LaunchFigures:
         iterations=iterations,
         measured_s=measured_s,
         relative_half_width=relative_half_width(times_ms) if len(times_ms) >= BATCHES and any(times_ms) else None,
-        drift_percent=series.drift_percent(times_ms),
+        drift_percent=percentiles.drift_percent(times_ms),
     )
 
 
@@ -93,7 +93,8 @@ def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> Cel
     names = [name for name in launches[0].means_ms if all(name in launch.means_ms for launch in launches)]
     throughputs = [launch.throughput for launch in launches if launch.throughput is not None]
     pooled = {
-        name: series.summarise(list(chain.from_iterable(result.times_ms(name) for result in results))) for name in names
+        name: percentiles.summarise(list(chain.from_iterable(result.times_ms(name) for result in results)))
+        for name in names
     }
     return CellFigures(
         launches=len(launches),
@@ -105,7 +106,7 @@ def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> Cel
         iterations=sum(launch.iterations for launch in launches),
         measured_s=median(launch.measured_s for launch in launches),
         relative_half_width=_middle(launches, lambda launch: launch.relative_half_width),
-        launch_spread_percent=series.spread_percent(throughputs),
+        launch_spread_percent=percentiles.spread_percent(throughputs),
         drift_percent=_furthest([launch.drift_percent for launch in launches]),
         pooled={name: summary for name, summary in pooled.items() if summary is not None},
     )

@@ -11,8 +11,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from orchestrator.cli import unused_options
+from orchestrator.cli.click_options import OPTIONS, RunParams
 from orchestrator.cli.commands import benchmark, orchestrate
-from orchestrator.cli.options import OPTIONS, RunParams
 from orchestrator.cli.quick import DEFAULTS
 from orchestrator.config.catalogue import configs_folder
 from orchestrator.config.options import LARGEST, MOST_LAUNCHES, Need

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.stats import launch, series
+from orchestrator.stats import launch, percentiles
 from protocol import floats
 from protocol.cell import Cell, Precision, Workload
 from protocol.result import Block, Result
@@ -21,7 +21,7 @@ CELL = Cell(devices=("GPU-0",), model="resnet50", workload=Workload.INFERENCE, p
 @given(st.lists(st.floats(min_value=0.001, max_value=1e6), min_size=1, max_size=400))
 def test_a_summary_keeps_its_order(times: list[float]) -> None:
     """Minimum, median, percentiles and maximum never pass each other, whatever the values."""
-    summary = series.summarise(times)
+    summary = percentiles.summarise(times)
     assert summary.count == len(times)
     points = [
         point for point in (summary.min_ms, summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.max_ms) if point
@@ -34,16 +34,16 @@ def test_a_summary_keeps_its_order(times: list[float]) -> None:
 
 def test_percentiles_are_interpolated() -> None:
     """Of 0, 1, …, 100 they are the numbers themselves. Without values there is no summary."""
-    summary = series.summarise([float(value) for value in range(101)])
+    summary = percentiles.summarise([float(value) for value in range(101)])
     assert (summary.p50_ms, summary.p95_ms) == (50.0, 95.0)
     assert summary.std_ms == pytest.approx(29.3, abs=0.01)
-    assert series.summarise([]) is None
+    assert percentiles.summarise([]) is None
 
 
 def test_outliers_are_counted_and_kept() -> None:
     """One iteration of ten times the time still is the maximum and part of the mean."""
     chance = random.Random(1)
-    summary = series.summarise([chance.gauss(10, 0.1) for _ in range(200)] + [100.0])
+    summary = percentiles.summarise([chance.gauss(10, 0.1) for _ in range(200)] + [100.0])
     assert (summary.outliers, summary.max_ms) == (1, 100.0)
     assert summary.mean_ms > 10.3
 
@@ -53,7 +53,7 @@ def test_outliers_are_counted_and_kept() -> None:
 )
 def test_outliers_lie_beyond_either_fence(others: list[float], outliers: int) -> None:
     """Three interquartile ranges below and above: quartiles of 4 and 6 have fences at -2 and 12."""
-    assert series.summarise([*others, *[4.0] * 20, *[5.0] * 20, *[6.0] * 20]).outliers == outliers
+    assert percentiles.summarise([*others, *[4.0] * 20, *[5.0] * 20, *[6.0] * 20]).outliers == outliers
 
 
 def test_throughput_is_items_over_total_time() -> None:
@@ -88,9 +88,9 @@ def test_a_cell_is_the_median_of_its_launches() -> None:
 
 def test_drift_compares_the_halves() -> None:
     """Two percent longer is two percent; too few values have none. One drifting launch makes the cell drift."""
-    assert series.drift_percent([10.0] * 50 + [10.2] * 50) == pytest.approx(2.0)
-    assert series.drift_percent([10.0] * 100) == 0.0
-    assert series.drift_percent([10.0] * 9) is None
+    assert percentiles.drift_percent([10.0] * 50 + [10.2] * 50) == pytest.approx(2.0)
+    assert percentiles.drift_percent([10.0] * 100) == 0.0
+    assert percentiles.drift_percent([10.0] * 9) is None
     climbing = [10.0] * 200 + [10.5] * 200
     packed = {name: floats.pack(climbing) for name in ("forward", "iteration")}
     drifting = msgspec.structs.replace(result(CELL), series=packed)
@@ -103,7 +103,7 @@ def test_percentiles_and_intervals_need_enough_values() -> None:
     assert launch.of_launch(result(CELL, blocks=1, iterations=19)).relative_half_width is None
     half_width = launch.of_launch(result(CELL, blocks=1, iterations=20)).relative_half_width
     assert 0 < half_width < 0.01
-    few, enough, many = (series.summarise([float(value) for value in range(count)]) for count in (19, 20, 3000))
+    few, enough, many = (percentiles.summarise([float(value) for value in range(count)]) for count in (19, 20, 3000))
     assert (few.p50_ms, few.p95_ms, few.p99_ms) == (9.0, None, None)
     assert (enough.p95_ms, enough.p99_ms) == (pytest.approx(18.05), None)
     assert many.p99_9_ms == pytest.approx(2996.001)

@@ -1,4 +1,4 @@
-"""What a series of measured times says about itself: its summary, its outliers, its drift."""
+"""Percentiles, outliers and drift of a series of measured times."""
 
 import math
 from bisect import bisect_left, bisect_right
