@@ -40,7 +40,7 @@ BEGUN = [
     "orchestrator.engine.run left_to_do",
     "orchestrator.engine.readiness check",
     "orchestrator.engine.loop Loop.run",
-    "orchestrator.engine.launches.zygote_client Nursery.start",
+    "orchestrator.engine.launches.zygote_client ZygoteClient.start",
 ]
 
 
@@ -76,7 +76,7 @@ def test_a_run_is_stopped_before_its_first_launch(tmp_path: Path, where: str) ->
     assert isinstance(last, Finished)
     assert (last.interrupted, last.reason) == (True, "stopped on request")
     assert not any(isinstance(record, Start) for record in records)
-    assert (folder / "zygote.log").exists() == ("Nursery" in where)
+    assert (folder / "zygote.log").exists() == ("ZygoteClient" in where)
     assert leftovers(folder) == NOTHING
 
 

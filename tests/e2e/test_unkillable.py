@@ -15,10 +15,11 @@ import sys
 if "resume" in sys.orig_argv:
     from pathlib import Path
     from orchestrator.system import host
-    from orchestrator.system import process_end as ending; from orchestrator.engine.launches import lifecycle as
-    launches launches.TERM_GRACE_S, launches.UNKILLABLE_S = 0.5, 1.0
-    ending.signal_group = lambda pid, number: None
-    ending.signal_quietly = lambda pid, number: None
+    from orchestrator.engine.launches import lifecycle
+    from orchestrator.system import process_end
+    lifecycle.TERM_GRACE_S, lifecycle.UNKILLABLE_S = 0.5, 1.0
+    process_end.signal_group = lambda pid, number: None
+    process_end.signal_quietly = lambda pid, number: None
     host._PROC = Path({proc!r})
 """
 

@@ -160,7 +160,8 @@ def test_torch_refused_by_the_kernel_is_out_of_memory() -> None:
     words = run_script("""
 import resource, torch
 from protocol.failure import Phase
-from worker import classify, memory
+from worker import exception_categories as classify
+from worker import memory
 limit = memory.headroom().data + (64 << 20)
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 try:
@@ -228,7 +229,7 @@ def test_torch_is_not_imported_to_explain_that_it_is_missing() -> None:
     words = run_script("""
 import sys
 from protocol.failure import Phase
-from worker import classify
+from worker import exception_categories as classify
 print(classify.failure(ImportError("no torch"), Phase.IMPORT).category.name, "torch" in sys.modules)
 """)
     assert words.split() == ["IMPORT_ERROR", "False"]

@@ -130,7 +130,7 @@ def test_waiting_is_not_reported_in_json_or_quietly(fake: FakeNvml, tmp_path: Pa
     """With --log-format json every line is JSON; --quiet means this line too."""
     fake.set({"delay.nvmlInit": 600})
     for option in (("--log-format", "json"), ("--quiet",), ()):
-        shown = command(fake, tmp_path, "run", "--dry-run", "-m", "lstm", *option, change="inventory.TIMEOUT_S = 60.0")
+        shown = command(fake, tmp_path, "run", "--dry-run", "-m", "lstm", *option, change="seen.TIMEOUT_S = 60.0")
         assert shown.returncode == ExitCode.PASSED, shown.stderr
         assert ("still waiting" in shown.stderr) == (not option)
 

@@ -208,5 +208,5 @@ def test_a_misspelt_signal_in_the_file_is_named(tmp_path: Path) -> None:
 def test_every_signal_has_a_judge_and_a_row_in_the_docs() -> None:
     """In the order of the report."""
     assert [signal.name for signal in SIGNALS] == list(JUDGES)
-    page = (Path(__file__).parents[3] / "docs" / "health.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "health.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [signal.name for signal in SIGNALS]
