@@ -111,7 +111,7 @@ def test_a_machine_that_is_read_only(place: Path) -> None:
 
 SAME_SECOND = """
 import datetime, importlib, runpy, secrets, types
-run, moment = importlib.import_module("orchestrator.cli.run"), datetime.datetime(2026, 4, 1, 21, 30)
+run, moment = importlib.import_module("orchestrator.cli.preparation"), datetime.datetime(2026, 4, 1, 21, 30)
 run.datetime = types.SimpleNamespace(now=lambda: moment)
 chance, names = secrets.token_hex, ["000000"]
 secrets.token_hex = lambda length: names.pop() if length == 3 and names else chance(length)
