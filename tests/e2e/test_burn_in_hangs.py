@@ -19,8 +19,8 @@ UNTIL_CONTINUED = "os.kill(os.getpid(), signal.SIGSTOP)"
 HANGING = """
 import os, signal, sys, time
 if {hangs_s} and "orchestrator" in sys.orig_argv:
-    from orchestrator.config import run_configuration as resolved
-    resolved.HANGS_S = {hangs_s}
+    from orchestrator.kinds.burn_in import kind
+    kind.HANGS_S = {hangs_s}
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 
