@@ -2,7 +2,7 @@
 
     lock ──▶ does somebody work on it? ┐
     run.yaml, journal, results ────────┴──▶ Archive ──▶ Evidence ──▶ merge ──▶ Report
-    held_against.json ────────────────────────────────────── compare/against ──▶ the same, with score and thresholds
+    held_against.json ─────────────────────────────────── compare/references ──▶ the same, with score and thresholds
 
 Nothing is written and no lock is taken to make a report, so that one can be made of a run that still goes on. Into the
 folder of such a run nobody writes but the process that works on it.

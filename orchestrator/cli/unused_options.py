@@ -69,9 +69,7 @@ HAS: Final[Mapping[StrEnum, Callable[[_Run], bool]]] = {
     Need.MONITORING: lambda run: bool(run.gpus) and run.configuration.monitor,
     Need.WHOLE_GPUS: lambda run: any(gpu.slice_of is None for gpu in run.gpus),
     Need.HISTORY: lambda run: run.configuration.history,
-    burn_in.BurnInNeed.STEPS: lambda run: (
-        run.configuration.burn_in is not None and bool(run.configuration.burn_in.steps)
-    ),
+    burn_in.BurnInNeed.STEPS: _has_steps,
 }
 """Need of an option → whether a run has it."""
 
