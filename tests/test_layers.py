@@ -8,6 +8,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     ("cli",),
     ("doctor", "selftest"),
+    ("run_reports",),
     ("kinds",),
     ("history",),
     ("compare",),
@@ -30,11 +31,6 @@ DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 
 EXCEPTIONS: frozenset[tuple[str, str]] = frozenset(
     (
-        ("orchestrator.analysis.reporting", "orchestrator.compare.references"),
-        ("orchestrator.analysis.reporting", "orchestrator.engine.run_status"),
-        ("orchestrator.analysis.reporting", "orchestrator.kinds.registry"),
-        ("orchestrator.analysis.reporting", "orchestrator.report"),
-        ("orchestrator.compare.report_reader", "orchestrator.history.run_lookup"),
         ("orchestrator.figures.cells", "orchestrator.analysis.outcomes"),
         ("orchestrator.figures.comparisons", "orchestrator.analysis.outcomes"),
         ("orchestrator.figures.report", "orchestrator.analysis.outcomes"),

@@ -156,7 +156,7 @@ def history_options(command: Command) -> Command:
 
 
 def which_run(command: Command) -> Command:
-    """Add RUN, in the words of history/run_lookup.py; without it the newest one is meant."""
+    """Add RUN, in the words of run_reports/run_lookup.py; without it the newest one is meant."""
     return decorate(command, [click.argument("run", required=False, type=click.Path()), RUNS_FOLDER])
 
 

@@ -76,9 +76,10 @@ def command(
     that ships, or @last, @last~1 and so on: the newest runs.
     Ends with 1 on a regression, with 4 where nothing of a run was comparable or conclusive, with 0 else.
     """
-    from orchestrator.compare import comparison, report_reader
+    from orchestrator.compare import comparison
     from orchestrator.compare.as_junit import to_junit
     from orchestrator.config import margins
+    from orchestrator.run_reports import report_reader
     from orchestrator.store import folders
     from orchestrator.store.journal import write_durably
 

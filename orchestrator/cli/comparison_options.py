@@ -5,11 +5,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from orchestrator.compare import report_reader
 from orchestrator.compare import thresholds as limits
 from orchestrator.compare.references import MOST_PRICE, Against
 from orchestrator.config.catalogue import is_probe
 from orchestrator.errors import ConfigError
+from orchestrator.run_reports import report_reader
 from protocol.cell import ModelSpec
 
 OPTION: Final = {

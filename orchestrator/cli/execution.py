@@ -8,8 +8,6 @@ from pathlib import Path
 from msgspec import to_builtins
 
 from orchestrator import terminal
-from orchestrator.analysis import reporting
-from orchestrator.analysis.reporting import UnwrittenError
 from orchestrator.cli import exclusions
 from orchestrator.cli.click_options import HistoryParams, SessionParams
 from orchestrator.cli.exit_notification import Ending, exit_code_of
@@ -28,6 +26,8 @@ from orchestrator.gpu.inventory import Look
 from orchestrator.kinds import registry
 from orchestrator.kinds.burn_in.settings import written
 from orchestrator.report.as_text import to_text
+from orchestrator.run_reports import reporting
+from orchestrator.run_reports.reporting import UnwrittenError
 from orchestrator.stats.siblings import SiblingVerdict
 from orchestrator.store import report_places
 from protocol.exit_codes import ExitCode
@@ -66,7 +66,9 @@ def work(
             if over:
                 report, written = _shown_again(stored, paths, display)
             else:
-                report = run.execute(stored, paths, display, look, ending.stop_signals, kind=kind)
+                report = run.execute(
+                    stored, paths, display, look, ending.stop_signals, kind=kind, write_report=reporting.write
+                )
             code = ExitCode(report.verdict.exit_code)
         except reporting.UnwrittenError as error:
             report, code, refused = error.report, ExitCode.INTERNAL, error

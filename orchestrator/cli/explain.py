@@ -35,7 +35,7 @@ def command(*, words: tuple[str, ...]) -> None:
     from pathlib import Path
 
     from orchestrator.cli import explain_codes
-    from orchestrator.history import run_lookup
+    from orchestrator.run_reports import run_lookup
     from orchestrator.system import safe_read
 
     what = " ".join(words)
@@ -102,10 +102,9 @@ def _detail(category: "Category") -> "Iterator[str]":
 
 
 def _run(run: str) -> str:
-    from orchestrator.analysis import reporting
-    from orchestrator.history import run_lookup
     from orchestrator.report import text
     from orchestrator.report.chapters.failures import failures
+    from orchestrator.run_reports import reporting, run_lookup
 
     report = reporting.make(run_lookup.find(run, "runs"))
     lines = list(text.lines(failures(report))) or ["Every launch so far has a result.", ""]

@@ -54,7 +54,7 @@ def run_id(run: str, runs_folder: str) -> str:
 
     An id stays one, as the history keeps runs whose folder is gone. Raises UserError where there is no such folder.
     """
-    from orchestrator.history import run_lookup
+    from orchestrator.run_reports import run_lookup
     from orchestrator.store import run_files
     from orchestrator.system import safe_read
 

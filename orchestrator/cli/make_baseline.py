@@ -41,8 +41,9 @@ def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db:
     Cells that were measured at a smaller batch, throttled, contaminated or never steady are left out, and named.
     Several runs are joined, where nothing of their stack differs and each cell of a device is in one of them.
     """
-    from orchestrator.compare import baselines, cell_facts, pairing, report_reader
+    from orchestrator.compare import baselines, cell_facts, pairing
     from orchestrator.figures import keys
+    from orchestrator.run_reports import report_reader
     from orchestrator.store import folders
     from orchestrator.store.journal import write_durably
 

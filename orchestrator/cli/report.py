@@ -72,11 +72,11 @@ def command(
     for it.
     """
     from orchestrator import report as reports
-    from orchestrator.analysis import reporting
     from orchestrator.analysis.results import DAMAGED
     from orchestrator.cli import comparison_options
     from orchestrator.compare import references
     from orchestrator.config import resolution as config
+    from orchestrator.run_reports import reporting
     from orchestrator.store import folders, journal, run_files
 
     paths = _find(run, runs_folder, history_db, every_sample=_every_sample(output, format))
@@ -152,7 +152,7 @@ def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: b
     """The run that is meant. Raises UserError, which says of a report, or the folder of one, what it does not hold."""
     from orchestrator.errors import RunFolderError
     from orchestrator.figures.launch_samples import IN_ITS_FOLDER
-    from orchestrator.history import run_lookup
+    from orchestrator.run_reports import run_lookup
 
     try:
         return run_lookup.find(run, runs_folder, history_db)

@@ -34,7 +34,7 @@ def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
     RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
     """
     from orchestrator.engine import run_status
-    from orchestrator.history import run_lookup
+    from orchestrator.run_reports import run_lookup
     from orchestrator.store import run_files
 
     paths = run_lookup.find(run, runs_folder)

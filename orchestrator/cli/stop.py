@@ -28,7 +28,7 @@ def command(*, run: str | None, runs_folder: str) -> None:
     RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
     It starts no new cell, gives those that run up to 20 s, and writes the report. Asked once more, it stops now.
     """
-    from orchestrator.history import run_lookup
+    from orchestrator.run_reports import run_lookup
     from orchestrator.store import lock
     from orchestrator.system import host, process_end
 

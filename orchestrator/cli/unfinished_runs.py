@@ -13,15 +13,15 @@ from pathlib import Path
 
 from orchestrator.engine import run
 from orchestrator.errors import UserError
-from orchestrator.history import run_lookup
 from orchestrator.kinds import registry
+from orchestrator.run_reports import run_lookup
 from orchestrator.state import archive
 from orchestrator.store import folders, journal, run_files
 from protocol.paths import RunPaths
 
 
 def choose(name: str | None, runs: str, history_db: str | None = None) -> tuple[RunPaths, str]:
-    """The run that `name` names (history/run_lookup.py), or one in `runs`, and what to say of that choice; mostly
+    """The run that `name` names (run_reports/run_lookup.py), or one in `runs`, and what to say of that choice; mostly
     nothing.
 
     Raises UserError where there is none.

@@ -44,9 +44,8 @@ def command(context: click.Context, /, run: str | None, runs_folder: str) -> Non
     RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
     Ends with the exit code that its report has. Ctrl-C leaves, with exit code 4; the run goes on.
     """
-    from orchestrator.analysis import reporting
     from orchestrator.engine.status_types import GOES_ON, Standing
-    from orchestrator.history import run_lookup
+    from orchestrator.run_reports import reporting, run_lookup
     from orchestrator.store import run_files
 
     paths = run_lookup.find(run, runs_folder)

@@ -11,11 +11,12 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from orchestrator.analysis import reporting
-from orchestrator.config.run_configuration import Slot
+from orchestrator.analysis import evidence, report_builder
+from orchestrator.config.run_configuration import Slot, StoredRun
 from orchestrator.engine.run_context import RunContext
-from orchestrator.state import added_launches
+from orchestrator.state import added_launches, archive
 from orchestrator.state.slots import RunState
+from protocol.paths import RunPaths
 
 
 class More(NamedTuple):
@@ -23,6 +24,13 @@ class More(NamedTuple):
 
     slots: tuple[Slot, ...]
     suspects: tuple[str, ...]
+
+
+@evidence.collector_off()
+def doubts(paths: RunPaths, stored: StoredRun) -> tuple[added_launches.Doubt, ...]:
+    """Return the cells that leave a GPU SUSPECT so far, while no launch is at work. Raises RunFolderError."""
+    loaded = archive.load(paths, stored, alive=True)
+    return report_builder.in_doubt(loaded, evidence.gather(loaded, goes_on=True))
 
 
 class AdaptiveLaunches:
@@ -37,23 +45,23 @@ class AdaptiveLaunches:
 
         Raises RunFolderError for one that cannot be read. It takes a while, in which much may happen.
         """
-        return reporting.in_doubt(self._around.paths, self._around.stored) if self._may_add(state) else ()
+        return doubts(self._around.paths, self._around.stored) if self._may_add(state) else ()
 
     def over(self, state: RunState, found: Sequence[added_launches.Doubt]) -> More:
         """What to add for the doubts `found`. state: after whatever has happened while they were looked for.
 
         Nothing for a GPU that is out of the run, and would make no launch of it.
         """
-        doubts = [doubt for doubt in found if not state.devices[doubt.gpu].quarantined]
-        if not doubts or not self._may_add(state):
+        on_gpus = [doubt for doubt in found if not state.devices[doubt.gpu].quarantined]
+        if not on_gpus or not self._may_add(state):
             return More((), ())
         seed, budget = self._around.stored.configuration.seed, self._around.budget
-        suspects = tuple(dict.fromkeys(doubt.gpu for doubt in doubts))
+        suspects = tuple(dict.fromkeys(doubt.gpu for doubt in on_gpus))
         if budget is None:
-            return More(added_launches.decide(state, doubts, seed=seed), suspects)
+            return More(added_launches.decide(state, on_gpus, seed=seed), suspects)
         left_s = budget.ends - time.monotonic()
         return More(
-            added_launches.decide(state, doubts, seed=seed, left_s=left_s, expected_s=budget.expected_s), suspects
+            added_launches.decide(state, on_gpus, seed=seed, left_s=left_s, expected_s=budget.expected_s), suspects
         )
 
     def _may_add(self, state: RunState) -> bool:

@@ -9,14 +9,14 @@ import math
 import os
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
 
 from orchestrator import TOOL_VERSION
-from orchestrator.analysis import evidence, reporting
+from orchestrator.analysis import evidence
 from orchestrator.config.run_configuration import Isolation, StoredRun
 from orchestrator.engine import readiness
 from orchestrator.engine.display_events import Display, Notice
@@ -55,16 +55,16 @@ def execute(
     stop_signals: StopSignals | None = None,
     *,
     kind: Kind,
+    write_report: Callable[[StoredRun, RunPaths], Report],
 ) -> Report:
-    """Work on the run in a folder until it is done, and write its reports; the verdict is in what is returned.
+    """Work on the run in a folder until it is done, and write its report; the verdict is in what is returned.
 
     look: at its GPUs, of a run that was planned just now, and on which CUDA was tried; None to do both here. Raises
     UserError when it cannot be worked on here (in use, another plan, GPUs that are busy, a driver that hangs, CUDA that
-    does not work), StorageError when the disk refuses; reporting.UnwrittenError where the run is over and only files
-    of its report are refused.
+    does not work), StorageError when the disk refuses, and what `write_report` raises once the run is over.
     stop_signals: those of the command, None where it has caught none yet. A run that was asked to stop before it began
     begins nothing, and is reported.
-    kind: of the run.
+    kind: of the run. write_report: writes its files while the run's lock is still held (run_reports/reporting.write).
     """
     process_start.check_rooms()
     if paths.journal.exists():  # before the GPUs are looked at: what is left of this run may be what uses them
@@ -93,7 +93,7 @@ def execute(
                 Finished(at_ns=time.monotonic_ns(), interrupted=True, reason=f"stopped: {error}", broken=True)
             )
             raise
-        return reporting.write(stored, paths)
+        return write_report(stored, paths)
 
 
 def _begun_elsewhere(stored: StoredRun, paths: RunPaths, journal: Journal, driver: str | None) -> Iterator[str]:
@@ -123,7 +123,7 @@ def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int
     return len(state.slots) - state.settled or len(stored.plan.cells), len(state.slots)
 
 
-@reporting.collector_off()
+@evidence.collector_off()
 def remaining(stored: StoredRun, paths: RunPaths, kind: Kind) -> Remaining | None:
     """What a run has served of its time, as its report tells it; None where it has none. Raises RunFolderError."""
     if kind.remaining is None:

@@ -23,6 +23,7 @@ from orchestrator.engine.display_events import Display, Notice
 from orchestrator.errors import ConfigError, StorageError
 from orchestrator.gpu.inventory import Look
 from orchestrator.kinds.benchmark import BENCHMARK
+from orchestrator.run_reports import reporting
 from orchestrator.selftest import accounts, campaign, faults, leftovers
 from orchestrator.selftest.campaign import Injection
 from orchestrator.selftest.judge import Account, judge
@@ -90,7 +91,7 @@ def inject(
             run_files.store(stored, paths)
         display.tell(_announcement(injections, devices))
         watch = Watch(display, paths)
-        report = run.execute(stored, paths, watch, look, stop_signals, kind=BENCHMARK)
+        report = run.execute(stored, paths, watch, look, stop_signals, kind=BENCHMARK, write_report=reporting.write)
         loaded, moments = archive.load(paths), accounts.moments(told)
         rows = tuple(_row(one, accounts.read(loaded, report, one, moments, watch.seen)) for one in injections)
         outcome = Outcome(

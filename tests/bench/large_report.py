@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from orchestrator import report
-from orchestrator.analysis import reporting
 from orchestrator.config import catalogue
 from orchestrator.config.catalogue import is_probe
 from orchestrator.config.report_formats import ReportFormat
 from orchestrator.gpu.telemetry.samples import SampleFile
+from orchestrator.run_reports import reporting
 from orchestrator.store.records import End, Left
 from protocol import codec
 from protocol.cell import Cell, Precision, Workload

@@ -162,6 +162,7 @@ import json
 from pathlib import Path
 from orchestrator.engine import run
 from orchestrator.kinds.benchmark import BENCHMARK
+from orchestrator.run_reports import reporting
 from orchestrator.state import archive; from orchestrator.store import run_files
 from orchestrator.engine.display_events import CellEnded
 from protocol.paths import RunPaths
@@ -183,7 +184,7 @@ class Counting:
 after, during = [], []
 for folder in {folders!r}:
     paths, display = RunPaths(Path(folder)), Counting()
-    run.execute(run_files.load(paths), paths, display, kind=BENCHMARK)
+    run.execute(run_files.load(paths), paths, display, kind=BENCHMARK, write_report=reporting.write)
     after.append(held())
     during.append(display.counts)
 print(json.dumps([after, during]))

@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from orchestrator import report as reports
-from orchestrator.analysis import reporting
-from orchestrator.analysis.reporting import Made
 from orchestrator.cli.commands import orchestrate
 from orchestrator.compare.references import Against
 from orchestrator.config.report_formats import ReportFormat
 from orchestrator.config.run_configuration import StoredRun
+from orchestrator.run_reports import reporting
+from orchestrator.run_reports.reporting import Made
 from orchestrator.store import journal, lock
 from orchestrator.store.records import Finished
 from protocol.messages import Deadlines

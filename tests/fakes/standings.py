@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 from orchestrator import report
-from orchestrator.analysis import reporting
 from orchestrator.config.report_formats import ReportFormat
 from orchestrator.engine import run_status
 from orchestrator.engine.status_types import Status
+from orchestrator.run_reports import reporting
 from orchestrator.store import lock, run_files
 from protocol.failure import Category
 from tests.fakes.runs import FakeRun

@@ -19,13 +19,14 @@ import msgspec
 from orchestrator.analysis import evidence
 from orchestrator.analysis.report_builder import merge
 from orchestrator.analysis.timeline import timeline
-from orchestrator.compare import as_html, as_junit, as_markdown, as_text, comparison, report_reader
+from orchestrator.compare import as_html, as_junit, as_markdown, as_text, comparison
 from orchestrator.compare.run_figures import Side
 from orchestrator.config import margins
 from orchestrator.config.report_formats import ReportFormat
 from orchestrator.errors import RunFolderError, UserError
 from orchestrator.kinds import registry
 from orchestrator.report.files import render
+from orchestrator.run_reports import report_reader
 from orchestrator.state import archive
 from orchestrator.stats.two_runs import ChangeVerdict
 from orchestrator.store import journal

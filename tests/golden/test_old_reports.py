@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator import report as reports
-from orchestrator.compare import report_reader, strict_json
+from orchestrator.compare import strict_json
 from orchestrator.config.report_formats import ReportFormat
 from orchestrator.errors import ConfigError
 from orchestrator.figures.report import SCHEMA_VERSION, Report
+from orchestrator.run_reports import report_reader
 from tests.golden.rendering import OLD_REPORTS
 
 KEPT = sorted(OLD_REPORTS.glob("v*/*.json"))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.analysis import reporting
 from orchestrator.analysis.timeline import MOST_FAILED, together
 from orchestrator.figures.timeline import Span, Timeline
+from orchestrator.run_reports import reporting
 from protocol.cell import AUTO
 from protocol.failure import Category
 from tests.fakes.runs import SECOND_NS, FakeRun, gpus

@@ -16,7 +16,6 @@ from click.testing import Result
 from msgspec.structs import replace
 
 from orchestrator import report
-from orchestrator.analysis import reporting
 from orchestrator.cli import program
 from orchestrator.cli.exit_notification import Ending, in_one_line
 from orchestrator.cli.status import describe
@@ -29,6 +28,7 @@ from orchestrator.figures.report import CellCounts, Report, RunVerdict
 from orchestrator.gpu import inventory
 from orchestrator.gpu.health.verdict import HealthVerdict as Health
 from orchestrator.report import files
+from orchestrator.run_reports import reporting
 from orchestrator.stats.siblings import SiblingVerdict as Straggling
 from orchestrator.store import run_files
 from orchestrator.system.stop_signals import StopSignals

@@ -12,13 +12,13 @@ import msgspec
 import pytest
 
 from orchestrator import report
-from orchestrator.analysis import reporting
 from orchestrator.cli.status import describe
 from orchestrator.cli.watch import _snapshot
 from orchestrator.config.report_formats import ReportFormat
 from orchestrator.config.run_configuration import BurnIn, Isolation
 from orchestrator.engine import progress, run_status
 from orchestrator.engine.status_types import Standing
+from orchestrator.run_reports import reporting
 from orchestrator.state.stopping import GENTLE_GRACE_S, GENTLE_S
 from orchestrator.state.time_budget import CLOSING_S, Budget, closing_s
 from orchestrator.store import run_files

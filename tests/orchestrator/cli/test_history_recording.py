@@ -15,7 +15,6 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from orchestrator.analysis import reporting
 from orchestrator.cli import history_recording
 from orchestrator.config.run_configuration import StoredRun
 from orchestrator.engine import run
@@ -24,6 +23,7 @@ from orchestrator.figures.report import Report
 from orchestrator.gpu import cuda_probe
 from orchestrator.history import store
 from orchestrator.history.location import Place, find
+from orchestrator.run_reports import reporting
 from orchestrator.store import lock, run_files
 from protocol.exit_codes import ExitCode
 from protocol.paths import RunPaths

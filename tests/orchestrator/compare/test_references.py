@@ -9,9 +9,8 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from orchestrator.analysis import reporting
 from orchestrator.analysis.outcomes import Status
-from orchestrator.compare import baselines, costs, references, report_reader, run_figures
+from orchestrator.compare import baselines, costs, references, run_figures
 from orchestrator.compare.references import Against
 from orchestrator.compare.thresholds import Threshold
 from orchestrator.errors import ConfigError, RunFolderError
@@ -21,6 +20,7 @@ from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
 from orchestrator.report.chapters import comparisons
 from orchestrator.report.text import WIDTH
+from orchestrator.run_reports import report_reader, reporting
 from protocol.cell import Mode, Workload
 from protocol.exit_codes import ExitCode
 from protocol.failure import Category

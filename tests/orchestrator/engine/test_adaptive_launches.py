@@ -14,10 +14,10 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from orchestrator.analysis import evidence, report_builder, reporting
+from orchestrator.analysis import evidence, report_builder
 from orchestrator.analysis.outcomes import Status
 from orchestrator.config.run_configuration import Configuration, Slot, StoredRun
-from orchestrator.engine import run_status
+from orchestrator.engine import adaptive_launches, run_status
 from orchestrator.engine.adaptive_launches import AdaptiveLaunches, More
 from orchestrator.engine.launches.link import Link
 from orchestrator.engine.loop import Loop
@@ -279,14 +279,14 @@ def test_a_stop_during_the_look_is_heeded_before_anything_is_added(
 ) -> None:
     """The plan was complete: so is the run, and not one launch more is begun."""
     run = measured(tmp_path / "run", slower(3))
-    doubts = reporting.in_doubt(run.paths, run.stored)
+    doubts = adaptive_launches.doubts(run.paths, run.stored)
 
     def read(paths: RunPaths, stored: StoredRun) -> tuple[Doubt, ...]:
         if stops:
             os.kill(os.getpid(), signal.SIGINT)
         return doubts
 
-    monkeypatch.setattr(reporting, "in_doubt", read)
+    monkeypatch.setattr(adaptive_launches, "doubts", read)
     monkeypatch.setattr(Loop, "_work", lambda loop: None)
     with Journal(run.paths.journal) as written, Link("added") as link, StopSignals() as signals:
         nursery = Childless((), run.paths.log("zygote"), 1.0, {})

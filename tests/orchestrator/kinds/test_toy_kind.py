@@ -12,6 +12,7 @@ from orchestrator.engine import run
 from orchestrator.engine.kind import Kind, LaunchTerms
 from orchestrator.kinds import registry
 from orchestrator.plan import planner
+from orchestrator.run_reports import reporting
 from orchestrator.state.archive import Archive
 from orchestrator.state.slots import RunState
 from orchestrator.store import run_files
@@ -52,9 +53,9 @@ if __name__ == "__main__":
     stored = replace(made, plan=TOY.plan(made.configuration, made.devices))
     run_files.store(stored, paths)
     registry.KINDS[type(None)] = TOY
-    verdicts = [run.execute(stored, paths, Quiet(), kind=TOY).verdict]
+    verdicts = [run.execute(stored, paths, Quiet(), kind=TOY, write_report=reporting.write).verdict]
     next(iter(paths.results())).unlink()
     remaining = run.left_to_do(stored, paths, TOY)
-    verdicts.append(run.execute(stored, paths, Quiet(), kind=TOY).verdict)
+    verdicts.append(run.execute(stored, paths, Quiet(), kind=TOY, write_report=reporting.write).verdict)
     first, again = ([one.exit_code, one.reasons[-1]] for one in verdicts)
     sys.stdout.write(json.dumps([first, remaining, again]))

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from orchestrator.analysis import reporting
 from orchestrator.figures.burn_in import Fate, InjectedReport, ReasonReport
 from orchestrator.figures.report import Report
 from orchestrator.gpu.health.judges import Action
@@ -16,6 +15,7 @@ from orchestrator.report.as_text import to_text
 from orchestrator.report.chapters import burn_in as text_burn_in
 from orchestrator.report.chapters import overview
 from orchestrator.report.html.page import page
+from orchestrator.run_reports import reporting
 from orchestrator.state.stopping import OUT_OF_TIME
 from protocol.cell import Workload
 from protocol.failure import Category

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from orchestrator import report
-from orchestrator.analysis import reporting
 from orchestrator.config import catalogue
 from orchestrator.config.report_formats import ReportFormat
 from orchestrator.errors import StorageError
 from orchestrator.figures.report import Report
 from orchestrator.report.as_json import schema, to_json
 from orchestrator.report.files import keep_old
+from orchestrator.run_reports import reporting
 from protocol.cell import Workload
 from protocol.failure import Category
 from tests.fakes.runs import FakeRun, cpus, gpus

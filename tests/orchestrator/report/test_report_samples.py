@@ -15,12 +15,13 @@ import pandas
 import pytest
 
 from orchestrator import report
-from orchestrator.analysis import evidence, launch_samples, reporting
+from orchestrator.analysis import evidence, launch_samples
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.config.report_formats import ReportFormat
 from orchestrator.config.workloads import OF_NO_MODEL
 from orchestrator.errors import RunFolderError, StorageError
 from orchestrator.figures.launch_samples import LaunchSamples
+from orchestrator.run_reports import reporting
 from orchestrator.state import archive
 from orchestrator.state.archive import Archive
 from orchestrator.store.records import End

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from click.testing import Result
 
-from orchestrator.analysis import reporting
 from orchestrator.engine import run_status
+from orchestrator.run_reports import reporting
 from orchestrator.state import archive
 from orchestrator.store import journal, lock, run_files
 from orchestrator.store.records import Record

@@ -78,7 +78,10 @@ def test_a_program_handles_signals_before_its_imports(tmp_path: Path, module: st
 @pytest.mark.parametrize(("number", "code"), [("SIGINT", 4), ("SIGTERM", -15), ("SIGHUP", -1)])
 def test_a_command_that_measures_nothing_is_ended_as_any_program(tmp_path: Path, number: str, code: int) -> None:
     """Also by its terminal: it has no run to save. `history` is a group below the program."""
-    for words, module in (("status", "orchestrator.history.run_lookup"), ("history", "orchestrator.history.queries")):
+    for words, module in (
+        ("status", "orchestrator.run_reports.run_lookup"),
+        ("history", "orchestrator.history.queries"),
+    ):
         source = AT_AN_IMPORT.format(module=module, number=number, words=words)
         assert python("-c", source, cwd=tmp_path).returncode == code
 

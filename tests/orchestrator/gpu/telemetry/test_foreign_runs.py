@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from orchestrator.analysis import reporting
 from orchestrator.cli.commands import orchestrate
 from orchestrator.engine.display_events import CellEnded, DeviceLine, Notice, Snapshot
 from orchestrator.errors import RunFolderError, StorageError
 from orchestrator.gpu.telemetry.frames import FrameFile
 from orchestrator.gpu.telemetry.samples import SampleReader
+from orchestrator.run_reports import reporting
 from orchestrator.state import coherence
 from orchestrator.state.archive import ResultFileError
 from orchestrator.store import journal, lock

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from orchestrator.analysis import reporting
 from orchestrator.figures.comparisons import BaselineComparison
 from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import NOTHING_KEPT
 from orchestrator.report.html import to_html
 from orchestrator.report.numbers import number
+from orchestrator.run_reports import reporting
 from protocol.cell import Workload
 from tests.fakes.browser import Browser
 from tests.fakes.nights import Night

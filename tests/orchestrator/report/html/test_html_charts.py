@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from orchestrator.analysis import reporting
 from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import NOTHING_KEPT, DeviceTimeline, Span, Timeline
 from orchestrator.report.chapters.performance import MOST_MODELS, performance
@@ -19,6 +18,7 @@ from orchestrator.report.html import to_html
 from orchestrator.report.html.page import page
 from orchestrator.report.html.render import bound
 from orchestrator.report.sections import Chart, Section, shortened
+from orchestrator.run_reports import reporting
 from protocol.cell import AUTO, Mode, Workload
 from protocol.failure import Category
 from tests.fakes.runs import CREATED, FakeRun, gpus, shipped

@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from orchestrator.compare import as_html, as_junit, as_markdown, as_text, baselines, report_reader, run_figures
+from orchestrator.compare import as_html, as_junit, as_markdown, as_text, baselines, run_figures
 from orchestrator.compare.comparison import compare
 from orchestrator.compare.run_figures import Side
 from orchestrator.config import catalogue, margins
 from orchestrator.errors import ConfigError, UserError
 from orchestrator.figures.report import SCHEMA_VERSION
+from orchestrator.run_reports import report_reader
 from protocol.cell import Workload
 from protocol.exit_codes import ExitCode
 from tests.fakes import sides

@@ -1,4 +1,4 @@
-"""history/run_lookup.py: which run a person means, by the same words in every command."""
+"""run_reports/run_lookup.py: which run a person means, by the same words in every command."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from orchestrator.analysis import reporting
 from orchestrator.errors import ConfigError, HistoryError, RunFolderError, UserError
-from orchestrator.history import run_lookup
+from orchestrator.run_reports import reporting, run_lookup
 from protocol.exit_codes import ExitCode
 from tests.fakes import histories
 from tests.fakes.runs import FakeRun

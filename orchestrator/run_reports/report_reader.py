@@ -3,7 +3,7 @@
     report.json      strictly: this version's schema, and nothing beside it
     a baseline       likewise, by a version of its own
     a run's folder   its report is made again, so that it may be of an older version
-    @last, a run's id and so on: the words of history/run_lookup.py, likewise
+    @last, a run's id and so on: the words of run_reports/run_lookup.py, likewise
     a name           of a baseline that ships: configs/baselines/<name>.json
 
 Whatever is wrong is a ConfigError that names the file and what to do.
@@ -16,7 +16,6 @@ from typing import TypeVar
 
 import msgspec
 
-from orchestrator.analysis import reporting
 from orchestrator.compare import run_figures
 from orchestrator.compare.run_figures import Side
 from orchestrator.compare.strict_json import contents, decode
@@ -25,7 +24,7 @@ from orchestrator.config.yaml_schema import did_you_mean
 from orchestrator.errors import ConfigError
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.report import SCHEMA_VERSION, Report
-from orchestrator.history import run_lookup
+from orchestrator.run_reports import reporting, run_lookup
 from orchestrator.system import safe_read
 
 T = TypeVar("T")

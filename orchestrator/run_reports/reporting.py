@@ -2,15 +2,14 @@
 
     lock ──▶ does somebody work on it? ┐
     run.yaml, journal, results ────────┴──▶ Archive ──▶ Evidence ──▶ merge ──▶ Report
-    held_against.json ─────────────────────────────────── compare/references ──▶ the same, with score and thresholds
+    held_against.json ───────────────────────────────── compare/references ──▶ the same, with score and thresholds
 
 Nothing is written and no lock is taken to make a report, so that one can be made of a run that still goes on. Into the
 folder of such a run nobody writes but the process that works on it.
 """
 
-import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +29,6 @@ from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import Timeline
 from orchestrator.kinds import registry
 from orchestrator.state import archive
-from orchestrator.state.added_launches import Doubt
 from orchestrator.store import journal, lock, report_places
 from orchestrator.store.lock import Life
 from protocol.paths import RunPaths
@@ -65,19 +63,7 @@ def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None 
     return make_all(paths, stored, held).report
 
 
-@contextmanager
-def collector_off() -> Iterator[None]:
-    """What is read has no cycles. In 100,000 results the collector would look for them again and again."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-@collector_off()
+@evidence.collector_off()
 def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Made:
     """What the run in that folder found out, as far as it has come. Raises RunFolderError.
 
@@ -94,13 +80,6 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
     merged = references.hold(merged, references.stored(paths) if held is None else held)
     failed = {one.launch for one in merged.failures if not out_of_time(one)}
     return Made(merged, timeline(loaded, gathered, failed), launch_samples.of_run(loaded, gathered))
-
-
-@collector_off()
-def in_doubt(paths: RunPaths, stored: StoredRun) -> tuple[Doubt, ...]:
-    """The cells that leave a GPU SUSPECT now. Asked by the process that works on the run, while no launch does."""
-    loaded = archive.load(paths, stored, alive=True)
-    return report_builder.in_doubt(loaded, evidence.gather(loaded, goes_on=True))
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:

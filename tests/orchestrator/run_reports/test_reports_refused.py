@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from orchestrator.analysis import reporting
 from orchestrator.cli.status import describe
 from orchestrator.config.report_formats import ALWAYS, ReportFormat
 from orchestrator.engine import run_status
 from orchestrator.errors import StorageError
 from orchestrator.report import files
+from orchestrator.run_reports import reporting
 from orchestrator.store import report_places, run_files
 from orchestrator.store.journal import Journal
 from orchestrator.store.records import Finished, Segment

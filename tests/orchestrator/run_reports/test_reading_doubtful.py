@@ -11,11 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.compare import baselines, report_reader, run_figures
+from orchestrator.compare import baselines, run_figures
 from orchestrator.compare.comparison import compare
 from orchestrator.config import margins
 from orchestrator.errors import ConfigError
 from orchestrator.figures.report import Report
+from orchestrator.run_reports import report_reader
 from protocol.exit_codes import ExitCode
 from tests.fakes import sides
 from tests.fakes.runs import FakeRun

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from orchestrator.analysis import reporting
 from orchestrator.engine import run
 from orchestrator.figures.report import Report
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in.kind import BURN_IN
+from orchestrator.run_reports import reporting
 from orchestrator.state.attempts import Attempt
 from orchestrator.state.replay import BURN_IN_RULES, replay
 from orchestrator.store import journal

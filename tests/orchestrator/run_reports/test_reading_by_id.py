@@ -7,10 +7,9 @@ import msgspec
 import pytest
 from click.testing import Result
 
-from orchestrator.analysis import reporting
-from orchestrator.compare import report_reader
 from orchestrator.errors import ConfigError, HistoryError, RunFolderError
 from orchestrator.history import entry
+from orchestrator.run_reports import report_reader, reporting
 from protocol.cell import Workload
 from protocol.exit_codes import ExitCode
 from tests.fakes import histories

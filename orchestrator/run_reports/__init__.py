@@ -1,0 +1,5 @@
+"""From the name of a run to its report, and from its report to the files.
+
+what a user names ── run_lookup ──▶ run folder ── reporting ──▶ Report ──▶ report.json, .html, ...
+└── report_reader: report.json, baselines, and all of the above ──▶ one side of a comparison
+"""
