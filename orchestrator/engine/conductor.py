@@ -289,7 +289,7 @@ class Conductor:
         failure = validity.judge(readings)
         if failure is None or not transitions.worth_repeating(self.state, live.spec.launch, failure.category):
             return
-        self._waiting.rest(device.uuid, readings.temperature_max_c, self._clock.now())
+        self._waiting.rest(device.uuid, readings.temperature_max_c, self._clock.now(), time.monotonic_ns())
         self._withdraw(live, device, failure)
 
     def _withdraw(self, live: Live, device: Device, failure: Failure) -> None:

@@ -28,9 +28,9 @@ class Waiting:
         """Whether this one does."""
         return uuid in self._resting or uuid in self._blocked
 
-    def rest(self, uuid: str, hottest_c: int | None, now: float) -> None:
+    def rest(self, uuid: str, hottest_c: int | None, now: float, now_ns: int) -> None:
         """It is too hot. hottest_c: the highest temperature that was read."""
-        self._resting[uuid] = cooling.rest(hottest_c, now)
+        self._resting[uuid] = cooling.rest(hottest_c, now, now_ns)
 
     def block(self, uuid: str, limit_bytes: int | None, now: float) -> None:
         """Others use it, or its memory stays taken. limit_bytes: in use when it is free."""

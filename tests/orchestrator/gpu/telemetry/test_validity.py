@@ -84,13 +84,14 @@ def test_want_of_memory_or_time_beside_somebody_else_is_theirs(
 
 
 def test_a_gpu_rests_until_it_is_cooler() -> None:
-    """Ten degrees below its maximum, without a slowdown, and only while it is read."""
-    resting = cooling.rest(88, now=100.0)
+    """Ten degrees below its maximum, without a slowdown, by a sample of its rest."""
+    resting = cooling.rest(88, now=100.0, now_ns=5)
     assert not cooling.over(resting, HOT, 101.0)
-    assert not cooling.over(resting, Sample(at_ns=0, temperature_c=79, reasons=0), 101.0)
-    assert not cooling.over(resting, Sample(at_ns=0, temperature_c=60, reasons=0x20), 101.0)
+    assert not cooling.over(resting, Sample(at_ns=4, temperature_c=78, reasons=0x4), 101.0)
+    assert not cooling.over(resting, Sample(at_ns=9, temperature_c=79, reasons=0), 101.0)
+    assert not cooling.over(resting, Sample(at_ns=9, temperature_c=60, reasons=0x20), 101.0)
     assert not cooling.over(resting, None, 101.0)
-    assert cooling.over(resting, Sample(at_ns=0, temperature_c=78, reasons=0x4), 101.0)
+    assert cooling.over(resting, Sample(at_ns=9, temperature_c=78, reasons=0x4), 101.0)
 
 
 @given(
@@ -99,4 +100,4 @@ def test_a_gpu_rests_until_it_is_cooler() -> None:
 )
 def test_no_rest_is_longer_than_its_limit(hottest: int | None, newest: Sample | None) -> None:
     """Whatever the sensor reads, or without one, the run continues after two minutes."""
-    assert cooling.over(cooling.rest(hottest, now=100.0), newest, 100.0 + cooling.AT_MOST_S)
+    assert cooling.over(cooling.rest(hottest, now=100.0, now_ns=0), newest, 100.0 + cooling.AT_MOST_S)
