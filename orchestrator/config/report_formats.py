@@ -9,7 +9,7 @@ class ReportFormat(enum.StrEnum):
     """Formats of the report. The first ones come first where a disk has little room: what is large comes last.
 
     The value is the suffix of the file, and the name for -f. renderer: module and function below orchestrator/report,
-    imported late because the CSV brings pandas. needs: what the function takes beside the report. always: every run has
+    imported late. needs: what the function takes beside the report. always: every run has
     it in its folder; the others are made for programs and places that ask for them.
     """
 

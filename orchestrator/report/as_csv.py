@@ -6,8 +6,10 @@ once. Where nothing ran there is no Batch_Size, as for a cell that failed. A che
 row says what became of it.
 """
 
+import csv
+import io
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from orchestrator.analysis.outcomes import Status
 from orchestrator.config.workloads import OF_NO_MODEL
@@ -16,9 +18,6 @@ from orchestrator.figures.cells import BatchPoint, BatchScan, Measured, ModelRes
 from orchestrator.figures.report import CellEntry, Report
 from orchestrator.figures.table import Value
 from orchestrator.system.plain_text import plain
-
-if TYPE_CHECKING:
-    import pandas
 
 Row = dict[str, Value]
 
@@ -39,13 +38,16 @@ _WITHOUT_BATCH: Final = {"Batch_Size": None, "Requested_Batch": None}
 
 def to_csv(report: Report) -> str:
     """The table as text: UTF-8, commas, newlines; N/A where nothing is known."""
-    return frame(report).to_csv(index=False, na_rep=NOT_AVAILABLE, lineterminator="\n")
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for row in to_rows(report):
+        writer.writerow({column: NOT_AVAILABLE if value is None else value for column, value in row.items()})
+    return text.getvalue()
 
 
-def frame(report: Report) -> "pandas.DataFrame":
-    """The cells of the report, one a row, every value as it was (no column is coerced to one type)."""
-    import pandas
-
+def to_rows(report: Report) -> list[Row]:
+    """The cells of the report, one a row, with a value or None in every column."""
     names = {device.gpu_uuid: device.gpu_name for device in report.gpu_info}
     scans = {scan.cell: scan for scan in report.batch_scans}
     told = {*scans, *(probe.cell for probe in report.probes)}
@@ -61,8 +63,7 @@ def frame(report: Report) -> "pandas.DataFrame":
         rows += _curve(scan, names[scan.gpu_uuid], {})
     rows += [_probe(probe, names[probe.gpu_uuid]) for probe in report.probes]
     rows += [_without_figures(entry, names[entry.gpu_uuid]) for entry in report.cells if entry.cell not in told]
-    safe = [{column: harmless(row.get(column)) for column in COLUMNS} for row in rows]
-    return pandas.DataFrame(safe, columns=list(COLUMNS), dtype=object)
+    return [{column: harmless(row.get(column)) for column in COLUMNS} for row in rows]
 
 
 def _rows(result: ModelResult, gpu_name: str) -> Iterator[tuple[Measured, Row]]:

@@ -49,7 +49,7 @@ from protocol.paths import RunPaths
 from tests.fakes import faults
 folder = Path(sys.argv[1], "run")
 CELLS = 12
-faults.prepare(folder, *[faults.model(f"m{number}") for number in range(CELLS)], formats=faults.EVERY_FORMAT)
+faults.prepare(folder, *[faults.model(f"m{number}") for number in range(CELLS)])
 resume = [sys.executable, "-m", "orchestrator", "resume", str(folder)]
 run = subprocess.run(resume, capture_output=True, text=True)
 records = journal.read(RunPaths(folder).journal)
@@ -75,7 +75,7 @@ from protocol.paths import RunPaths
 from tests.fakes import faults
 disk = Path(sys.argv[1])
 folder, told = disk / "run", disk / "told"
-faults.prepare(folder, *[faults.model(f"m{number}") for number in range(8)], formats=faults.EVERY_FORMAT)
+faults.prepare(folder, *[faults.model(f"m{number}") for number in range(8)])
 def called(command, *options):
     words = [sys.executable, "-m", "orchestrator", command, str(folder), *options]
     done = subprocess.run(words, capture_output=True, text=True)

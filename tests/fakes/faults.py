@@ -11,9 +11,6 @@ from protocol.cell import Device, DeviceKind, Mode, ModelSpec, Precision, Scalar
 from protocol.messages import Deadlines, Measurement
 from protocol.paths import RunPaths
 
-EVERY_FORMAT = (ReportFormat.JSON, ReportFormat.CSV, ReportFormat.TXT)
-WITHOUT_TABLES = (ReportFormat.JSON, ReportFormat.TXT)
-"""What most runs are told in: CSV needs pandas, whose import takes a third as long as a short run."""
 DEADLINES = Deadlines(start=20, import_=20, build=20, warm_up=20, measure=20, finish=20)
 MEASUREMENT = Measurement(relative_half_width=0.02, block_s=0.01, warm_up_cap_s=0.1, min_s=0.01, max_s=0.1)
 
@@ -51,7 +48,7 @@ def prepare(
     time_limit_s: float | None = None,
     allow_busy: bool = False,
     required_signals: tuple[str, ...] = (),
-    formats: tuple[ReportFormat, ...] = WITHOUT_TABLES,
+    formats: tuple[ReportFormat, ...] = (ReportFormat.JSON, ReportFormat.CSV, ReportFormat.TXT),
 ) -> StoredRun:
     """Write a run of `models` into `folder`, ready for `gpubench-orchestrate resume`.
 

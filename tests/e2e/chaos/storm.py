@@ -58,7 +58,6 @@ stored = faults.prepare(
     *(faults.model(name, **config) for name, config in told["models"].items()),
     machines=devices.resolve("all", visible=None, cores=tuple(sorted(os.sched_getaffinity(0)))),
     deadlines=Deadlines(start=20, import_=3, build=12, warm_up=2, measure=3, finish=3),
-    formats=faults.EVERY_FORMAT,
 )
 stored = gangs.added(stored, told["gangs"])
 run_files.store(stored, paths)

@@ -38,7 +38,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     """A run of three cells of which one raises, as it is known to those who planned it."""
     folder = tmp_path_factory.mktemp("checker") / "run"
     models = (faults.model("planted", do="raise"), faults.model("one"), faults.model("two"))
-    stored = faults.prepare(folder, *models, formats=faults.EVERY_FORMAT)
+    stored = faults.prepare(folder, *models)
     node = Node(folder)
     assert node.wait() == 4, node.output
     log = folder.parent / "life-0.log"

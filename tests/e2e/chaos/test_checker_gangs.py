@@ -38,7 +38,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     """A run of three devices, two cells on each, and two on all of them, of which the second fails on one."""
     folder = tmp_path_factory.mktemp("gangs") / "run"
     models = (faults.model("one"), faults.model("two"))
-    stored = faults.prepare(folder, *models, devices=len(DEVICES), formats=faults.EVERY_FORMAT)
+    stored = faults.prepare(folder, *models, devices=len(DEVICES))
     configs = {"together": {"seconds": 0.1}, "planted": {"do": "raise", "on": CULPRIT}}
     stored = gangs.added(stored, {name: {"devices": range(3), "config": config} for name, config in configs.items()})
     run_files.store(stored, RunPaths(folder))

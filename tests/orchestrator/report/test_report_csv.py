@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.report.as_csv import COLUMNS, frame, to_csv
+from orchestrator.report.as_csv import COLUMNS, to_csv, to_rows
 from protocol.cell import AUTO, Workload
 from protocol.failure import Category
 from tests.fakes.nights import Night, sound
@@ -117,9 +117,9 @@ def test_numbers_stay_numbers(tmp_path: Path) -> None:
     """No column is coerced: whole numbers have no point, negative numbers no quote."""
     run = FakeRun(tmp_path, batch_sizes=(1, 8))
     run.measured(run.cell(batch_size=8))
-    cells = frame(run.report())
-    assert list(cells["Requested_Batch"]) == [1, 8]
-    assert [type(value) for value in cells["Iterations"]] == [type(None), int]
+    cells = to_rows(run.report())
+    assert [row["Requested_Batch"] for row in cells] == [1, 8]
+    assert [type(row["Iterations"]) for row in cells] == [type(None), int]
 
 
 def test_a_scan_has_a_row_for_each_size_and_the_best_has_all_figures(tmp_path: Path) -> None:
