@@ -33,7 +33,7 @@ test: $(STAMP) ## every test that this machine can run, but the slow ones; ruff 
 
 test-slow: $(STAMP) ## the slow tests: kills at random moments and others, and properties with more examples
 	@$(BIN)/python -m pytest -m '(slow or hypothesis) and not alone' --hypothesis-profile full \
-		--numprocesses 2 --dist loadfile --no-loadscope-reorder; beside=$$?; \
+		--numprocesses $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder; beside=$$?; \
 		$(BIN)/python -m pytest -m alone $$(grep -rl --include='*.py' 'mark\.alone' tests); alone=$$?; exit $$((beside > alone ? beside : alone))
 
 lint: $(STAMP) ## ruff and mypy
