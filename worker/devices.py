@@ -141,14 +141,21 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     return nullcontext() if half is None else torch.autocast(device.type, dtype=half)
 
 
+def onednn_has_bf16() -> bool:
+    """Whether oneDNN computes in bf16 on this CPU, which takes AVX-512."""
+    found: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return found
+
+
 @contextmanager
 def training_kernels(device: torch.device, precision: Precision) -> Iterator[None]:
-    """Disable oneDNN for training in fp16 on a CPU device.
+    """Disable oneDNN for training in half precision on a CPU device that oneDNN does not support in it.
 
-    It cannot train recurrent layers in fp16 ("could not create a primitive descriptor"), and its convolutions take four
-    times as long as torch's own on a CPU without units for fp16.
+    It cannot train recurrent layers ("could not create a primitive descriptor") in fp16, and without AVX-512 in bf16
+    either. Its convolutions in fp16 take four times as long as torch's own on a CPU without units for fp16.
     """
-    if device.type != "cpu" or precision is not Precision.FP16:
+    supported = precision is not Precision.FP16 and (precision not in HALF or onednn_has_bf16())
+    if device.type != "cpu" or supported:
         yield
         return
     with warnings.catch_warnings():

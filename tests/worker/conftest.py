@@ -24,15 +24,6 @@ def frozen() -> Iterator[None]:
     gc.unfreeze()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def native_lstm() -> None:
-    """Use torch's own LSTM on a CPU without AVX-512: oneDNN has none in 16 bits for it."""
-    import torch
-
-    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        torch._C._set_mkldnn_enabled(False)
-
-
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None] | None:
     """Let torch compute with one thread in this process; those that a test starts choose for themselves.

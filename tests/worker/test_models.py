@@ -4,7 +4,7 @@ import msgspec
 import pytest
 import torch
 
-from protocol.cell import InputSpec, ModelSpec
+from protocol.cell import InputSpec, ModelSpec, Precision
 from tests.fakes.assignments import (
     AUTOENCODER,
     BERT,
@@ -18,6 +18,7 @@ from tests.fakes.assignments import (
     VAE,
     VIT,
 )
+from worker import devices
 from worker.errors import UnknownFamilyError
 from worker.models import registry
 from worker.models.base import Batch, Feed
@@ -85,9 +86,9 @@ def test_loss_under_autocast(spec: ModelSpec) -> None:
     """Near that of fp32, and not in half precision itself."""
     family = registry.family(spec)
     losses = []
-    for enabled in (False, True):
-        module = build(spec).eval()
-        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+    for precision in (Precision.FP32, Precision.BF16):
+        module, cpu = build(spec).eval(), torch.device("cpu")
+        with devices.training_kernels(cpu, precision), devices.autocast(cpu, precision):
             losses.append(family.loss(module, feed(spec)))
     assert losses[1].dtype is torch.float32
     assert losses[1].item() == pytest.approx(losses[0].item(), rel=0.05)

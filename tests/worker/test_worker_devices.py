@@ -76,10 +76,15 @@ def test_half_types_are_those_of_their_precisions() -> None:
 
 
 @pytest.mark.parametrize("precision", list(Precision))
-def test_onednn_is_off_in_training_in_fp16_on_a_cpu(precision: Precision) -> None:
+@pytest.mark.parametrize("bf16", [True, False])
+def test_onednn_is_off_in_training_that_it_does_not_support(
+    monkeypatch: pytest.MonkeyPatch, precision: Precision, *, bf16: bool
+) -> None:
     """Torch raises with it for recurrent layers. It is on for everything else, and afterwards."""
+    monkeypatch.setattr(devices, "onednn_has_bf16", lambda: bf16)
+    unsupported = {Precision.FP16} if bf16 else {Precision.FP16, Precision.BF16}
     with devices.training_kernels(torch.device("cpu"), precision):
-        assert torch._C._get_mkldnn_enabled() is (precision is not Precision.FP16)
+        assert torch._C._get_mkldnn_enabled() is (precision not in unsupported)
     with devices.training_kernels(torch.device("cuda"), precision):
         assert torch._C._get_mkldnn_enabled()
     assert torch._C._get_mkldnn_enabled()

@@ -80,13 +80,14 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             dtype = devices.weights_type(assign.cell.precision, training=True)
             batch = common.make_batch(family, assign, device, dtype)
         step = SplitStep(parts, module, batch, partial(devices.autocast, device, assign.cell.precision))
-        with stage.timed("warm_up"):
-            replays = Replays(module, parts, step.work(), assign, stage)
-            refused = _refused(step)
-        work = slowed(step.work() if refused else replays.work(), assign)
-        measurements = common.warm_up_and_measure(work, assign, stage, device)
-        with stage.timed("count"):
-            operations = flops.count(step.gradients, measurements.iteration_ms)
+        with devices.training_kernels(device, assign.cell.precision):
+            with stage.timed("warm_up"):
+                replays = Replays(module, parts, step.work(), assign, stage)
+                refused = _refused(step)
+            work = slowed(step.work() if refused else replays.work(), assign)
+            measurements = common.warm_up_and_measure(work, assign, stage, device)
+            with stage.timed("count"):
+                operations = flops.count(step.gradients, measurements.iteration_ms)
         result = common.result(
             measurements,
             module,

@@ -38,7 +38,7 @@ def test_a_gpu_waits_for_people_and_for_memory(
 def test_who_waits_for_two_things_waits_for_both() -> None:
     """A hot GPU that somebody uses is used again when it is cool and left."""
     waiting, foreign = Waiting(), {"GPU-0": "PID 7"}
-    waiting.rest("GPU-0", 90, 0.0)
+    waiting.rest("GPU-0", 90, 0.0, now_ns=0)
     waiting.block("GPU-0", 100, 0.0)
 
     def over(now: float, temperature_c: int, *, stopping: bool = False) -> list[tuple[str, str]]:
