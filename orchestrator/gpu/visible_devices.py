@@ -22,10 +22,10 @@ _BUS_ORDER: Final = "PCI_BUS_ID"
 def visible_gpus(
     gpus: Sequence[Device | None], visible: str | None, order: str | None, slices: Sequence[Device] = ()
 ) -> tuple[Device | None, ...]:
-    """The GPUs and slices that CUDA_VISIBLE_DEVICES leaves, in its order; all GPUs where it is not set.
+    """Return the GPUs and slices that CUDA_VISIBLE_DEVICES leaves, in its order; all GPUs where it is not set.
 
-    gpus: in NVML's order, None for one that cannot be opened. order: CUDA_DEVICE_ORDER. slices: of these GPUs.
-    Raises DeviceError for indices whose order only CUDA knows.
+    gpus: in NVML's order, None for one that cannot be opened. Raises DeviceError for indices in an order that only CUDA
+    knows.
     """
     if visible is None:
         return tuple(gpus)
@@ -44,7 +44,7 @@ def visible_gpus(
 def _place(
     gpus: Sequence[Device | None], everything: Sequence[Device | None], entry: str, visible: str, order: str | None
 ) -> int | None:
-    """Place in `everything` of what an entry names, None when it names nothing, or more than one thing."""
+    """Place in `everything` of what an entry names, None when it names none or several."""
     number = _INDEX.match(entry)
     if number is None:
         places = [place for place, one in enumerate(everything) if one and entry and one.uuid.startswith(entry)]

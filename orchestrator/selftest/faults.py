@@ -1,8 +1,6 @@
-"""What `selftest` injects, and what the orchestrator has to make of it. Data alone.
+"""The faults of a self-test and their expected handling. Data alone; worker/workloads/fault.py does them.
 
-worker/workloads/fault.py does it, in a worker like any other. What hangs does so in the warm-up, whose deadline is
-short here; everything else goes wrong while building or measuring, whose deadlines are not, so that a slow machine is
-not mistaken for a hang.
+Hangs are in the warm-up, whose deadline is short here. Other phases have long ones: a slow machine is no hang.
 """
 
 import enum
@@ -21,7 +19,7 @@ DEADLINES: Final = Deadlines(start=60, import_=60, build=60, warm_up=2, measure=
 
 
 class Done(enum.StrEnum):
-    """What became of a fault after it was named; the value is what people are told."""
+    """The reaction to a fault, in words of the table."""
 
     GIVEN_UP = "given up"
     RETRIED = "tried again"
@@ -31,11 +29,9 @@ class Done(enum.StrEnum):
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """What the orchestrator has to say of a fault.
+    """The expected handling of a fault. says: a part of the message. tries: processes in all.
 
-    says: a part of the message. phase: where it failed. tries: processes in all, the last one included that works.
-    signal: the name of what ended each process that failed; None where that is nobody's business, or it left by itself.
-    stacks: those of its threads have to be kept. prints: what it printed has to be.
+    signal: that ended each failed process; None for any. stacks, prints: whether stacks and output must be kept.
     """
 
     category: Category
@@ -50,10 +46,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault. do: its key in worker/workloads/fault.py, config: what else that is told.
-
-    kinds: of devices on which it can be made to happen. preload: what the zygote has to import for it.
-    """
+    """One fault. do, config: its key in worker/workloads/fault.py and parameters. preload: imports of the zygote."""
 
     name: str
     do: str
