@@ -21,6 +21,14 @@ _BUS: Final = Path("/sys/bus/pci/devices")
 _NVIDIA: Final = "0x10de"
 _DISPLAY: Final = "0x03"
 """PCI class of VGA and 3D controllers; a board's sound and USB have others."""
+_INSTALL: Final = (
+    "install the NVIDIA driver, or load it (modprobe nvidia); with Secure Boot its module must be signed; in a "
+    "container, start it with the NVIDIA runtime (docker run --gpus all)"
+)
+_GIVE_A_GPU: Final = (
+    "give a container or virtual machine a GPU (docker run --gpus all); without any, everything can be tried with "
+    "--gpu-ids cpu:0,cpu:1"
+)
 _MPS_DAEMON: Final = "nvidia-cuda-mps"
 _EXCLUSIVE: Final = {1: "exclusive-thread", 3: "exclusive-process"}
 _PROHIBITED: Final = 2
@@ -99,21 +107,10 @@ def _driver(facts: Facts) -> Iterator[Finding]:
     found = facts.inventory
     match found.nvml:
         case NvmlStatus.ABSENT if facts.on_bus:
-            yield Finding(
-                Level.BROKEN,
-                "Driver",
-                f"{_number(facts.on_bus)} on the PCI bus, and no driver for it: {found.reason}",
-                fix="install the NVIDIA driver, or load it (modprobe nvidia); with Secure Boot its module must be "
-                "signed; in a container, start it with the NVIDIA runtime (docker run --gpus all)",
-            )
+            words = f"{_number(facts.on_bus)} on the PCI bus, and no driver for it: {found.reason}"
+            yield Finding(Level.BROKEN, "Driver", words, _INSTALL)
         case NvmlStatus.ABSENT:
-            yield Finding(
-                Level.BROKEN,
-                "Driver",
-                f"no NVIDIA GPU in this machine: {found.reason}",
-                fix="give a container or virtual machine a GPU (docker run --gpus all); without any, everything can be "
-                "tried with --gpu-ids cpu:0,cpu:1",
-            )
+            yield Finding(Level.BROKEN, "Driver", f"no NVIDIA GPU in this machine: {found.reason}", _GIVE_A_GPU)
         case NvmlStatus.BROKEN:
             yield said(Level.BROKEN, "Driver", found.reason)
         case NvmlStatus.OK:
