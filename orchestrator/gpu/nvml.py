@@ -80,7 +80,7 @@ class Nvml:
         self.close()
 
     def close(self) -> None:
-        """Let go of the library. An error at this point changes nothing and is not reported."""
+        """Shut NVML down. Errors are ignored."""
         with contextlib.suppress(self._lib.NVMLError):
             self._lib.nvmlShutdown()
 

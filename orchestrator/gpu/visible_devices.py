@@ -1,11 +1,9 @@
 """The GPUs that CUDA_VISIBLE_DEVICES leaves, by the rules of CUDA and torch. Pure.
 
 An entry is an index, or the beginning of a UUID of exactly one GPU or MIG slice. An unknown entry hides itself and all
-after it; a repeated one, or an empty value, hides everything. Of several slices CUDA would show only the first: here
-each is measured by a process of its own.
+after it; a repeated one, or an empty value, hides everything. All slices count, each for a process of its own.
 
-Indices are in NVML's order with CUDA_DEVICE_ORDER=PCI_BUS_ID, and on a node of identical GPUs. Otherwise CUDA sorts by
-its own guess of speed, which is unknown here: then indices are refused.
+Indices are in NVML's order with CUDA_DEVICE_ORDER=PCI_BUS_ID, or if all GPUs are identical. Otherwise they are refused.
 """
 
 import re

@@ -74,6 +74,13 @@ def reap_orphan(known: Collection[int | None]) -> int | None:
     return next((pid for pid in candidates if pid not in known and reap_now(pid) is not None), None)
 
 
+def ends_within(pidfd: int, patience_s: float) -> bool:
+    """Wait for the end of a process, at most so long. Returns whether it has ended."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(patience_s * 1000))
+
+
 def signal_quietly(pid: int, number: signal.Signals) -> None:
     """Send a signal to a child that may have ended already."""
     with contextlib.suppress(ProcessLookupError):
@@ -101,7 +108,7 @@ def end_leftovers(processes: Iterable[Identity]) -> None:
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     until = time.monotonic() + _KILLED_S
     for pidfd in killed:
-        select.select([pidfd], [], [], max(0.0, until - time.monotonic()))
+        ends_within(pidfd, max(0.0, until - time.monotonic()))
         os.close(pidfd)
 
 

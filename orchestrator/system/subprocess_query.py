@@ -99,7 +99,7 @@ def _end(pid: int, pidfd: int) -> process_end.Exit | None:
     """End a process that hangs: SIGTERM first, because a process killed inside the driver once froze an A100."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         signal.pidfd_send_signal(pidfd, number)
-        if select.select([pidfd], [], [], _PATIENCE_S)[0]:
+        if process_end.ends_within(pidfd, _PATIENCE_S):
             return process_end.reap(pid)
     return None
 

@@ -25,6 +25,8 @@ LOOK_NS: Final = 10_000_000_000
 class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
     """at_ns is monotonic."""
 
+    at_ns: int
+
 
 class Watch(_Record, frozen=True, kw_only=True):
     """A telemetry process starts. deaf: UUID → why NVML gives no Xids of that GPU.
@@ -32,7 +34,6 @@ class Watch(_Record, frozen=True, kw_only=True):
     kernel_log: whether the kernel's log is read, for all GPUs but those in unlogged: UUID → reason.
     """
 
-    at_ns: int
     boot_id: str
     deaf: dict[str, str] = {}
     kernel_log: bool = False
@@ -45,7 +46,6 @@ class Deafened(_Record, frozen=True, kw_only=True):
     kernel_log: whether the kernel's log is still read. unlogged: GPUs whose lines may be missed: UUID → reason.
     """
 
-    at_ns: int
     deaf: dict[str, str]
     kernel_log: bool = True
     unlogged: dict[str, str] = {}
@@ -57,7 +57,6 @@ class Vitals(_Record, frozen=True, kw_only=True):
     broken: NVML's reason for a GPU that is gone or must be reset, else empty. damaged: its InfoROM is damaged.
     """
 
-    at_ns: int
     uuid: str
     values: dict[str, int]
     refusals: dict[str, str] = {}
@@ -68,7 +67,6 @@ class Vitals(_Record, frozen=True, kw_only=True):
 class NodeVitals(_Record, frozen=True, kw_only=True):
     """One look at the error counters of the machine, by the names of node.py."""
 
-    at_ns: int
     values: dict[str, int]
     refusals: dict[str, str] = {}
 

@@ -5,7 +5,6 @@ The sampler writes before it reports a GPU as free, so that the samples of a lau
 
 import contextlib
 import os
-import select
 import signal
 import socket
 from collections.abc import Iterable, Mapping
@@ -123,7 +122,7 @@ class Telemetry:
                 break
             if number is not None:
                 signal.pidfd_send_signal(self._pidfd, number)
-            if select.select([self._pidfd], [], [], _PATIENCE_S)[0]:
+            if process_end.ends_within(self._pidfd, _PATIENCE_S):
                 self._exit = process_end.reap(self.pid)
                 os.close(self._pidfd)
                 self._pidfd = None

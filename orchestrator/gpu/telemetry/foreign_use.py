@@ -2,8 +2,7 @@
 
     telemetry process: Lookout.look ── ForeignSeen, when it changes ──▶ orchestrator: ForeignUse.during, .here
 
-A process is ours when the orchestrator is among its ancestors. Not reported: one that only draws (a display server),
-and a PID without an entry in /proc, which may be ours by another number. Foreign processes never get a signal.
+Not reported: one that only draws, and a PID without an entry in /proc, which may be ours by another number.
 """
 
 from collections.abc import Iterable

@@ -36,7 +36,7 @@ class FrameFile:
         return self._size
 
     def append(self, body: bytes) -> None:
-        """Write one frame, whole or not at all. Raises OSError when the disk refuses; later ones may fit again."""
+        """Write one frame, whole or not at all. Raises OSError when the disk refuses."""
         frame = _FRAME.pack(len(body), zlib.crc32(body)) + body
         written = 0
         try:
@@ -48,7 +48,7 @@ class FrameFile:
         self._size += len(frame)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._fd)
 
 

@@ -31,11 +31,9 @@ MIN_FOR_CLOCK_DRIFT: Final = 4
 class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Telemetry of one measurement. None where unknown; `note` has the reason.
 
-    Utilisation, power, temperature and clocks are means; temperature_max_c and memory_used_bytes are maxima.
-    sm_clock_drift_percent: mean SM clock of the second half of the samples relative to the first. reasons: NVML's bit
-    mask of all clock event reasons. thermal_violation, power_violation: fraction (0 to 1) of the measured time with
-    lowered clocks, by NVML's counters. slowdown_samples: fraction of the samples with heat or a brake
-    (clock_events.SLOWDOWN).
+    Means, but for temperature_max_c and memory_used_bytes (maxima) and reasons (NVML's bits of all samples).
+    sm_clock_drift_percent: second half of the samples relative to the first. thermal_violation, power_violation:
+    fraction of the measured time with lowered clocks, by NVML's counters. slowdown_samples: fraction of the samples.
     """
 
     gpu_utilization_percent: float | None = None
