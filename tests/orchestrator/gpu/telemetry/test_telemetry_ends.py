@@ -73,7 +73,7 @@ def test_write_errors_at_the_end_are_reported(fake: FakeNvml, tmp_path: Path) ->
         assert telemetry.last_words == reasons
     display = RecordingDisplay()
     run._end_telemetry(telemetry, display)
-    assert [(notice.level, notice.message) for notice in display.told if isinstance(notice, Notice)] == [
+    assert [(notice.level, notice.message) for notice in display.given if isinstance(notice, Notice)] == [
         ("warning", f"no GPU readings: {reason}") for reason in reasons
     ]
 
