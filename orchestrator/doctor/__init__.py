@@ -1,10 +1,8 @@
-"""Whether a run could begin on this machine, what would spoil it, and what to do about each: for `doctor`.
+"""`doctor`: whether a run can start on this machine, what would disturb it, and what to do about each.
 
-    gpus.py      the driver, NVML, CUDA, and who uses the GPUs      ┐
-    machine.py   cores, memory, disks, limits of the user and job   ├─▶ Finding ─▶ a table, and the exit code
-    software.py  torch, its CUDA, and the libraries of models       ┘
-
-In each, a thin part reads facts and pure functions judge them.
+gpus.py      the driver, NVML, CUDA, and who uses the GPUs      ┐
+machine.py   cores, memory, disks, limits of the user and job   ├─▶ Finding ─▶ a table, and the exit code
+software.py  torch, its CUDA, and the libraries of models       ┘
 """
 
 import enum
@@ -14,15 +12,15 @@ import msgspec
 
 
 class Level(enum.StrEnum):
-    """How bad it is. BROKEN: a run on the GPUs of this machine would not begin, or would fail."""
+    """Severity. BROKEN: a run on the GPUs of this machine would not start, or would fail."""
 
     OK = "ok"
     WARNING = "warning"
     BROKEN = "broken"
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was looked at. fix: what to do about it; empty where all is well."""
+class Finding(msgspec.Struct, frozen=True):
+    """One examined thing. fix: what to do about it; empty where all is well."""
 
     level: Level
     subject: str
@@ -31,16 +29,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def said(level: Level, subject: str, message: str) -> Finding:
-    """A finding from a message that has both: what is wrong, a semicolon, what to do."""
+    """A finding from a message "what is wrong; what to do"."""
     words, _, fix = message.partition("; ")
-    return Finding(level=level, subject=subject, words=words, fix=fix)
+    return Finding(level, subject, words, fix=fix)
 
 
 def examine(runs_folder: str, gpu_ids: str = "all") -> Iterator[Finding]:
-    """Look at everything that a run on these devices needs, the GPUs first. runs_folder: where runs would be written.
-
-    Of CPU devices alone the driver is not asked. Raises DeviceError for what names no device.
-    """
+    """Examine everything that a run on these devices needs; the driver only for GPUs. Raises DeviceError."""
     from orchestrator.config import catalogue, libraries
     from orchestrator.doctor import gpus, machine, software
 

@@ -13,24 +13,31 @@ from orchestrator.errors import DeviceError
 from orchestrator.gpu import cuda_probe, devices, environment, gpu_users, inventory
 from orchestrator.gpu.gpu_users import Busy
 from orchestrator.gpu.inventory import Inventory, NvmlStatus, Seen
+from orchestrator.system import host
 from orchestrator.system.subprocess_query import Silence
 from protocol.cell import Device, DeviceKind
 
 _BUS: Final = Path("/sys/bus/pci/devices")
 _NVIDIA: Final = "0x10de"
 _DISPLAY: Final = "0x03"
-"""Class of PCI devices: VGA and 3D controllers. A board's sound and USB have others."""
-
+"""PCI class of VGA and 3D controllers; a board's sound and USB have others."""
+_INSTALL: Final = (
+    "install the NVIDIA driver, or load it (modprobe nvidia); with Secure Boot its module must be signed; in a "
+    "container, start it with the NVIDIA runtime (docker run --gpus all)"
+)
+_GIVE_A_GPU: Final = (
+    "give a container or virtual machine a GPU (docker run --gpus all); without any, everything can be tried with "
+    "--gpu-ids cpu:0,cpu:1"
+)
 _MPS_DAEMON: Final = "nvidia-cuda-mps"
 _EXCLUSIVE: Final = {1: "exclusive-thread", 3: "exclusive-process"}
 _PROHIBITED: Final = 2
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is judged here.
+    """Facts about the GPUs. on_bus: NVIDIA GPUs on the PCI bus, None where unreadable.
 
-    gpu_ids: what was asked for. on_bus: NVIDIA GPUs on the PCI bus, None where that cannot be read. chosen: the GPUs
-    that `gpu_ids` names, empty with `why_none`. heard: what CUDA says of those, in the order of cuda_probe.together.
+    chosen: the GPUs of `gpu_ids`, empty with `why_none`. heard: CUDA's answers in the order of cuda_probe.together.
     modes: compute mode by UUID.
     """
 
@@ -52,7 +59,7 @@ def named(gpu_ids: str) -> bool:
 
 
 def look(gpu_ids: str = "all") -> Facts:
-    """Read it all. Takes two minutes at most, where NVML and CUDA both hang."""
+    """Read the facts. Takes two minutes at most, where NVML and CUDA both hang."""
     shown = inventory.look()
     chosen, busy, why_none = _chosen(shown, gpu_ids)
     return Facts(
@@ -70,7 +77,7 @@ def look(gpu_ids: str = "all") -> Facts:
 
 
 def _chosen(shown: Seen, gpu_ids: str) -> tuple[tuple[Device, ...], tuple[Busy, ...], str]:
-    """The GPUs that --gpu-ids means here, who uses them, and why there is nothing."""
+    """The requested GPUs, who uses them, and why there is none."""
     if shown.inventory.nvml is not NvmlStatus.OK:
         return (), (), ""
     try:
@@ -82,7 +89,7 @@ def _chosen(shown: Seen, gpu_ids: str) -> tuple[tuple[Device, ...], tuple[Busy, 
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    """What is to be said of the GPUs. Pure."""
+    """Judge the GPUs. Pure."""
     yield from _driver(facts)
     if facts.why_none:
         yield said(Level.BROKEN, "GPUs", facts.why_none.replace(". ", "; ", 1))
@@ -93,38 +100,25 @@ def judge(facts: Facts) -> Iterator[Finding]:
         yield said(Level.BROKEN, "Users", refusal.replace(". Nothing was started. ", "; ", 1))
     yield from _persistence(facts)
     for name, value in facts.environment:
-        yield Finding(
-            level=Level.WARNING, subject="Settings", words=environment.words(name, value), fix=f"unset {name}"
-        )
+        yield Finding(Level.WARNING, "Settings", environment.words(name, value), fix=f"unset {name}")
 
 
 def _driver(facts: Facts) -> Iterator[Finding]:
     found = facts.inventory
     match found.nvml:
         case NvmlStatus.ABSENT if facts.on_bus:
-            yield Finding(
-                level=Level.BROKEN,
-                subject="Driver",
-                words=f"{_number(facts.on_bus)} on the PCI bus, and no driver for it: {found.reason}",
-                fix="install the NVIDIA driver, or load it (modprobe nvidia); with Secure Boot its module must be "
-                "signed; in a container, start it with the NVIDIA runtime (docker run --gpus all)",
-            )
+            words = f"{_number(facts.on_bus)} on the PCI bus, and no driver for it: {found.reason}"
+            yield Finding(Level.BROKEN, "Driver", words, _INSTALL)
         case NvmlStatus.ABSENT:
-            yield Finding(
-                level=Level.BROKEN,
-                subject="Driver",
-                words=f"no NVIDIA GPU in this machine: {found.reason}",
-                fix="give a container or virtual machine a GPU (docker run --gpus all); without any, everything can be "
-                "tried with --gpu-ids cpu:0,cpu:1",
-            )
+            yield Finding(Level.BROKEN, "Driver", f"no NVIDIA GPU in this machine: {found.reason}", _GIVE_A_GPU)
         case NvmlStatus.BROKEN:
             yield said(Level.BROKEN, "Driver", found.reason)
         case NvmlStatus.OK:
             cuda = found.cuda_driver_version or "unknown"
             there = _counted((*found.gpus, *found.slices))
             words = f"{found.driver_version or 'of unknown version'}, CUDA up to {cuda}, {there}"
-            yield Finding(level=Level.OK, subject="Driver", words=words)
-    needed = facts.gpu_ids == "all"  # of those that are named, why_none says so
+            yield Finding(Level.OK, "Driver", words)
+    needed = facts.gpu_ids == "all"  # for named ones see why_none
     for index, reason in found.unreadable.items():
         yield said(Level.BROKEN if needed else Level.WARNING, "Driver", f"GPU {index} cannot be used: {reason}")
 
@@ -134,14 +128,11 @@ def _cuda(facts: Facts) -> Iterator[Finding]:
     wrong = [words for gpus, heard in asked if (words := cuda_probe.trouble(heard, gpus)) is not None]
     yield from (said(Level.BROKEN, "CUDA", words) for words in wrong)
     if facts.heard and not wrong:
-        yield Finding(level=Level.OK, subject="CUDA", words=f"works on {_counted(facts.chosen)}")
+        yield Finding(Level.OK, "CUDA", f"works on {_counted(facts.chosen)}")
     if facts.mps:
-        yield Finding(
-            level=Level.WARNING,
-            subject="CUDA",
-            words="an MPS daemon runs: processes share the GPUs through it, and a fault in one can end the others",
-            fix="echo quit | nvidia-cuda-mps-control (as its user), and unset CUDA_MPS_PIPE_DIRECTORY",
-        )
+        words = "an MPS daemon runs: processes share the GPUs through it, and a fault in one can end the others"
+        fix = "echo quit | nvidia-cuda-mps-control (as its user), and unset CUDA_MPS_PIPE_DIRECTORY"
+        yield Finding(Level.WARNING, "CUDA", words, fix)
 
 
 def _modes(facts: Facts) -> Iterator[Finding]:
@@ -150,19 +141,19 @@ def _modes(facts: Facts) -> Iterator[Finding]:
         mode = facts.modes.get(gpu.uuid, 0)
         if mode == _PROHIBITED:
             words = f"{gpu.label} is in prohibited mode: CUDA refuses every process (error 46)"
-            yield Finding(level=Level.BROKEN, subject="Mode", words=words, fix=_default_mode(gpu))
+            yield Finding(Level.BROKEN, "Mode", words, fix=_default_mode(gpu))
         elif mode in _EXCLUSIVE:
             words = f"{gpu.label} is in {_EXCLUSIVE[mode]} mode: while another process has it, CUDA says 46"
-            yield Finding(level=Level.WARNING, subject="Mode", words=words, fix=_default_mode(gpu))
+            yield Finding(Level.WARNING, "Mode", words, fix=_default_mode(gpu))
 
 
 def _persistence(facts: Facts) -> Iterator[Finding]:
     off = [gpu.label for gpu in facts.chosen if gpu.persistence_mode is False]
     if off:
         yield Finding(
-            level=Level.WARNING,
-            subject="Setup",
-            words=f"persistence mode is off on {', '.join(off)}: the driver lets the GPU sleep between processes, "
+            Level.WARNING,
+            "Setup",
+            f"persistence mode is off on {', '.join(off)}: the driver lets the GPU sleep between processes, "
             "each start is slower, and power limits and volatile error counters are forgotten",
             fix="start nvidia-persistenced, or nvidia-smi -pm 1 (as root)",
         )
@@ -173,7 +164,6 @@ def _default_mode(gpu: Device) -> str:
 
 
 def _counted(devices: Sequence[Device]) -> str:
-    """How many GPUs and slices."""
     slices = sum(device.slice_of is not None for device in devices)
     whole = len(devices) - slices
     words = [_number(whole)] if whole or not slices else []
@@ -187,21 +177,17 @@ def _number(gpus: int) -> str:
 def _on_bus() -> int | None:
     """How many NVIDIA GPUs the PCI bus shows, with or without a driver."""
     try:
-        found = [(_line(slot / "vendor"), _line(slot / "class")) for slot in _BUS.iterdir()]
+        slots = list(_BUS.iterdir())
     except OSError:
         return None
-    return sum(vendor == _NVIDIA and kind.startswith(_DISPLAY) for vendor, kind in found)
-
-
-def _line(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
+    return sum(
+        host.text(slot / "vendor").strip() == _NVIDIA and host.text(slot / "class").startswith(_DISPLAY)
+        for slot in slots
+    )
 
 
 def _mps_runs() -> bool:
-    """Whether CUDA would go through MPS: it is pointed to one, or a daemon of it runs."""
+    """Whether CUDA would go through MPS."""
     if "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
         return True
     return any((process.info["name"] or "").startswith(_MPS_DAEMON) for process in psutil.process_iter(["name"]))

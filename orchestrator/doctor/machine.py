@@ -1,13 +1,10 @@
-"""The machine around the GPUs, and what user and job are allowed of it: cores, memory, disks, limits.
-
-The thresholds are rules of thumb, not measurements: below them a run may suffer, above them nothing is promised.
-"""
+"""The machine around the GPUs, and the limits of user and job. The thresholds are rules of thumb, not measurements."""
 
 import os
 import resource
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +34,7 @@ _UNLIMITED: Final = resource.RLIM_INFINITY
 
 
 class Disk(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that a run writes to. wrong: why it cannot be written; free_bytes is None then, folder where none is."""
+    """A folder that a run writes to, None without one. wrong: why it cannot be written; free_bytes is None then."""
 
     what: str
     folder: str | None
@@ -46,7 +43,7 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is judged here. limits: soft ones of the user, by the name of ulimit's help."""
+    """Facts about the machine. ulimits: the user's soft limits by the options of ulimit."""
 
     cores: int
     cores_of_machine: int
@@ -60,7 +57,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look(runs_folder: str) -> Facts:
-    """Read it all. runs_folder: where runs would be written."""
+    """Read the facts. runs_folder: where runs would be written."""
     return Facts(
         cores=len(os.sched_getaffinity(0)),
         cores_of_machine=os.cpu_count() or 1,
@@ -81,13 +78,13 @@ def look(runs_folder: str) -> Facts:
             "-v": resource.getrlimit(resource.RLIMIT_AS)[0],
             "-f": resource.getrlimit(resource.RLIMIT_FSIZE)[0],
         },
-        sockets_wrong=_sockets(),
-        rooms_wrong=_rooms(),
+        sockets_wrong=_error(_open_link),
+        rooms_wrong=_error(process_start.check_rooms),
     )
 
 
 def judge(facts: Facts, gpus: int) -> Iterator[Finding]:
-    """What is to be said of the machine. gpus: how many would work at once. Pure."""
+    """Judge the machine. gpus: how many would work at once. Pure."""
     yield from _cores(facts, gpus)
     yield from _memory(facts, gpus)
     yield from (_of_disk(disk) for disk in facts.disks)
@@ -96,28 +93,22 @@ def judge(facts: Facts, gpus: int) -> Iterator[Finding]:
     for subject, wrong in (("Sockets", facts.sockets_wrong), ("Packages", facts.rooms_wrong)):
         if wrong:
             words, _, fix = wrong.partition(". ")
-            yield Finding(level=Level.BROKEN, subject=subject, words=words, fix=fix)
+            yield Finding(Level.BROKEN, subject, words, fix=fix)
 
 
 def _cores(facts: Facts, gpus: int) -> Iterator[Finding]:
     quota = facts.allowed.cores
     words = f"{facts.cores} of {facts.cores_of_machine}"
     if quota is not None and quota < facts.cores:
-        yield Finding(
-            level=Level.WARNING,
-            subject="Cores",
-            words=f"{words}, but CPU time for {quota:g} alone: processes are held up in the middle of what is measured",
-            fix="give the container or job whole cores (docker --cpuset-cpus) instead of a share (docker --cpus)",
-        )
+        words = f"{words}, but CPU time for {quota:g} alone: processes are held up in the middle of what is measured"
+        fix = "give the container or job whole cores (docker --cpuset-cpus) instead of a share (docker --cpus)"
+        yield Finding(Level.WARNING, "Cores", words, fix)
     elif facts.cores < gpus + 1:
-        yield Finding(
-            level=Level.WARNING,
-            subject="Cores",
-            words=f"{words} for {gpus} GPUs: each needs one, and the orchestrator another",
-            fix="give the container or job more cores, or measure fewer GPUs at once (--gpu-ids, --solo)",
-        )
+        words = f"{words} for {gpus} GPUs: each needs one, and the orchestrator another"
+        fix = "give the container or job more cores, or measure fewer GPUs at once (--gpu-ids, --solo)"
+        yield Finding(Level.WARNING, "Cores", words, fix)
     else:
-        yield Finding(level=Level.OK, subject="Cores", words=words)
+        yield Finding(Level.OK, "Cores", words)
 
 
 def _memory(facts: Facts, gpus: int) -> Iterator[Finding]:
@@ -127,37 +118,34 @@ def _memory(facts: Facts, gpus: int) -> Iterator[Finding]:
     bound = "" if limit is None else f" (the control group allows {limit / GIB:.1f} GiB)"
     words = f"{usable / GIB:.1f} GiB available{bound}"
     if usable >= wanted:
-        yield Finding(level=Level.OK, subject="Memory", words=words)
+        yield Finding(Level.OK, "Memory", words)
         return
-    yield Finding(
-        level=Level.WARNING,
-        subject="Memory",
-        words=f"{words}: little for {max(gpus, 1)} devices at once, which may take {wanted / GIB:.0f} GiB",
-        fix="give the container or job more memory, end other programs, or measure one GPU at a time (--solo)",
-    )
+    words = f"{words}: little for {max(gpus, 1)} devices at once, which may take {wanted / GIB:.0f} GiB"
+    fix = "give the container or job more memory, end other programs, or measure one GPU at a time (--solo)"
+    yield Finding(Level.WARNING, "Memory", words, fix)
 
 
 def _of_disk(disk: Disk) -> Finding:
     subject = "Disk"
     if disk.folder is None:
-        return Finding(level=Level.BROKEN, subject=subject, words=disk.wrong, fix=temporary.REMEDY)
+        return Finding(Level.BROKEN, subject, disk.wrong, fix=temporary.REMEDY)
     if disk.free_bytes is None:
         option = {"runs": "--runs-folder", "weights": "XDG_CACHE_HOME"}.get(disk.what, "TMPDIR")
         words = f"{disk.folder}, for {disk.what}, cannot be written: {disk.wrong}"
-        return Finding(level=Level.BROKEN, subject=subject, words=words, fix=f"name another with {option}")
+        return Finding(Level.BROKEN, subject, words, fix=f"name another with {option}")
     words = f"{disk.free_bytes / GIB:.1f} GiB free in {disk.folder}, for {disk.what}"
     if disk.free_bytes < DISK_MIN:
         level = Level.BROKEN if disk.free_bytes < DISK_NONE else Level.WARNING
-        return Finding(level=level, subject=subject, words=words, fix="free some space")
-    return Finding(level=Level.OK, subject=subject, words=words)
+        return Finding(level, subject, words, fix="free some space")
+    return Finding(Level.OK, subject, words)
 
 
 def _shared_memory(facts: Facts) -> Iterator[Finding]:
     if facts.shm_bytes is not None and facts.shm_bytes < SHM_MIN:
         yield Finding(
-            level=Level.WARNING,
-            subject="Memory",
-            words=f"{SHM} has {facts.shm_bytes / 2**20:.0f} MiB: models of your own that load data with several "
+            Level.WARNING,
+            "Memory",
+            f"{SHM} has {facts.shm_bytes / 2**20:.0f} MiB: models of your own that load data with several "
             "processes, and transfers between GPUs, may need more",
             fix="docker run --shm-size=8g, or --ipc=host",
         )
@@ -180,11 +168,11 @@ def _ulimits(facts: Facts, gpus: int) -> Iterator[Finding]:
 
 
 def _limit(level: Level, name: str, words: str, fix: str) -> Finding:
-    return Finding(level=level, subject="Limits", words=f"ulimit {name} allows {words}", fix=fix)
+    return Finding(level, "Limits", f"ulimit {name} allows {words}", fix=fix)
 
 
 def _disk(what: str, folder: Path | None) -> Disk:
-    """Trying is the only question that root, read-only mounts and full disks answer truly. Leaves nothing behind."""
+    """Try to write: the only reliable test as root, and for read-only mounts and full disks."""
     if folder is None:
         return Disk(what=what, folder=None, wrong=temporary.NONE)
     try:
@@ -203,19 +191,15 @@ def _total(folder: str) -> int | None:
         return None
 
 
-def _sockets() -> str:
-    """Why workers could not be talked to; empty where they could."""
-    try:
-        with Link("doctor"):
-            return ""
-    except UserError as error:
-        return str(error)
+def _open_link() -> None:
+    with Link("doctor"):
+        pass
 
 
-def _rooms() -> str:
-    """Why workers would import something else than this; empty where they would not."""
+def _error(check: Callable[[], None]) -> str:
+    """The error of a check; empty where there is none."""
     try:
-        process_start.check_rooms()
+        check()
     except UserError as error:
         return str(error)
     return ""

@@ -25,7 +25,7 @@ from orchestrator.engine.recorder import Recorder
 from orchestrator.engine.run_context import RunContext
 from orchestrator.engine.unavailable_gpus import Waiting
 from orchestrator.gpu.telemetry import validity
-from orchestrator.gpu.telemetry.launch_telemetry import LaunchTelemetry
+from orchestrator.gpu.telemetry.client import LaunchTelemetry
 from orchestrator.state import blocked_gpus, stopping, transitions
 from orchestrator.state.added_launches import Doubt
 from orchestrator.state.slots import (

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 import psutil
 
+from orchestrator.system import host
 from protocol.cell import Device, DeviceKind
 
 _CPUINFO: Final = Path("/proc/cpuinfo")
@@ -21,10 +22,7 @@ def usable_cores() -> tuple[int, ...]:
 
 
 def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, ...]:
-    """The devices cpu:N for each of `numbers`, each with the same number of cores.
-
-    The remainder stays idle. With more devices than cores, devices share one.
-    """
+    """The devices cpu:N for each of `numbers`, with equally many cores; shared where there are fewer cores."""
     size = max(1, len(cores) // max(1, len(numbers)))
     name, memory = cpu_name(), psutil.virtual_memory()
     slices = [_slice(cores, place, size) for place in range(len(numbers))]
@@ -44,15 +42,12 @@ def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, .
 
 
 def share_near_cores(devices: Sequence[Device], cores: Sequence[int]) -> tuple[Device, ...]:
-    """Divide the cores that GPUs of the run have in common evenly, within those that we may use.
-
-    A worker starts as many threads as it has cores. A GPU without known near cores is not bound.
-    """
-    near = {device.uuid: tuple(core for core in cores if core in device.cpus) for device in devices}
-    gpus = [device for device in devices if device.kind is DeviceKind.CUDA]
+    """Divide evenly the usable cores that GPUs of the run are near to. A GPU without known near cores is not bound."""
     siblings: dict[tuple[int, ...], list[str]] = {}
-    for gpu in gpus:
-        siblings.setdefault(near[gpu.uuid], []).append(gpu.uuid)
+    for device in devices:
+        if device.kind is DeviceKind.CUDA:
+            near = tuple(core for core in cores if core in device.cpus)
+            siblings.setdefault(near, []).append(device.uuid)
     own = {
         uuid: tuple(sorted(_slice(shared, place, max(1, len(shared) // len(uuids))))) if shared else ()
         for shared, uuids in siblings.items()
@@ -80,8 +75,6 @@ def _place(core: int) -> tuple[int, int, int]:
 
 
 def _topology(core: int, what: str) -> int:
-    """Number that the kernel gives a core's package or physical core; its own number where it does not tell."""
-    try:
-        return int(Path(_TOPOLOGY.format(core, what)).read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return core
+    """Number of a core's package or physical core; its own number where the kernel gives none."""
+    number = host.number(Path(_TOPOLOGY.format(core, what)))
+    return core if number is None else number

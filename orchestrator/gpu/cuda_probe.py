@@ -3,7 +3,7 @@
     require ── CUDA_VISIBLE_DEVICES=<UUIDs of the run> ──▶ python -P -m orchestrator.gpu.cuda_probe <our PID>
             ◀── a Finding, one line of JSON ───────────── cuInit, cuDeviceGetCount; no context; ends
 
-In a process of its own, because cuInit can hang or crash. `trouble` makes words of the finding; it is pure.
+In a process of its own, because cuInit can hang or crash.
 """
 
 import ctypes
@@ -51,11 +51,7 @@ _OTHERWISE: Final = "`nvidia-smi` and the kernel log may say more"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The result of the process.
-
-    count: of visible GPUs; None where a step failed. step: the failed call with its code, CUDA's name and words for it;
-    `dlopen` has no code, and the loader's words.
-    """
+    """Number of visible GPUs, or the failed step with CUDA's code, name and words; `dlopen` has the loader's words."""
 
     count: int | None = None
     step: str = ""
@@ -74,7 +70,7 @@ def require(devices: Sequence[Device]) -> None:
 def refusal(devices: Sequence[Device]) -> str | None:
     """Why no run can start on `devices`, and what to do; None where CUDA works or there is no GPU.
 
-    0.5 s on a node with one H200, and for each slice; TIMEOUT_S at most for each process.
+    Takes 0.5 s (one H200) for the node and for each slice, at most TIMEOUT_S each.
     """
     for gpus in together(devices):
         process_start.check_rooms()
@@ -94,7 +90,7 @@ def together(devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:
 
 
 def trouble(heard: Finding | Silence, gpus: Sequence[Device]) -> str | None:
-    """What is wrong with CUDA, and what to do; None where it shows all of `gpus`, which were made visible in order."""
+    """What is wrong with CUDA, and what to do; None where it shows all of `gpus`, visible in this order. Pure."""
     match heard:
         case Silence(seconds=float(seconds)):
             return (
@@ -125,7 +121,7 @@ def trouble(heard: Finding | Silence, gpus: Sequence[Device]) -> str | None:
 
 
 def look(uuids: Sequence[str], timeout_s: float = TIMEOUT_S) -> Finding | Silence:
-    """What CUDA says in a fresh process that may see these GPUs alone. The process is ended when this returns."""
+    """Probe CUDA in a fresh process in which only these GPUs are visible."""
     environment = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
     return subprocess_query.ask("orchestrator.gpu.cuda_probe", Finding, timeout_s, environment=environment)
 
@@ -153,7 +149,7 @@ def _failed(cuda: ctypes.CDLL, step: str, code: int) -> Finding:
 
 
 def _text(function: Any, code: int) -> str:  # noqa: ANN401 - a function of a C library has no type
-    """What CUDA calls a code; empty for one that it does not know."""
+    """CUDA's text for a code; empty for an unknown one."""
     text = ctypes.c_char_p()
     function(code, ctypes.byref(text))
     return (text.value or b"").decode("utf-8", errors="replace")

@@ -1,7 +1,6 @@
-"""Which devices there are, and which of them a run was asked to use.
+"""Resolves --gpu-ids to the devices of a run, before anything starts.
 
-For the command line, before anything starts. GPUs are found with NVML alone (inventory.py): a CUDA context in the
-parent would take memory on every GPU. Words of --gpu-ids:
+GPUs are found with NVML alone (inventory.py): a CUDA context in the parent would take memory on every GPU.
 
     all              every GPU that CUDA_VISIBLE_DEVICES leaves, or of the machine; for one in MIG mode its slices
     0,1,2            places in that same list; without CUDA_VISIBLE_DEVICES, the numbers of nvidia-smi
@@ -29,7 +28,7 @@ _WORD: Final = re.compile(r"all|[0-9]{1,6}|(GPU|MIG)-[0-9A-Za-z-]*|cpu:[0-9]{1,6
 
 
 def on_this_machine(gpu_ids: str, look: Look, origin: str = "--gpu-ids") -> tuple[Device, ...]:
-    """Return the devices that `gpu_ids` names to this process; see `resolve`. Raises DeviceError."""
+    """Return the devices that `gpu_ids` names to this process. Raises DeviceError."""
     visible, order = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDA_DEVICE_ORDER")
     return resolve(gpu_ids, visible=visible, order=order, cores=usable_cores(), origin=origin, look=look)
 
@@ -43,10 +42,10 @@ def resolve(
     origin: str = "--gpu-ids",
     look: Look = inventory.look,
 ) -> tuple[Device, ...]:
-    """The devices of `gpu_ids`, in its order. origin: of that value, for messages.
+    """Return the devices of `gpu_ids`, in its order; a GPU's `gpu_id` is its place in CUDA_VISIBLE_DEVICES.
 
-    visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None where not set; cores: those we may use. A GPU's
-    `gpu_id` is its place in CUDA_VISIBLE_DEVICES. Raises DeviceError with what to do.
+    visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None where not set; cores: the usable ones; origin: of
+    gpu_ids, for messages. Raises DeviceError.
     """
     words = require_words(gpu_ids, origin)
     numbers = [int(word.removeprefix("cpu:")) if word.startswith("cpu:") else None for word in words]
@@ -63,7 +62,7 @@ def resolve(
 
 
 def require_words(gpu_ids: str, origin: str) -> list[str]:
-    """The words of `gpu_ids`, each of which may name a device. Raises DeviceError for one that cannot."""
+    """Split `gpu_ids` into words that may name a device. Raises DeviceError for one that cannot."""
     words = [word.strip() for word in gpu_ids.split(",")]
     if not all(words):
         raise DeviceError(f"{origin}: {gpu_ids!r}: a device is missing between commas. Give all, or a list like 0,1")
@@ -76,7 +75,7 @@ def require_words(gpu_ids: str, origin: str) -> list[str]:
 
 
 class _Gpus:
-    """The GPUs and slices that may be named: by place in `_list` (None: there, but it cannot be opened), or by UUID."""
+    """The GPUs and slices that may be named: by place in `_list` (None: it cannot be opened), or by UUID."""
 
     def __init__(self, machine: Inventory, visible: str | None, order: str | None, origin: str) -> None:
         if machine.nvml is NvmlStatus.BROKEN:
@@ -96,22 +95,17 @@ class _Gpus:
             for gpu in self._list
             if gpu is not None
         }
+        self._all_slices = tuple(one for slices in self._slices.values() for one in slices)
 
     def named(self, word: str) -> tuple[Device, ...]:
-        """The devices that one word names."""
-        if word == "all":
-            return self._all()
-        return (self._at(int(word)) if word.isdecimal() else self._by_uuid(word),)
-
-    def _all(self) -> tuple[Device, ...]:
+        """Return the devices that one word names."""
+        if word != "all":
+            return (self._at(int(word)) if word.isdecimal() else self._by_uuid(word),)
         if not self._list:
             where = "" if self._visible is None else f" (CUDA_VISIBLE_DEVICES is {self._visible!r})"
             raise DeviceError(f"No NVIDIA GPU was found{where}. {_TRY_CPU}")
-        return tuple(device for place, gpu in enumerate(self._list) for device in self._parts(place, gpu))
-
-    def _parts(self, place: int, gpu: Device | None) -> tuple[Device, ...]:
-        """What is usable of an entry: the GPU itself, or its slices."""
-        return (gpu and self._slices[gpu.uuid]) or (self._at(place),)
+        parts = [(gpu and self._slices[gpu.uuid]) or (self._at(place),) for place, gpu in enumerate(self._list)]
+        return tuple(device for devices in parts for device in devices)
 
     def _at(self, place: int) -> Device:
         if place >= len(self._list):
@@ -122,7 +116,7 @@ class _Gpus:
         return self._usable(gpu)
 
     def _usable(self, device: Device) -> Device:
-        """The device, which must not be a GPU whose place its slices have taken."""
+        """The device, which must not be a whole GPU in MIG mode."""
         if not device.mig_enabled or device.slice_of is not None:
             return device
         slices = self._slices[device.uuid]
@@ -136,7 +130,7 @@ class _Gpus:
 
     def _by_uuid(self, word: str) -> Device:
         own = [gpu for gpu in self._list if gpu is not None]
-        known = {one.uuid: one for one in (*(part for parts in self._slices.values() for part in parts), *own)}
+        known = {one.uuid: one for one in (*self._all_slices, *own)}
         found = [device for uuid, device in known.items() if uuid.startswith(word)]
         if len(found) > 1:
             matches = ", ".join(device.uuid for device in found)
@@ -151,7 +145,6 @@ class _Gpus:
         )
 
     def _advice(self) -> str:
-        """What to say instead of a word that cannot be meant."""
         usable = [
             one.uuid if one.slice_of else str(one.gpu_id)
             for gpu in self._list
@@ -162,16 +155,13 @@ class _Gpus:
 
     @property
     def _places(self) -> str:
-        """The indices there are, in words, and the slices."""
         within = "" if self._visible is None else f" within CUDA_VISIBLE_DEVICES={self._visible}"
         last = len(self._list) - 1
         return ("none" if last < 0 else "only 0" if last == 0 else f"0 to {last}") + within + self._slices_there
 
     @property
     def _slices_there(self) -> str:
-        """The slices that may be named, behind a list; empty where there are none."""
-        there = [one for slices in self._slices.values() for one in slices]
-        return f"; slices are {mig.listed(there)}" if there else ""
+        return f"; slices are {mig.listed(self._all_slices)}" if self._all_slices else ""
 
 
 def _require_distinct(devices: Sequence[Device], origin: str) -> None:

@@ -1,8 +1,4 @@
-"""Environment variables that change measurements, and their effects.
-
-The doctor advises to unset them; a run reports them at start and stores them with its session. A report contains no
-other variable.
-"""
+"""Environment variables that change measurements: `doctor` advises to unset them, a run stores and reports them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -22,18 +18,14 @@ _EFFECTIVE_AT_ZERO: Final = frozenset({"NVIDIA_TF32_OVERRIDE"})
 
 
 def set_in(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The variables of the table that are set to something that has an effect, with their values, safe to encode."""
+    """Return name and value, safe to encode, of each variable that is set to something with an effect."""
     return tuple(
-        (name, environment[name][:_LONGEST].encode("utf-8", "replace").decode("utf-8"))
+        (name, value[:_LONGEST].encode("utf-8", "replace").decode("utf-8"))
         for name in EFFECTS
-        if _has_effect(name, environment.get(name, ""))
+        if (value := environment.get(name)) and (value != "0" or name in _EFFECTIVE_AT_ZERO)
     )
 
 
 def words(name: str, value: str) -> str:
-    """One line for people."""
+    """The variable and its effect, in one line."""
     return f"{name}={value}: {EFFECTS[name]}"
-
-
-def _has_effect(name: str, value: str) -> bool:
-    return bool(value) and (value != "0" or name in _EFFECTIVE_AT_ZERO)

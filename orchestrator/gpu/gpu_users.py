@@ -1,4 +1,4 @@
-"""Who uses the GPUs of a run already, and what is said of it before anything starts. Nothing foreign is ever ended."""
+"""Foreign processes on the GPUs of a run, before anything starts. They are never ended."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -13,10 +13,7 @@ from protocol.cell import Device, DeviceKind
 
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True):
-    """A foreign process on a GPU.
-
-    name: of its program; used_bytes. Both None where unknown. compute: it can run kernels, and does not only draw.
-    """
+    """A foreign process on a GPU. compute: it can run kernels, and does not only draw."""
 
     device: Device
     pid: int
@@ -31,9 +28,9 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
-    """The processes, other than this one, that have a context on one of the GPUs.
+    """Return the other processes with a context on one of the GPUs, as far as the driver shows other containers.
 
-    Some drivers do not show processes of other containers. Raises DeviceError where NVML could not be asked.
+    Raises DeviceError where NVML could not be asked.
     """
     return tuple(
         Busy(
@@ -50,12 +47,11 @@ def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
 
 
 def unseen(devices: Sequence[Device], look: Look) -> tuple[Device, ...]:
-    """The GPUs of which NVML does not tell who computes on them: whether others do is unknown. Raises as `busy`."""
+    """Return the GPUs whose processes NVML does not show. Raises DeviceError where NVML could not be asked."""
     return tuple(gpu for gpu in devices if _processes(gpu, look) is None)
 
 
 def _processes(device: Device, look: Look) -> tuple[GpuProcess, ...] | None:
-    """Who has a context on a device; None where NVML does not tell."""
     if device.kind is not DeviceKind.CUDA:
         return ()
     seen = look()
@@ -66,21 +62,22 @@ def _processes(device: Device, look: Look) -> tuple[GpuProcess, ...] | None:
 
 
 def marked(devices: Sequence[Device], found: Sequence[Busy]) -> tuple[Device, ...]:
-    """The devices, those that others compute on marked with who does."""
+    """Mark the devices that others compute on with the process."""
     users = {one.device.uuid: str(one) for one in found if one.compute}
     return tuple(msgspec.structs.replace(device, busy_with=users.get(device.uuid)) for device in devices)
 
 
 def refusal(devices: Sequence[Device], found: Sequence[Busy]) -> str | None:
-    """Why a run on `devices` is not started while `found` use them, and what to do; None where it may.
-
-    A process that only draws (a display server) does not block a run.
-    """
+    """Why a run on `devices` is not started while `found` use them, and what to do; None where it may start."""
     blocking = [one for one in found if one.compute]
     if not blocking:
         return None
     taken = {one.device.uuid for one in blocking}
-    rest = [_word(device) for device in devices if device.uuid not in taken]
+    rest = [
+        device.uuid if device.kind is DeviceKind.CPU or device.slice_of is not None else str(device.gpu_id)
+        for device in devices
+        if device.uuid not in taken
+    ]
     leave_out = f"Leave {'it' if len(taken) == 1 else 'them'} out with --gpu-ids {','.join(rest)}, or measure"
     return (
         f"{'; '.join(_users(blocking))}. Nothing was started. {leave_out if rest else 'Measure'} beside it with "
@@ -89,14 +86,8 @@ def refusal(devices: Sequence[Device], found: Sequence[Busy]) -> str | None:
 
 
 def _users(found: Sequence[Busy]) -> Iterator[str]:
-    """A line for each device: its process, or the largest of many."""
+    """A line for each device, with its largest process."""
     for device in dict.fromkeys(one.device for one in found):
         here = sorted((one for one in found if one.device == device), key=lambda one: one.used_bytes or 0, reverse=True)
         others = f", and by {len(here) - 1} more" if len(here) > 1 else ""
         yield f"{here[0]}{others}"
-
-
-def _word(device: Device) -> str:
-    """How --gpu-ids names a device."""
-    by_uuid = device.kind is DeviceKind.CPU or device.slice_of is not None
-    return device.uuid if by_uuid else str(device.gpu_id)

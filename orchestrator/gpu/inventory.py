@@ -23,11 +23,11 @@ from protocol.cell import Device
 TIMEOUT_S: Final = 60.0
 """Without persistence mode, opening NVML wakes every GPU of the node: ten seconds and more for eight."""
 REMARK_S: Final = 5.0
-"""After which a person is told what is waited for."""
+"""Until the first remark that NVML is slow."""
 
 
 class NvmlStatus(enum.StrEnum):
-    """Whether GPUs can be seen at all. BROKEN is never answered with a silent fall-back to CPU devices."""
+    """Whether GPUs can be seen at all. BROKEN never falls back to CPU devices silently."""
 
     OK = "ok"
     ABSENT = "absent"
@@ -35,10 +35,9 @@ class NvmlStatus(enum.StrEnum):
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All GPUs of the machine in NVML's order, slices of those in MIG mode, and the state of NVML.
+    """All GPUs of the machine in NVML's order, and their slices.
 
-    unreadable: index → reason, for a GPU that cannot be opened. reason: empty where all works. hangs: NVML did not
-    answer.
+    unreadable: index → reason, for a GPU that cannot be opened. reason: empty where all works. hangs: no answer.
     """
 
     gpus: tuple[Device, ...]
@@ -52,20 +51,14 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The processes of a GPU or a slice.
-
-    processes: None where NVML does not return them. wrong: why it could not be asked, else empty.
-    """
+    """Processes of a GPU or slice, None where NVML does not return them. wrong: why it could not be asked."""
 
     processes: tuple[GpuProcess, ...] | None = None
     wrong: str = ""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The facts of one look. uses: by UUID of GPU or slice.
-
-    modes: compute mode by UUID, as NVML numbers it, where known.
-    """
+    """The facts of one look. uses: by UUID of GPU or slice. modes: NVML's compute mode by UUID, where known."""
 
     inventory: Inventory
     uses: dict[str, Use] = {}
@@ -73,21 +66,19 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 Look = Callable[[], Seen]
-"""Makes a look where none was made yet."""
 
 
 def once(waiting: Callable[[str], None] | None = None) -> Look:
-    """One look for several who ask, made when the first of them does. waiting: as for `look`."""
+    """Return a function that looks on its first call alone. waiting: as for `look`."""
     return functools.cache(lambda: look(waiting))
 
 
 def look(waiting: Callable[[str], None] | None = None, timeout_s: float | None = None) -> Seen:
-    """NVML's view, whatever CUDA_VISIBLE_DEVICES is. Never raises for what NVML cannot do.
+    """Return NVML's view, whatever CUDA_VISIBLE_DEVICES is. Never raises for what NVML cannot do.
 
     waiting: called with a remark after REMARK_S. timeout_s: TIMEOUT_S where None.
     """
-    missing = nvml.missing()
-    if missing is not None:
+    if (missing := nvml.missing()) is not None:
         return _without(missing)
     limit_s = TIMEOUT_S if timeout_s is None else timeout_s
 
@@ -116,7 +107,6 @@ def _broken(reason: str, *, hangs: bool = False) -> Seen:
 
 
 def _without(error: NvmlError) -> Seen:
-    """What there is to say without NVML."""
     if isinstance(error, NvmlAbsentError):
         return Seen(inventory=Inventory(gpus=(), nvml=NvmlStatus.ABSENT, reason=str(error)))
     return _broken(str(error))
@@ -155,7 +145,7 @@ def _inventory(opened: Nvml) -> Inventory:
 
 
 def _with_slices(opened: Nvml, gpu: Device | UnreadableGpu) -> tuple[Device, ...] | UnreadableGpu:
-    """A GPU, and behind it its slices; a GPU that does not tell them cannot be used."""
+    """A GPU followed by its slices; a GPU whose slices cannot be read cannot be used."""
     if isinstance(gpu, UnreadableGpu):
         return gpu
     try:
@@ -172,7 +162,6 @@ def _use(opened: Nvml, uuid: str) -> Use:
 
 
 def _mode(opened: Nvml, uuid: str) -> int | None:
-    """The compute mode; one that does not tell is as good as one in the default mode."""
     try:
         return opened.ask(uuid, lambda lib, handle: int(lib.nvmlDeviceGetComputeMode(handle)))
     except NvmlError:

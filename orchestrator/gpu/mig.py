@@ -1,8 +1,8 @@
-"""MIG slices: parts of a GPU that are devices of their own to CUDA, which then shows no whole GPU any more.
+"""MIG slices: parts of a GPU that are devices of their own to CUDA, which then hides the whole GPU.
 
     GPU 0 (MIG on) ── slices() ──▶ GPU 0:0 MIG-…, GPU 0:1 MIG-…      one process of CUDA sees one of them
 
-A slice has units of computing, memory and processes of its own; power, temperature, clocks and errors are the GPU's.
+A slice has compute units, memory and processes of its own; power, temperature, clocks and errors are the GPU's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,11 +16,11 @@ from orchestrator.gpu.nvml_errors import NO_PERMISSION, NOT_FOUND, NvmlError
 from protocol.cell import Device
 
 _NOT_OURS: Final = frozenset({NOT_FOUND, NO_PERMISSION})
-"""What NVML says of a place without a slice, and of a slice that this container was not given."""
+"""NVML's codes for a place without a slice, and for a slice that this container was not given."""
 
 
 def slices(nvml: Nvml, gpu: Device) -> tuple[Device, ...]:
-    """The slices of a GPU as NVML numbers them, none of one that has MIG switched off. Raises NvmlError."""
+    """Return the slices of a GPU as NVML numbers them; none with MIG off. Raises NvmlError."""
     if not gpu.mig_enabled:
         return ()
     most = nvml.ask(gpu.uuid, lambda lib, handle: int(lib.nvmlDeviceGetMaxMigDeviceCount(handle)))
@@ -29,18 +29,18 @@ def slices(nvml: Nvml, gpu: Device) -> tuple[Device, ...]:
 
 
 def listed(devices: Iterable[Device]) -> str:
-    """Slices as one names them, and what they are: "MIG-… (GPU 0:1, 1g.18gb)"."""
+    """Slices by UUID, label and profile: "MIG-… (GPU 0:1, 1g.18gb)"."""
     return ", ".join(f"{device.uuid} ({device.label}, {profile(device)})" for device in devices)
 
 
 def profile(device: Device) -> str:
-    """What was cut out of the GPU, as NVIDIA names it: "1g.18gb". NVML has it in the name of the slice alone."""
+    """NVIDIA's profile of a slice, "1g.18gb", which NVML gives in its name alone."""
     return device.name.rpartition("MIG ")[2]
 
 
 def sharing(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """The devices of a run, slices marked that have a neighbour of the same GPU in it."""
-    gpus = [device.slice_of for device in devices if device.slice_of is not None]
+    """Mark the slices among the devices of a run that share their GPU with another of them."""
+    gpus = [device.slice_of for device in devices]
     return tuple(
         msgspec.structs.replace(device, shared_gpu=gpus.count(device.slice_of) > 1) if device.slice_of else device
         for device in devices
@@ -59,7 +59,7 @@ class Occupants:
 
 
 def occupants(nvml: Nvml, uuids: Iterable[str]) -> Occupants:
-    """Where devices of one GPU sit in it. A slice that does not tell is concerned by whatever happens to the GPU."""
+    """Read the instances of devices of one GPU. A slice without a readable one is concerned by all of its errors."""
     return Occupants({uuid: _instance(nvml, uuid) if is_slice(uuid) else None for uuid in uuids})
 
 
@@ -71,8 +71,6 @@ def _instance(nvml: Nvml, uuid: str) -> int | None:
 
 
 def _slice(nvml: Nvml, gpu: Device, place: int) -> Device | None:
-    """The slice at a place within its GPU, None where there is none."""
-
     def identity(lib: Any, handle: Any) -> tuple[str, str]:  # noqa: ANN401 - pynvml has no types
         own = lib.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
         return lib.nvmlDeviceGetUUID(own), lib.nvmlDeviceGetName(own)

@@ -1,8 +1,7 @@
 """NVML, typed: the facts of each GPU, its readings, and its processes.
 
-A shell over nvidia-ml-py (module `pynvml`). nvml_errors.py decides which refusals leave a field None and which mean
-that the GPU is gone. Keyed by UUID, in NVML's order (PCI bus), whatever CUDA_VISIBLE_DEVICES is. A MIG slice has
-memory and processes of its own; everything else is that of its GPU.
+A shell over nvidia-ml-py (module `pynvml`), keyed by UUID, whatever CUDA_VISIBLE_DEVICES is. A MIG slice has memory and
+processes of its own; everything else is that of its GPU.
 """
 
 import contextlib
@@ -28,10 +27,7 @@ _SLICE: Final = "MIG-"
 
 
 def missing() -> NvmlError | None:
-    """The error of opening NVML without its library; None where it can be loaded.
-
-    Loading does not call the driver, so that this does not hang where `Nvml` does.
-    """
+    """The error of opening NVML without its library; None where it can be loaded. Does not call the driver."""
     try:
         ctypes.CDLL(_LIBRARY)
     except OSError:
@@ -55,10 +51,7 @@ class UnreadableGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process with a context on a GPU. used_bytes: None where unknown.
-
-    compute: it can run kernels; False for one that only draws (a display server).
-    """
+    """A process with a context on a GPU. compute: it can run kernels; False for one that only draws."""
 
     pid: int
     used_bytes: int | None
@@ -66,10 +59,7 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nvml:
-    """NVML, open from construction until `close`; a context manager. Keyed by UUID.
-
-    Raises NvmlAbsentError or NvmlBrokenError when it cannot be opened.
-    """
+    """NVML, open from construction until `close`. Raises NvmlAbsentError or NvmlBrokenError."""
 
     def __init__(self) -> None:
         import pynvml
@@ -90,7 +80,7 @@ class Nvml:
         self.close()
 
     def close(self) -> None:
-        """Let go of the library. An error at this point changes nothing and is not reported."""
+        """Shut NVML down. Errors are ignored."""
         with contextlib.suppress(self._lib.NVMLError):
             self._lib.nvmlShutdown()
 
@@ -133,32 +123,29 @@ class Nvml:
         )
 
     def ask(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
-        """NVML's answer to a question that gets pynvml and the GPU's handle. Raises NvmlError.
-
-        For a slice its GPU is asked; see ask_slice.
-        """
+        """NVML's answer to a question about a GPU, or the GPU of a slice. Raises NvmlError."""
         return self._required(question, self._lib, self._whole(uuid))
 
     def ask_slice(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
-        """What NVML answers about a slice itself. Raises NvmlError."""
+        """NVML's answer to a question about a slice itself. Raises NvmlError."""
         return self._required(question, self._lib, self._handle(uuid))
 
     def call(self, question: Callable[[Any], T]) -> T:
-        """What NVML answers to a question that gets pynvml. Raises NvmlError."""
+        """NVML's answer to a question that needs no GPU. Raises NvmlError."""
         return self._required(question, self._lib)
 
     def memory_used(self, uuid: str) -> int | None:
-        """Bytes in use, without what the driver keeps for itself; None where NVML does not tell."""
+        """Bytes in use, without those that the driver reserves; None where unknown."""
         memory = self._memory(self._handle(uuid))
         return None if memory is None else int(memory.used)
 
     def memory_total(self, uuid: str) -> int | None:
-        """Bytes in all; None where NVML does not tell."""
+        """Bytes in all; None where unknown."""
         memory = self._memory(self._handle(uuid))
         return None if memory is None else int(memory.total)
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...] | None:
-        """Who has a context on the GPU, by PID; None where NVML does not tell who computes on it."""
+        """Processes with a context on the GPU, by PID; None where NVML does not show those that compute."""
         lib, handle = self._lib, self._handle(uuid)
         found: dict[int, GpuProcess] = {}
         for compute, ask in (
@@ -241,7 +228,6 @@ class Nvml:
         return self._required(self._lib.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, own)
 
     def _required(self, call: Callable[..., T], *arguments: object) -> T:
-        """What NVML answers, or NvmlError."""
         try:
             return call(*arguments)
         except self._lib.NVMLError as error:
@@ -250,7 +236,7 @@ class Nvml:
             raise NvmlError(f"{call.__name__} gave text that cannot be read: {error}") from error
 
     def _known(self, call: Callable[..., T], *arguments: object) -> T | None:
-        """What NVML answers, None where this GPU or driver does not tell. Raises when the GPU or NVML is gone."""
+        """NVML's answer, None where this GPU or driver has none. Raises NvmlError when the GPU or NVML is gone."""
         try:
             return call(*arguments)
         except self._lib.NVMLError as error:
@@ -262,7 +248,7 @@ class Nvml:
 
 
 def _architecture(lib: Any, number: int | None) -> str | None:  # noqa: ANN401 - the module pynvml, which has no types
-    """Name of an architecture as pynvml knows it, so that new ones come with its updates."""
+    """Name of an architecture by pynvml, whose updates bring new ones."""
     prefix = "NVML_DEVICE_ARCH_"
     names = {getattr(lib, name): name.removeprefix(prefix).capitalize() for name in dir(lib) if name.startswith(prefix)}
     return names.get(number) if number != lib.NVML_DEVICE_ARCH_UNKNOWN else None

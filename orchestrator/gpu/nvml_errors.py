@@ -21,7 +21,7 @@ RESET_REQUIRED: Final = 16
 _VERSION_MISMATCH: Final = 18
 
 LOST: Final = frozenset({GPU_IS_LOST, RESET_REQUIRED})
-"""The GPU answers nothing any more. One whose InfoROM is damaged does, but for what is kept in it."""
+"""The GPU answers nothing any more. One with a damaged InfoROM still does."""
 FATAL: Final = frozenset({_UNINITIALIZED, _DRIVER_NOT_LOADED, _VERSION_MISMATCH})
 
 _WHAT_TO_DO: Final = {

@@ -1,11 +1,9 @@
 """The GPUs that CUDA_VISIBLE_DEVICES leaves, by the rules of CUDA and torch. Pure.
 
 An entry is an index, or the beginning of a UUID of exactly one GPU or MIG slice. An unknown entry hides itself and all
-after it; a repeated one, or an empty value, hides everything. Of several slices CUDA would show only the first: here
-each is measured by a process of its own.
+after it; a repeated one, or an empty value, hides everything. All slices count, each for a process of its own.
 
-Indices are in NVML's order with CUDA_DEVICE_ORDER=PCI_BUS_ID, and on a node of identical GPUs. Otherwise CUDA sorts by
-its own guess of speed, which is unknown here: then indices are refused.
+Indices are in NVML's order with CUDA_DEVICE_ORDER=PCI_BUS_ID, or if all GPUs are identical. Otherwise they are refused.
 """
 
 import re
@@ -22,10 +20,10 @@ _BUS_ORDER: Final = "PCI_BUS_ID"
 def visible_gpus(
     gpus: Sequence[Device | None], visible: str | None, order: str | None, slices: Sequence[Device] = ()
 ) -> tuple[Device | None, ...]:
-    """The GPUs and slices that CUDA_VISIBLE_DEVICES leaves, in its order; all GPUs where it is not set.
+    """Return the GPUs and slices that CUDA_VISIBLE_DEVICES leaves, in its order; all GPUs where it is not set.
 
-    gpus: in NVML's order, None for one that cannot be opened. order: CUDA_DEVICE_ORDER. slices: of these GPUs.
-    Raises DeviceError for indices whose order only CUDA knows.
+    gpus: in NVML's order, None for one that cannot be opened. Raises DeviceError for indices in an order that only CUDA
+    knows.
     """
     if visible is None:
         return tuple(gpus)
@@ -44,7 +42,7 @@ def visible_gpus(
 def _place(
     gpus: Sequence[Device | None], everything: Sequence[Device | None], entry: str, visible: str, order: str | None
 ) -> int | None:
-    """Place in `everything` of what an entry names, None when it names nothing, or more than one thing."""
+    """Place in `everything` of what an entry names, None when it names none or several."""
     number = _INDEX.match(entry)
     if number is None:
         places = [place for place, one in enumerate(everything) if one and entry and one.uuid.startswith(entry)]

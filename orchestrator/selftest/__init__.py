@@ -1,11 +1,8 @@
-"""Whether the orchestrator names what goes wrong, on this machine: faults made on purpose, and what it says of them.
+"""Injects faults into a real run on this machine, and checks what the orchestrator says of them.
 
     faults (data) ─▶ campaign ─▶ a real run in a temporary folder ─▶ accounts ─▶ judge ─▶ Outcome ─▶ table, JSON
-                                  │ └▶ leftovers                      ▲
-                                  └▶ watching: how large logs become ─┘
 
-The run is one like any other (run.py: the same loop, zygote, workers, journal). Its report is tainted and goes with the
-folder: the table is what is kept.
+The report of the run is tainted and is removed with the folder.
 """
 
 import shutil
@@ -24,10 +21,9 @@ from orchestrator.errors import ConfigError, StorageError
 from orchestrator.gpu.inventory import Look
 from orchestrator.kinds.benchmark import BENCHMARK
 from orchestrator.run_reports import reporting
-from orchestrator.selftest import accounts, campaign, faults, leftovers
+from orchestrator.selftest import accounts, campaign, faults
 from orchestrator.selftest.campaign import Injection
 from orchestrator.selftest.judge import Account, judge
-from orchestrator.selftest.log_watch import Watch
 from orchestrator.state import archive
 from orchestrator.store import folders, run_files
 from orchestrator.system import temporary
@@ -39,7 +35,7 @@ __all__ = ["Outcome", "Row", "inject"]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One injected fault. wrong: what the orchestrator did not say of it as it had to."""
+    """One injected fault. wrong: deviations from what is expected."""
 
     injection: Injection
     account: Account
@@ -47,10 +43,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A self-test. left_behind: what the run has not cleaned away. folder: of the run, None where it was removed.
-
-    interrupted: a person has ended it, so that what is not right may only be unfinished.
-    """
+    """A self-test. folder: of the run, None where it was removed. interrupted: wrong rows may only be unfinished."""
 
     rows: tuple[Row, ...]
     left_behind: tuple[str, ...]
@@ -65,7 +58,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> ExitCode:
-        """0 where every row is right and nothing is left; of an interrupted one nobody can say that."""
+        """PASSED where every row is right, nothing is left behind and the self-test was not interrupted."""
         if self.left_behind or (self.wrong and not self.interrupted):
             return ExitCode.INTERNAL
         return ExitCode.INCOMPLETE if self.interrupted else ExitCode.PASSED
@@ -78,25 +71,26 @@ def inject(
     stop_signals: StopSignals,
     look: Look | None = None,
 ) -> Outcome:
-    """Inject every fault into every device, all devices at once. stop_signals, look: as for run.execute.
+    """Inject every fault into every device, all devices at once. stop_signals, look, errors: as for run.execute.
 
-    The run's folder is removed, unless something in it is worth reading: a row that is wrong. Raises as run.execute.
+    The run's folder is removed, unless a row is wrong or something is left behind.
     """
     began = time.monotonic()
     stop_signals.spare(1)  # from here on there is a run, which ends with a table
     with _temporary() as folder:
-        told = folder / "injected"
+        moments_file = folder / "injected"
         with folders.new_run(folder, "TMPDIR", datetime.now()) as paths:
-            stored, injections = campaign.prepare(faults.FAULTS, devices, paths.folder, told, command)
+            stored, injections = campaign.prepare(faults.FAULTS, devices, paths.folder, moments_file, command)
             run_files.store(stored, paths)
-        display.tell(_announcement(injections, devices))
-        watch = Watch(display, paths)
+        labels = ", ".join(device.label for device in devices)
+        announcement = f"injecting {len(injections)} faults into {labels}: what fails now is meant to fail"
+        display.tell(Notice(level="info", message=announcement))
+        watch = accounts.Watch(display, paths)
         report = run.execute(stored, paths, watch, look, stop_signals, kind=BENCHMARK, write_report=reporting.write)
-        loaded, moments = archive.load(paths), accounts.moments(told)
-        rows = tuple(_row(one, accounts.read(loaded, report, one, moments, watch.seen)) for one in injections)
+        loaded, moments = archive.load(paths), accounts.moments(moments_file)
         outcome = Outcome(
-            rows=rows,
-            left_behind=tuple(leftovers.find(paths)),
+            rows=tuple(_row(one, accounts.read(loaded, report, one, moments, watch.seen)) for one in injections),
+            left_behind=tuple(accounts.left_behind(paths)),
             interrupted=loaded.finished is not None and loaded.finished.interrupted and not loaded.finished.broken,
             seconds=time.monotonic() - began,
             folder=paths.folder,
@@ -108,19 +102,12 @@ def inject(
 
 
 def _row(injection: Injection, account: Account) -> Row:
-    return Row(injection=injection, account=account, wrong=judge(injection.fault.expected, account))
-
-
-def _announcement(injections: Sequence[Injection], devices: Sequence[Device]) -> Notice:
-    labels = ", ".join(device.label for device in devices)
-    return Notice(
-        level="info", message=f"injecting {len(injections)} faults into {labels}: what fails now is meant to fail"
-    )
+    return Row(injection=injection, account=account, wrong=tuple(judge(injection.fault.expected, account)))
 
 
 @contextmanager
 def _temporary() -> Iterator[Path]:
-    """A folder that does not outlive an error. Raises ConfigError where none can be made, before anything is begun."""
+    """A folder that does not outlive an error. Raises ConfigError where none can be made."""
     parent = temporary.require()
     try:
         folder = Path(tempfile.mkdtemp(prefix="gpubench-selftest-", dir=parent))

@@ -1,29 +1,101 @@
-"""What a run says of the faults that were injected into it, read from its journal, its report and its folder."""
+"""Accounts of injected faults from the run's journal, report, folder and log sizes; and what the run left behind."""
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+import psutil
+
+from orchestrator.engine.display_events import CellEnded, Display, Notice, Snapshot
+from orchestrator.engine.launches.link import socket_folder
 from orchestrator.figures.report import Report
 from orchestrator.selftest.campaign import Injection
 from orchestrator.selftest.judge import Account, NamedFailure, Try
-from orchestrator.selftest.log_watch import Seen
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
 from orchestrator.state.slots import scopes
+from orchestrator.system import process_end
+from protocol.paths import RunPaths
 
 _FRAME: Final = '  File "'
-"""How faulthandler begins a line of a stack."""
+"""Begin of faulthandler's lines of a stack."""
+_BLOCK: Final = 512
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """Maximum length of a log and of its bytes on the disk."""
+
+    printed_bytes: int = 0
+    disk_bytes: int = 0
+
+
+class Watch:
+    """A display that also measures the logs: each second, and when a launch is over, before its log is compacted."""
+
+    def __init__(self, display: Display, paths: RunPaths) -> None:
+        self._display = display
+        self._paths = paths
+        self._seen: dict[Path, Seen] = {}
+        self.close = display.close
+
+    def seen(self, log: Path) -> Seen:
+        """The maximum sizes of a log."""
+        return self._seen.get(log, Seen())
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Measure the logs of all running launches."""
+        for line in snapshot.devices:
+            self._look(line.cell_id, line.attempt)
+        self._display.show(snapshot)
+
+    def tell(self, event: CellEnded | Notice) -> None:
+        """Measure the log of a launch that is over."""
+        if isinstance(event, CellEnded):
+            self._look(event.cell_id, event.attempt)
+        self._display.tell(event)
+
+    def _look(self, cell: str | None, attempt: int) -> None:
+        if cell is None:
+            return
+        log = self._paths.launch(cell, attempt).stdout
+        try:
+            found = log.stat()
+        except FileNotFoundError:
+            return  # its process was not there yet
+        before = self.seen(log)
+        self._seen[log] = Seen(
+            printed_bytes=max(before.printed_bytes, found.st_size),
+            disk_bytes=max(before.disk_bytes, found.st_blocks * _BLOCK),
+        )
+
+
+def left_behind(paths: RunPaths) -> Iterator[str]:
+    """Processes of the run that is over, its folder of sockets, and temporary files, in words."""
+    own = psutil.Process()
+    children = {child.pid for child in own.children(recursive=True)}
+    for process in psutil.process_iter(("pid", "name")):
+        if process.pid in children or (process.pid != own.pid and _uses(process.pid, paths.folder)):
+            yield f"the process {process.pid} ({process.info['name']})"
+    sockets = socket_folder(paths.folder.name)
+    if sockets.exists():
+        yield f"the socket folder {sockets}"
+    yield from (f"the temporary file {path}" for path in sorted(paths.folder.rglob("*.tmp")))
+
+
+def _uses(pid: int, folder: Path) -> bool:
+    """Whether a process has a file of the folder open, as every process of a run has its log."""
+    try:
+        return process_end.holds(pid, folder)
+    except OSError:
+        return False  # it has ended, or belongs to another user
 
 
 def read(
     archive: Archive, report: Report, injection: Injection, moments: Mapping[int, int], seen: Callable[[Path], Seen]
 ) -> Account:
-    """The account of one injection. moments: of each launch in which the fault happened, in nanoseconds.
-
-    seen: how large a log became.
-    """
+    """Read the account of one injection. moments: of the fault in each launch, in nanoseconds. seen: sizes of a log."""
     cell, device = injection.cell, injection.device.uuid
     last = [one.start.cell for one in archive.attempts if one.start.device == device][-1:]
     return Account(
@@ -37,9 +109,9 @@ def read(
     )
 
 
-def moments(told: Path) -> dict[int, int]:
-    """When each launch had its fault: monotonic nanoseconds by launch. Empty where nothing was injected."""
-    lines = told.read_text(encoding="ascii").splitlines() if told.exists() else []
+def moments(path: Path) -> dict[int, int]:
+    """Read the monotonic nanoseconds of the fault in each launch; empty where nothing was injected."""
+    lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
     return {int(launch): int(at_ns) for launch, at_ns in map(str.split, lines)}
 
 

@@ -1,8 +1,4 @@
-"""A run that is made of faults: a run like any other, but for what its workers do and for its short deadlines.
-
-Each fault is a model of its own on each device, so that no device's fault is judged by what another one said of it:
-a row means the same on one GPU and on eight. Telling a fault of the model from one of the device is not tried here.
-"""
+"""The run of a self-test: each fault is a model of its own on each device, so that devices are judged separately."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,7 +16,7 @@ _MEASUREMENT = Measurement(relative_half_width=0.02, block_s=0.01, warm_up_cap_s
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault on one device, and the cell of the plan that does it."""
+    """One fault on one device, and its cell."""
 
     fault: Fault
     device: Device
@@ -30,9 +26,9 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
 def prepare(
     faults: Sequence[Fault], devices: Sequence[Device], folder: Path, told: Path, command: tuple[str, ...]
 ) -> tuple[StoredRun, tuple[Injection, ...]]:
-    """The run in `folder` that injects each of the faults into each device where it can happen.
+    """Plan the run in `folder` that injects each fault into each device where it can happen.
 
-    told: the file that gets the moment of each injection.
+    told: the file for the moments of the injections.
     """
     injections = tuple(
         injection for place, device in enumerate(devices) for injection in _on(device, _turned(faults, place))
@@ -50,7 +46,7 @@ def prepare(
 
 
 def _turned(faults: Sequence[Fault], place: int) -> Sequence[Fault]:
-    """Each device begins with another fault: eight endless outputs at once would be a test of the disk."""
+    """Let each device begin with another fault: eight endless outputs at once would test the disk."""
     start = place % len(faults)
     return (*faults[start:], *faults[:start])
 

@@ -1,8 +1,6 @@
-"""What `selftest` injects, and what the orchestrator has to make of it. Data alone.
+"""The faults of a self-test and their expected handling. Data alone; worker/workloads/fault.py does them.
 
-worker/workloads/fault.py does it, in a worker like any other. What hangs does so in the warm-up, whose deadline is
-short here; everything else goes wrong while building or measuring, whose deadlines are not, so that a slow machine is
-not mistaken for a hang.
+Hangs are in the warm-up, whose deadline is short here. Other phases have long ones: a slow machine is no hang.
 """
 
 import enum
@@ -21,7 +19,7 @@ DEADLINES: Final = Deadlines(start=60, import_=60, build=60, warm_up=2, measure=
 
 
 class Done(enum.StrEnum):
-    """What became of a fault after it was named; the value is what people are told."""
+    """The reaction to a fault, in words of the table."""
 
     GIVEN_UP = "given up"
     RETRIED = "tried again"
@@ -31,11 +29,9 @@ class Done(enum.StrEnum):
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """What the orchestrator has to say of a fault.
+    """The expected handling of a fault. says: a part of the message. tries: processes in all.
 
-    says: a part of the message. phase: where it failed. tries: processes in all, the last one included that works.
-    signal: the name of what ended each process that failed; None where that is nobody's business, or it left by itself.
-    stacks: those of its threads have to be kept. prints: what it printed has to be.
+    signal: that ended each failed process; None for any. stacks, prints: whether stacks and output must be kept.
     """
 
     category: Category
@@ -49,11 +45,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     prints: bool = False
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault. do: its key in worker/workloads/fault.py, config: what else that is told.
-
-    kinds: of devices on which it can be made to happen. preload: what the zygote has to import for it.
-    """
+class Fault(msgspec.Struct, frozen=True):
+    """One fault. do, config: its key in worker/workloads/fault.py and parameters. preload: imports of the zygote."""
 
     name: str
     do: str
@@ -64,9 +57,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     preload: tuple[str, ...] = ()
 
 
-_WHILE_MEASURING: Final[dict[str, Scalar]] = {"in": Phase.MEASURE.value}
+_MEASURING: Final[dict[str, Scalar]] = {"in": Phase.MEASURE.value}
 _CPU: Final = frozenset({DeviceKind.CPU})
 _GPU: Final = frozenset({DeviceKind.CUDA})
+_TORCH: Final = ("torch",)
 
 
 def _hang(ended_by: signal.Signals | None, *, stacks: bool = True, prints: bool = False) -> Expected:
@@ -92,67 +86,45 @@ def _too_large(says: str, tries: int) -> Expected:
 
 FAULTS: Final[tuple[Fault, ...]] = (
     # A process that is stopped cannot dump its stacks.
-    Fault(name="freeze (SIGSTOP)", do="stop", expected=_hang(signal.SIGTERM, stacks=False), config={"after": 0.2}),
-    Fault(name="freeze, deaf to SIGTERM", do="hang, deaf to SIGTERM", expected=_hang(signal.SIGKILL)),
-    Fault(name="freeze, holding the GIL", do="hold the GIL", expected=_hang(signal.SIGTERM)),
-    Fault(name="endless output", do="print without end", expected=_hang(signal.SIGTERM, prints=True)),
+    Fault("freeze (SIGSTOP)", "stop", _hang(signal.SIGTERM, stacks=False), {"after": 0.2}),
+    Fault("freeze, deaf to SIGTERM", "hang, deaf to SIGTERM", _hang(signal.SIGKILL)),
+    Fault("freeze, holding the GIL", "hold the GIL", _hang(signal.SIGTERM)),
+    Fault("endless output", "print without end", _hang(signal.SIGTERM, prints=True)),
+    Fault("segfault", "segfault", _died(Category.CRASHED, signal.SIGSEGV), _MEASURING),
+    Fault("abort", "abort", _died(Category.CRASHED, signal.SIGABRT), _MEASURING),
+    Fault("kill (SIGKILL)", "kill", _died(Category.KILLED, signal.SIGKILL, stacks=False), _MEASURING),
     Fault(
-        name="segfault",
-        do="segfault",
-        expected=_died(Category.CRASHED, signal.SIGSEGV),
-        config=_WHILE_MEASURING,
-    ),
-    Fault(name="abort", do="abort", expected=_died(Category.CRASHED, signal.SIGABRT), config=_WHILE_MEASURING),
-    Fault(
-        name="kill (SIGKILL)",
-        do="kill",
-        expected=_died(Category.KILLED, signal.SIGKILL, stacks=False),
-        config=_WHILE_MEASURING,
-    ),
-    Fault(
-        name="out of memory",
-        do="out of memory",
-        expected=_too_large("MemoryError", tries=3),
-        config={**_WHILE_MEASURING, "room_mb": 160},  # of items of 64 MiB: 8 and 4 are too many, 2 fit
+        "out of memory",
+        "out of memory",
+        _too_large("MemoryError", tries=3),
+        {**_MEASURING, "room_mb": 160},  # of items of 64 MiB: 8 and 4 are too many, 2 fit
         batch_size=8,
         kinds=_CPU,
     ),
     Fault(
-        name="out of device memory",
-        do="out of device memory",
-        expected=_too_large("CUDA out of memory", tries=2),
-        config=_WHILE_MEASURING,
+        "out of device memory",
+        "out of device memory",
+        _too_large("CUDA out of memory", tries=2),
+        _MEASURING,
         batch_size=4,  # items of 30 % of the GPU's memory: 4 are too many, 2 fit
         kinds=_GPU,
-        preload=("torch",),
+        preload=_TORCH,
     ),
+    Fault("exception", "raise", Expected(category=Category.EXCEPTION, says="raised on request"), _MEASURING),
     Fault(
-        name="exception",
-        do="raise",
-        expected=Expected(category=Category.EXCEPTION, says="raised on request"),
-        config=_WHILE_MEASURING,
+        "import error",
+        "import error",
+        Expected(category=Category.IMPORT_ERROR, says="nothing_like_this", done=Done.SKIPPED, phase=Phase.BUILD),
+        {"in": Phase.BUILD.value},  # later it would not be the whole model's
     ),
+    Fault("NaN", "not finite", Expected(category=Category.NOT_FINITE, says="the loss is nan"), _MEASURING),
     Fault(
-        name="import error",
-        do="import error",
-        expected=Expected(
-            category=Category.IMPORT_ERROR, says="nothing_like_this", done=Done.SKIPPED, phase=Phase.BUILD
-        ),
-        config={"in": Phase.BUILD.value},  # later it would not be the whole model's
-    ),
-    Fault(
-        name="NaN",
-        do="not finite",
-        expected=Expected(category=Category.NOT_FINITE, says="the loss is nan"),
-        config=_WHILE_MEASURING,
-    ),
-    Fault(
-        name="device assert",
-        do="device assert",
-        expected=Expected(category=Category.CUDA_STICKY, says="device-side assert triggered"),
-        config=_WHILE_MEASURING,
+        "device assert",
+        "device assert",
+        Expected(category=Category.CUDA_STICKY, says="device-side assert triggered"),
+        _MEASURING,
         kinds=_GPU,
-        preload=("torch",),
+        preload=_TORCH,
     ),
-    Fault(name="endless kernel", do="endless kernel", expected=_hang(None), kinds=_GPU, preload=("torch",)),
+    Fault("endless kernel", "endless kernel", _hang(None), kinds=_GPU, preload=_TORCH),
 )

@@ -1,13 +1,6 @@
-"""Whether the orchestrator said of an injected fault what it had to. Pure.
+"""Compares the account of an injected fault with what is expected. Pure. Times depend on the machine: never judged."""
 
-    Expected ┐
-             ├── judge ──▶ what is wrong with the row, nothing where it is right
-    Account  ┘
-
-Times are shown and never judged: how long a verdict takes depends on the machine, and on its load.
-"""
-
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -17,16 +10,14 @@ from orchestrator.selftest.faults import Done, Expected
 from orchestrator.system.log_files import CAP_BYTES
 
 _PRINTED_BYTES: Final = 64 * 1024
-"""The least that has to be kept of what is printed without end."""
+"""The least to be kept of endless output."""
 
 
 class Try(msgspec.Struct, frozen=True, kw_only=True):
-    """One process, as the journal has it. category: None where it has a result, or no end was recorded.
+    """One process by the journal. category: None for a result, or without a recorded end. signal: by name.
 
-    signal: that ended it, by its name. seconds: from the injection until the verdict was recorded; None where the fault
-    never happened, or nothing was said of it. phase: where it failed. stacks: those of its threads were dumped.
-    output_bytes: what is kept of what it printed. printed_bytes, disk_bytes: how long its log was at most, and how much
-    it took of the disk, while it ran.
+    seconds: from the injection to the recorded verdict, None without both. stacks: of its threads were dumped.
+    output_bytes: kept of its output. printed_bytes, disk_bytes: maximum length and disk usage of its log as it ran.
     """
 
     batch_size: int
@@ -43,7 +34,7 @@ class Try(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NamedFailure(msgspec.Struct, frozen=True):
-    """What is said of a process that failed."""
+    """A failure in the journal or the report."""
 
     category: str | None
     message: str
@@ -51,10 +42,9 @@ class NamedFailure(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """What the orchestrator said of one injected fault.
+    """What the orchestrator says of one injected fault. status, reported: in the report, earliest failure first.
 
-    status: in the report. reported: its failures there, earliest first. skipped: its model is. taken_out: why its
-    device is, where this was the last that ran on it.
+    skipped: its model is. taken_out: why its device is quarantined, where this cell was the last on it.
     """
 
     status: Status
@@ -70,22 +60,22 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """What the failures were called, each once."""
-        return tuple(dict.fromkeys(one.category for one in self.failed if one.category is not None))
+        """Categories of the failures, each once."""
+        return _distinct(failure.category for failure in self.failed)
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """Where it failed, each once."""
-        return tuple(dict.fromkeys(one.phase for one in self.failed if one.phase is not None))
+        """Phases of the failures, each once."""
+        return _distinct(failure.phase for failure in self.failed)
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """What ended the processes that failed, each once."""
-        return tuple(dict.fromkeys(one.signal for one in self.failed if one.signal is not None))
+        """Signals that ended the failed processes, each once."""
+        return _distinct(failure.signal for failure in self.failed)
 
     @property
     def done(self) -> Done:
-        """What was done about it."""
+        """The reaction to it."""
         if self.taken_out:
             return Done.TAKEN_OUT
         if self.skipped:
@@ -100,12 +90,12 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
         return max((one.seconds for one in self.failed if one.seconds is not None), default=None)
 
 
-def judge(expected: Expected, account: Account) -> tuple[str, ...]:
-    """Everything that is not as expected, in words."""
-    return tuple(_wrong(expected, account))
+def _distinct(values: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(value for value in values if value is not None))
 
 
-def _wrong(expected: Expected, account: Account) -> Iterator[str]:
+def judge(expected: Expected, account: Account) -> Iterator[str]:
+    """Yield everything that is not as expected, in words."""
     if not account.tries:
         yield "it was never tried"
         return
@@ -119,9 +109,8 @@ def _wrong(expected: Expected, account: Account) -> Iterator[str]:
     if len(account.tries) != expected.tries:
         yield f"tries: expected {expected.tries}, not {len(account.tries)}"
     if account.done is not expected.done:
-        yield f"expected to be {expected.done}, not {account.done}" + (
-            f" ({account.taken_out})" if account.taken_out else ""
-        )
+        why = f" ({account.taken_out})" if account.taken_out else ""
+        yield f"expected to be {expected.done}, not {account.done}{why}"
     if account.status is not expected.status:
         yield f"status: expected {expected.status}, not {account.status}"
     yield from _reported_otherwise(account)
@@ -130,7 +119,7 @@ def _wrong(expected: Expected, account: Account) -> Iterator[str]:
 
 
 def _tells_little(expected: Expected, account: Account) -> Iterator[str]:
-    """What a person would need to find the cause, and does not find."""
+    """What a person needs to find the cause, and does not find."""
     yield from _differs("phase", expected.phase, account.phases)
     other = [one.message for one in account.failed if expected.says not in one.message]
     if other:
@@ -143,22 +132,21 @@ def _tells_little(expected: Expected, account: Account) -> Iterator[str]:
 
 
 def _reported_otherwise(account: Account) -> Iterator[str]:
-    """What is expected was asked of the journal: the report, which people read, has to say the same."""
     written = tuple(NamedFailure(one.category, one.message, one.phase) for one in account.failed)
     if len(written) != len(account.reported):
         yield f"report: {len(account.reported)} failures, and {len(written)} in the journal"
         return
-    for told, true in zip(account.reported, written, strict=True):
-        if told != true:
-            yield f"report: it says {_words(told)}, and the journal {_words(true)}"
+    for reported, recorded in zip(account.reported, written, strict=True):
+        if reported != recorded:
+            yield f"report: it says {_words(reported)}, and the journal {_words(recorded)}"
 
 
-def _words(told: NamedFailure) -> str:
-    return f'{told.category} in {told.phase}: "{told.message}"'
+def _words(failure: NamedFailure) -> str:
+    return f'{failure.category} in {failure.phase}: "{failure.message}"'
 
 
 def _keeps_too_much(one: Try) -> Iterator[str]:
-    """Afterwards, or while it ran: there what came between two looks at a log is no fault, most of it all is one."""
+    """Logs above the cap, afterwards or while it ran, when growth between two looks is no fault."""
     if one.output_bytes > CAP_BYTES:
         yield f"output: {one.output_bytes} bytes were kept, and {CAP_BYTES} are the most"
     if one.disk_bytes > CAP_BYTES + one.printed_bytes // 2:

@@ -1,4 +1,4 @@
-"""A self-test for people, a line for each fault, and the same for programs."""
+"""The result of a self-test as a table, a line for each fault, and as JSON."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ def rows(outcome: Outcome) -> list[tuple[str, ...]]:
 
 
 def details(outcome: Outcome) -> Iterator[str]:
-    """What is wrong, and what it comes to."""
+    """Yield what is wrong, and the sum."""
     wrong = () if outcome.interrupted else outcome.wrong
     for row in wrong:
         yield f"{row.injection.fault.name} on {row.injection.device.label}: {'; '.join(row.wrong)}"
@@ -26,7 +26,7 @@ def details(outcome: Outcome) -> Iterator[str]:
 
 
 def as_builtins(outcome: Outcome) -> dict[str, Any]:
-    """The same by the names of its JSON. seconds: of a fault, from the injection to the verdict, the slowest try."""
+    """The result as JSON. seconds of a fault: from the injection to the verdict, the slowest try."""
     return {
         "passed": not outcome.exit_code,
         "exit_code": int(outcome.exit_code),

@@ -1,4 +1,4 @@
-"""The limits of the control groups of this process: memory, cores, processes. Version 1 and 2."""
+"""The limits of this process's control groups (version 1 and 2): memory, cores, processes."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,11 +13,11 @@ T = TypeVar("T", int, float)
 _ROOT: Final = Path("/sys/fs/cgroup")
 _OWN: Final = Path("/proc/self/cgroup")
 _UNLIMITED_BYTES: Final = 1 << 60
-"""Version 1 says "no limit" with the largest multiple of a page, which lies above this."""
+"""Version 1 has the largest multiple of a page for "no limit", which lies above this."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The tightest limit of each kind, None where there is none. cores: CPU time a second, 1.5 is one and a half."""
+    """The tightest limit of each kind, None where there is none. cores: CPU seconds a second."""
 
     memory_bytes: int | None = None
     cores: float | None = None
@@ -25,11 +25,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def limits(root: Path = _ROOT, own: Path = _OWN) -> Limits:
-    """What holds for this process. root, own: where the files are; tests give recorded ones."""
+    """Read the limits of this process. root, own: places of the kernel's files."""
     return Limits(
         memory_bytes=_tightest(root, own, "memory", _memory),
         cores=_tightest(root, own, "cpu", _cores),
-        processes=_tightest(root, own, "pids", _processes),
+        processes=_tightest(root, own, "pids", lambda folder: host.number(folder / "pids.max")),
     )
 
 
@@ -62,7 +62,3 @@ def _cores(folder: Path) -> float | None:
     if not quota:
         quota, period = host.text(folder / "cpu.cfs_quota_us").strip(), host.text(folder / "cpu.cfs_period_us").strip()
     return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
-
-
-def _processes(folder: Path) -> int | None:
-    return host.number(folder / "pids.max")

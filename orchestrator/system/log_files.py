@@ -1,10 +1,7 @@
-"""Log files of launches, held below a cap while their process goes on printing.
+"""Log files of launches, kept below a cap without blocking the process that prints.
 
-The process appends and is never blocked. When a file has grown past the cap, the middle of it is given back to the file
-system: the beginning tells what was done, the end tells what went wrong. 300 MB of print were held to 8 MB that way.
-
-A run has thousands of launches. Once their logs take ALL_BYTES together, some kilobytes of each further one are kept:
-the first lines, and at the end a traceback.
+The middle of a file above the cap is given back to the file system. Once the logs of a run take ALL_BYTES together,
+only some kilobytes of each further one are kept: the first lines, and a traceback at the end.
 """
 
 import ctypes
@@ -28,7 +25,7 @@ _FALLOC_FL_PUNCH_HOLE: Final = 2
 
 
 def hold_below_cap(path: Path) -> None:
-    """Punch the middle out of a file that takes more than the cap. Its process may be writing to it."""
+    """Punch the middle out of a file that takes more than the cap, while its process may be writing to it."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -51,7 +48,7 @@ class Kept:
         self.bytes = sum(path.stat().st_size for path in paths.of_processes("std*.log"))
 
     def compact(self, path: Path) -> None:
-        """Compact the log of a process that has ended; to a few kilobytes where there is much of others."""
+        """Compact the log of a process that has ended; to a few kilobytes once the others take ALL_BYTES."""
         if self.bytes < ALL_BYTES:
             compact(path, CAP_BYTES, _HEAD_BYTES, _TAIL_BYTES)
         else:
@@ -60,7 +57,7 @@ class Kept:
 
 
 def compact(path: Path, cap: int = CAP_BYTES, head: int = _HEAD_BYTES, tail: int = _TAIL_BYTES) -> None:
-    """Take the middle out of a file above `cap` whose process has ended, and say in the file how much is missing."""
+    """Cut the middle out of a file above `cap` whose process has ended, with a note of the missing bytes."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:
@@ -81,7 +78,7 @@ def compact(path: Path, cap: int = CAP_BYTES, head: int = _HEAD_BYTES, tail: int
 
 
 def phase_reached(path: Path, otherwise: Phase) -> Phase:
-    """The phase that a process has written down at `path`, `otherwise` where it has written none."""
+    """The phase in the file at `path`, `otherwise` where there is none."""
     try:
         return Phase(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -89,7 +86,7 @@ def phase_reached(path: Path, otherwise: Phase) -> Phase:
 
 
 def tail(path: Path, length: int = TAIL_TEXT_BYTES) -> str:
-    """The last lines of a log, for evidence; empty when there is none."""
+    """The last lines of a log; empty when there is none."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -100,7 +97,7 @@ def tail(path: Path, length: int = TAIL_TEXT_BYTES) -> str:
 
 
 def _punch(fd: int, offset: int, length: int) -> bool:
-    """Give the bytes back to the file system, keeping the file's length. False where it cannot."""
+    """Give the bytes back to the file system, keeping the file's length. False where it cannot do that."""
     fallocate = ctypes.CDLL(None, use_errno=True).fallocate64
     mode = ctypes.c_int(_FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE)
     return bool(fallocate(ctypes.c_int(fd), mode, ctypes.c_int64(offset), ctypes.c_int64(length)) == 0)

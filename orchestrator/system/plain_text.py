@@ -8,15 +8,12 @@ _BLANK: Final = re.compile(r"\s+")
 
 
 def plain(text: str) -> str:
-    """One line without terminal escapes and without characters that Unicode does not call printable.
-
-    Those are control characters, marks that turn the direction of writing, and what no font can know.
-    """
+    """One line without terminal escapes and unprintable characters, among them marks of writing direction."""
     return " ".join(_printable(_BLANK.sub(" ", _ESCAPE.sub("", text))).split())
 
 
 def aligned(line: str) -> str:
-    """The same of a line of a log or a program, in which blanks mean something: they stay as many as they are."""
+    """The same for a line of a log or a program, with its blanks."""
     return _printable(_ESCAPE.sub("", line).expandtabs()).rstrip()
 
 

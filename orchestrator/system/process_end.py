@@ -1,7 +1,4 @@
-"""Processes: how their end is read, and how they are ended. How they are started is in process_start.py.
-
-Nobody calls waitpid(-1); unknown orphans are looked at first.
-"""
+"""The end of processes: how it is read, and how they are ended."""
 
 import contextlib
 import os
@@ -31,7 +28,7 @@ class Exit:
 
     @property
     def words(self) -> str:
-        """For people: "exit code 3", "killed by SIGKILL"."""
+        """In words: "exit code 3", "killed by SIGKILL"."""
         if self.signal is None:
             return f"exit code {self.code}"
         try:
@@ -41,28 +38,30 @@ class Exit:
 
 
 def reap(pid: int) -> Exit | None:
-    """Wait for a child that is ending and read how. None when it was not ours to wait for."""
-    try:
-        status = os.waitid(os.P_PID, pid, os.WEXITED)
-    except ChildProcessError:
-        return None
-    return None if status is None else _exit_of(status)
+    """Wait for a child to end. None when it is not ours."""
+    return _reap(pid, os.WEXITED)
 
 
 def reap_now(pid: int) -> Exit | None:
-    """As `reap`, without waiting: None while the child lives, or when it is not ours."""
+    """Reap a child without waiting. None while it lives, or when it is not ours."""
+    return _reap(pid, os.WEXITED | os.WNOHANG)
+
+
+def _reap(pid: int, options: int) -> Exit | None:
     try:
-        status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
+        status = os.waitid(os.P_PID, pid, options)
     except ChildProcessError:
         return None
-    return None if status is None else _exit_of(status)
+    if status is None:
+        return None
+    exited = status.si_code == os.CLD_EXITED
+    return Exit(code=status.si_status if exited else None, signal=None if exited else status.si_status)
 
 
 def reap_orphan(known: Collection[int | None]) -> int | None:
-    """Reap one ended child that is not in `known` (a grandchild that came back to us). Returns its PID, or None.
+    """Reap one ended child that is not in `known` (an adopted grandchild). Returns its PID, or None.
 
-    The kernel shows one ended child, and the same again until it is reaped. Where that one is known, children are
-    looked at one by one, which reads all of /proc: seldom, because what is known is reaped as soon as it ends.
+    The kernel shows the same ended child until it is reaped. Only where that one is known, all of /proc is read.
     """
     try:
         status = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -75,16 +74,21 @@ def reap_orphan(known: Collection[int | None]) -> int | None:
     return next((pid for pid in candidates if pid not in known and reap_now(pid) is not None), None)
 
 
+def ends_within(pidfd: int, patience_s: float) -> bool:
+    """Wait for the end of a process, at most so long. Returns whether it has ended."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(patience_s * 1000))
+
+
 def signal_quietly(pid: int, number: signal.Signals) -> None:
     """Send a signal to a child that may have ended already."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        return
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a worker and everything it started: it leads its own session and group."""
+    """Send a signal to a worker and everything in its process group."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
@@ -92,10 +96,9 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def end_leftovers(processes: Iterable[Identity]) -> None:
-    """Kill processes of an earlier life of this run, where PID and start time are still the same, and see them end.
+    """Kill processes of an earlier session of this run, where PID and start time are the same, and await their end.
 
-    This process and its ancestors are spared, whatever the journal says. What is killed is waited for, because it keeps
-    its GPU for a moment more, but not for ever: it may hang in a driver.
+    This process and its ancestors are spared, whatever the journal says. Waits 5 s at most: one may hang in a driver.
     """
     spared = _lineage()
     others = [one for one in processes if one[0] not in spared]
@@ -105,16 +108,15 @@ def end_leftovers(processes: Iterable[Identity]) -> None:
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     until = time.monotonic() + _KILLED_S
     for pidfd in killed:
-        select.select([pidfd], [], [], max(0.0, until - time.monotonic()))
+        ends_within(pidfd, max(0.0, until - time.monotonic()))
         os.close(pidfd)
 
 
 def orphans(workers: Collection[Identity], folder: Path) -> list[Identity]:
-    """What workers of an earlier life have started and left: in one of their sessions, with a file of `folder` open.
+    """Find processes that workers of an earlier session left: in one of their sessions, with a file of `folder` open.
 
-    The kernel ends a worker with its orchestrator, but not what the worker has started. A session is named by a PID,
-    which may be somebody else's by now: what is older than the worker does not come from it, nor does anything whose
-    session is led by another process. This process, its ancestors and its session are never among them.
+    A session's PID may belong to another process by now: processes older than the worker, and sessions led by another
+    process, do not count, nor do this process, its ancestors and its session.
     """
     started, spared = dict(workers), _lineage()
     found = []
@@ -132,7 +134,6 @@ def orphans(workers: Collection[Identity], folder: Path) -> list[Identity]:
 
 
 def _lineage() -> frozenset[int]:
-    """This process and its ancestors."""
     return frozenset({os.getpid(), *(parent.pid for parent in psutil.Process().parents())})
 
 
@@ -142,9 +143,9 @@ def holds(pid: int, folder: Path) -> bool:
 
 
 def signal_same(pid: int, ticks: int, number: signal.Signals) -> bool:
-    """Send a signal to a process that need not be a child, if PID and start time are still the same.
+    """Send a signal to any process, if PID and start time are still the same. Returns whether it did.
 
-    Says whether it did. Raises PermissionError for a process of another user.
+    Raises PermissionError for a process of another user.
     """
     pidfd = _opened(pid, ticks)
     if pidfd is None:
@@ -159,7 +160,7 @@ def signal_same(pid: int, ticks: int, number: signal.Signals) -> bool:
 
 
 def _opened(pid: int, ticks: int) -> int | None:
-    """A descriptor of the process, None when PID and start time are not the same any more."""
+    """A descriptor of the process, None when PID or start time have changed."""
     if host.start_ticks(pid) != ticks:
         return None
     try:
@@ -170,9 +171,3 @@ def _opened(pid: int, ticks: int) -> int | None:
         return pidfd
     os.close(pidfd)
     return None
-
-
-def _exit_of(status: os.waitid_result) -> Exit:
-    if status.si_code == os.CLD_EXITED:
-        return Exit(code=status.si_status, signal=None)
-    return Exit(code=None, signal=status.si_status)

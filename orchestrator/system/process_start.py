@@ -1,8 +1,4 @@
-"""Processes: how they are started. How they end is in ending.py.
-
-Everything here is a child of the orchestrator, or becomes one: it is a child subreaper, so a forked worker is adopted
-by it and its exit status can be read through a pidfd.
-"""
+"""The start of processes, all children of the orchestrator: as a child subreaper it adopts forked workers."""
 
 import contextlib
 import ctypes
@@ -25,7 +21,7 @@ from protocol import codec
 from protocol.messages import Fork, FromZygote, LaunchSpec, Prepare
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
-"""Opened here, not between a fork and an exec: another thread may hold the lock of the loader at the fork."""
+"""Loaded before a fork, at which another thread may hold the lock of the loader."""
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _CONTROL_FD: Final = 3
@@ -41,7 +37,7 @@ ONE_THREAD: Final = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-"""Read by libraries as they are imported: the zygote must be single-threaded when it forks. Workers choose later."""
+"""Read by libraries at import: the zygote must be single-threaded when it forks."""
 _COMPILED: Final = "TORCHINDUCTOR_CACHE_DIR"
 
 
@@ -51,13 +47,13 @@ def rooms_root() -> Path:
 
 
 def become_subreaper() -> None:
-    """Have orphans below this process become its children, so that workers are adopted and nothing escapes."""
+    """Have orphans below this process become its children."""
     if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
 
 
 def die_with(parent: int) -> None:
-    """Have this process killed when its parent dies; leave at once if it already has. Outlasts an exec."""
+    """Have this process killed when its parent dies, also after an exec; exit at once if it is already dead."""
     if _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
     if os.getppid() != parent:
@@ -65,7 +61,7 @@ def die_with(parent: int) -> None:
 
 
 def check_rooms() -> None:
-    """Make sure that children will import the rooms of this process. Raises ConfigError naming what shadows them."""
+    """Raise ConfigError unless children will import the packages of this process."""
     search = [str(rooms_root()), *sys.path[1:]] if _in_checkout() else sys.path[1:]
     for room in ("protocol", "worker", "orchestrator"):
         spec = PathFinder.find_spec(room, search)
@@ -78,16 +74,15 @@ def check_rooms() -> None:
 
 
 def _in_checkout() -> bool:
-    """Whether the rooms are imported from a folder that a child would not search by itself."""
+    """Whether the packages are in a folder that a child would not search by itself."""
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages()}
     return str(rooms_root()) not in installed
 
 
 def child_environment(extra: dict[str, str]) -> dict[str, str]:
-    """Our environment for a child that runs with -P: it finds the rooms also in a checkout that is not installed.
+    """Return our environment, with `extra`, for a child with -P, which finds the packages also in a checkout.
 
-    An installed root is on the child's path already; naming it in PYTHONPATH would put site-packages before the
-    standard library.
+    An installed root in PYTHONPATH would put site-packages before the standard library.
     """
     environment = {**os.environ, **extra}
     if _in_checkout():
@@ -97,12 +92,10 @@ def child_environment(extra: dict[str, str]) -> dict[str, str]:
 
 
 def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What processes that import torch have beside our environment. cache: where weights are kept.
+    """Return additions to our environment for processes that import torch. cache: folder of the weights.
 
-    defaults: variables that they have unless the user has set them.
-
-    As it is imported, torch._dynamo makes a folder for what it compiles, by default among temporary files, where nobody
-    would take it away. Unless the user has named one, or `cache` cannot be written, it is in `cache`.
+    defaults: variables to set unless the user has. At import, torch._dynamo makes a folder for compiled code, and
+    leaves it among temporary files: it is put into `cache`, unless the user has set it or `cache` is read-only.
     """
     unset = {name: value for name, value in (defaults or {}).items() if name not in os.environ}
     standing = next(place for place in (cache, *cache.parents) if os.access(place, os.F_OK))
@@ -117,13 +110,13 @@ def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = Non
 
 
 def start_module(module: str, *, log: Path, environment: dict[str, str], control: socket.socket) -> int:
-    """Start `python -P -m module` in a session of its own, its end of `control` as descriptor 3. Returns the PID."""
+    """Start `python -P -m module` in its own session, its end of `control` as descriptor 3. Returns the PID."""
     with _opened(os.devnull, os.O_RDONLY) as null, _opened(log, _APPENDED) as output:
         return _start(module, environment, stdin=null, output=output, control=control.fileno())
 
 
 def start_launch(spec: LaunchSpec, environment: dict[str, str]) -> int:
-    """Start a new interpreter for a launch, which reads `spec` from its standard input. Returns the PID."""
+    """Start a new interpreter for a launch, which reads `spec` from standard input. Returns the PID."""
     reader, writer = os.pipe()
     try:
         os.write(writer, codec.encode(spec))  # a pipe holds 64 KiB; a spec is below 4
@@ -135,10 +128,7 @@ def start_launch(spec: LaunchSpec, environment: dict[str, str]) -> int:
 
 
 def start_answering(module: str, *, environment: dict[str, str]) -> tuple[int, int]:
-    """Start `python -P -m module` in a session of its own, to print an answer. Returns the PID and where to read it.
-
-    What it prints on standard error is read there too. The descriptor is the caller's to close.
-    """
+    """Start `python -P -m module` in its own session. Returns the PID and a descriptor of its output, to be closed."""
     reader, writer = os.pipe()
     try:
         with _opened(os.devnull, os.O_RDONLY) as null:
@@ -152,7 +142,6 @@ def start_answering(module: str, *, environment: dict[str, str]) -> tuple[int, i
 
 @contextlib.contextmanager
 def _opened(path: str | Path, flags: int) -> Iterator[int]:
-    """A descriptor of our own, while the body runs."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
     try:
         yield descriptor
@@ -161,10 +150,9 @@ def _opened(path: str | Path, flags: int) -> Iterator[int]:
 
 
 def _start(module: str, environment: dict[str, str], *, stdin: int, output: int, control: int | None = None) -> int:
-    """Start `python -P -m module`, which the kernel kills with this process. Returns the PID. Raises OSError.
+    """Start `python -P -m module`, which the kernel kills with this process's main thread. Returns the PID.
 
-    The kernel is asked before Python starts there: a process that was stopped meanwhile could not ask any more, and
-    would outlive us. Call it from the main thread, with which such a process is killed.
+    The kernel is asked before Python starts: a process stopped meanwhile would outlive us. Raises OSError.
     """
     parent = os.getpid()
 
@@ -192,10 +180,10 @@ def _start(module: str, environment: dict[str, str], *, stdin: int, output: int,
 
 
 class Zygote:
-    """The parent's end of a zygote: asks for forks, hears of them. Closed when the process is gone."""
+    """The parent's end of a zygote: requests forks, and receives the answers."""
 
     def __init__(self, preload: tuple[str, ...], log: Path, environment: dict[str, str]) -> None:
-        """Start one, which imports `preload` before it answers Ready. environment: what it has beside ours."""
+        """Start a zygote, which imports `preload` before it answers Ready. environment: additions to ours."""
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.pid = start_module("worker.zygote", log=log, environment=environment, control=theirs)
@@ -208,15 +196,12 @@ class Zygote:
         return self._control.fileno()
 
     def fork(self, spec: LaunchSpec) -> None:
-        """Ask for the process of a launch. Raises OSError when the zygote takes nothing more.
-
-        That it has died is seen where it is listened to, and told of every launch that it was asked for.
-        """
-        with contextlib.suppress(ConnectionError):
+        """Request the process of a launch. Raises OSError when the zygote takes nothing more."""
+        with contextlib.suppress(ConnectionError):  # its death is seen by receive
             self._send(Fork(spec=spec))
 
     def receive(self) -> FromZygote | None:
-        """One answer, None when there is none yet. Raises EOFError when the zygote is gone."""
+        """Return an answer, None when there is none yet. Raises EOFError when the zygote is gone."""
         try:
             data = self._control.recv(_MAX_ANSWER_BYTES)
         except BlockingIOError:
@@ -228,7 +213,7 @@ class Zygote:
         return _FROM_ZYGOTE.decode(data)
 
     def close(self) -> Exit | None:
-        """Close the socket, which ends the process; kill it if it is not ended by that, and reap it."""
+        """Close the socket, kill the process if that did not end it, and reap it."""
         self._control.close()
         signal_quietly(self.pid, signal.SIGKILL)
         return reap(self.pid)

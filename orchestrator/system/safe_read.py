@@ -1,4 +1,4 @@
-"""Files of a run that grow as it goes on, read with suspicion: whoever made the folder, they fit into memory."""
+"""Reads files of a run that somebody else may have made: regular ones that fit into memory."""
 
 import errno
 import os
@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 CAP_BYTES: Final = 1024 * 1024 * 1024
-"""20,000 cells make a journal of 10 MB. Samples of a GPU end at 256 MiB; looks at the health of eight GPUs take a month
-to get here. A plan has a cap of its own (run_files.py), for its values take several times the memory of their text."""
+"""20,000 cells make a journal of 10 MB, and a month the health records of eight GPUs of 1 GiB."""
 
 _NOT_REGULAR: Final = "not a regular file, but a pipe, a device or a socket"
 
 
 def read(path: Path, start: int = 0, *, cap_bytes: int | None = None) -> bytes:
-    """What is in a file, from its byte `start` on.
+    """Read a file from its byte `start` on.
 
-    Raises OSError also for what is no regular file, and for a file beyond `cap_bytes`, CAP_BYTES where none is given.
+    Raises OSError also for what is no regular file, and for a file beyond `cap_bytes`, by default CAP_BYTES.
     """
     cap_bytes = CAP_BYTES if cap_bytes is None else cap_bytes
     with opened(path) as file:
@@ -28,12 +27,9 @@ def read(path: Path, start: int = 0, *, cap_bytes: int | None = None) -> bytes:
 
 
 def opened(path: Path) -> BinaryIO:
-    """A regular file, open for reading.
-
-    Raises OSError also for what is none: a device has no end, and a pipe would be waited for until somebody writes.
-    """
+    """Open a regular file for reading. Raises OSError also for a device, a pipe or a socket."""
     try:
-        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - whoever asked for it closes it
+        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller closes it
     except OSError as error:
         if error.errno == errno.ENXIO:  # a socket
             raise OSError(errno.EINVAL, _NOT_REGULAR) from error
@@ -45,10 +41,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is anything of that name, as far as can be seen: not in a folder that is closed to us.
-
-    No file can have a name that is too long.
-    """
+    """Whether anything of that name can be seen; never raises."""
     try:
         return path.exists()
     except OSError:
@@ -56,7 +49,7 @@ def is_there(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is a folder of that name; likewise."""
+    """Whether a folder of that name can be seen; never raises."""
     try:
         return path.is_dir()
     except OSError:
@@ -64,5 +57,5 @@ def is_folder(path: Path) -> bool:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file. A pipe would otherwise be waited for before anybody could see that it is one."""
+    # Opening a pipe would otherwise wait for a writer.
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)

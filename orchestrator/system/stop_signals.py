@@ -1,11 +1,11 @@
-"""Signals that ask a command to stop, turned into something a poller can wait for.
+"""Signals that ask a command to stop, as a descriptor for a poller.
 
     the program begins ─▶ begin: each ends it ─▶ settle, where the command does not count them; otherwise:
     the command begins ─▶ spare(0) ─▶ there is a folder: spare(1) ─▶ the loop: all are counted ─▶ hooks: spare(0)
                           each ends it        the second ends it     1 gently, 2 at once          each ends a hook
 
-SIGINT and SIGTERM mean the same. What ends a command does so as KeyboardInterrupt, so that everything is closed and
-whoever wants to be told is told. SIGHUP is ignored: a night does not end with the ssh session.
+SIGINT and SIGTERM mean the same, and end a command as KeyboardInterrupt. SIGHUP is ignored: a run outlives its ssh
+session.
 """
 
 import math
@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn, Self
 from protocol.exit_codes import ExitCode
 
 _FOUND: Final[dict[int, Any]] = {}
-"""What `begin` has replaced."""
+"""Handlers that `begin` has replaced."""
 
 
 class StopSignals:
@@ -36,16 +36,14 @@ class StopSignals:
         return self._reader
 
     def spare(self, requests: float) -> None:
-        """Only count the next `requests`; the one after them raises KeyboardInterrupt wherever the program is."""
+        """Only count the next `requests`; the one after them raises KeyboardInterrupt."""
         self._spared = self.requests + requests
 
     def clear(self) -> None:
-        """Take note: not readable until the next signal."""
-        try:
+        """Make the descriptor unreadable until the next signal."""
+        with suppress(BlockingIOError):
             while os.read(self._reader, 64):
                 pass
-        except BlockingIOError:
-            return
 
     def __enter__(self) -> Self:
         for number, action in (
@@ -73,10 +71,9 @@ class StopSignals:
 
 
 def begin() -> None:
-    """From the first line of a program: a request to stop ends it at once, in words, and SIGHUP is ignored.
+    """From here on a request to stop ends the program at once, with a message, and SIGHUP is ignored.
 
-    A KeyboardInterrupt would be raised in the middle of some import, which may swallow it, or end in a traceback.
-    What whoever started us had ignored stays ignored.
+    A KeyboardInterrupt could be swallowed by an import, or end in a traceback. Ignored signals stay ignored.
     """
     for number, action in ((signal.SIGINT, _end), (signal.SIGTERM, _end), (signal.SIGHUP, signal.SIG_IGN)):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -84,20 +81,17 @@ def begin() -> None:
 
 
 def settle() -> None:
-    """Signals do again what they did before `begin`: the command that begins has files to close, and no run to save."""
+    """Restore the handlers from before `begin`."""
     while _FOUND:
         signal.signal(*_FOUND.popitem())
 
 
 def leave() -> None:
-    """Ignore requests to stop from here on: the process ends, and says how it went.
-
-    Nothing is left that a signal could stop, and one that came now would put itself in the place of the exit code.
-    """
+    """Ignore requests to stop from here on, which would replace the exit code of a process that is ending."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    # Python ends by SIGINT, whatever sys.exit says, once a KeyboardInterrupt has left code that was given to exec() as
-    # a text, as dataclasses do while they are imported. The next such code takes that back.
+    # Python ends by SIGINT, whatever sys.exit says, once a KeyboardInterrupt has left code of exec(), which dataclasses
+    # use at import. The next exec() takes that back.
     exec("")  # noqa: S102 - takes no text of anybody
 
 

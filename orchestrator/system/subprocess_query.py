@@ -1,10 +1,9 @@
-"""Asks one question in a short process of its own, because whoever is asked (CUDA, NVML) can hang, or crash.
+"""Asks one question in a short process of its own, because CUDA and NVML can hang or crash.
 
     ask ── python -P -m MODULE ──▶ answer
         ◀── the answer, one line of JSON ─── and it ends
 
-The process ends with the orchestrator. One that gives no answer in time is ended; one that hangs inside the driver and
-survives even SIGKILL is left to the kernel.
+A process without an answer in time is ended; one that survives SIGKILL inside the driver is left to the kernel.
 """
 
 import contextlib
@@ -28,7 +27,7 @@ _CHUNK_BYTES: Final = 64 * 1024
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """It gave no answer. seconds: it hung for so long, None where it ended: how, and the last line that it printed."""
+    """No answer. seconds: of a hang; None where the process ended: how, and the last line that it printed."""
 
     seconds: float | None = None
     end: str = ""
@@ -44,9 +43,9 @@ def ask(
     waiting: Callable[[], None] | None = None,
     remark_s: float = 0.0,
 ) -> T | Silence:
-    """The answer of the process `module`, as a `kind`. The process ends at most 4 s after the limit.
+    """Return the answer of the process `module`, as a `kind`, at most 4 s after the limit.
 
-    environment: additions to ours. waiting: called once, where there is no answer after `remark_s`.
+    environment: additions to ours. waiting: called once where there is no answer after `remark_s`.
     """
     pid, answer = process_start.start_answering(module, environment=dict(environment or {}))
     pidfd = os.pidfd_open(pid)
@@ -65,17 +64,14 @@ def ask(
 
 
 def answer(find: Callable[[], msgspec.Struct]) -> int:
-    """Be the process that is asked: print what `find` finds. Returns its exit code."""
+    """Be the asked process: print the result of `find`. Returns the exit code."""
     sys.stdout.buffer.write(msgspec.json.encode(find()) + b"\n")
     sys.stdout.buffer.flush()
     return 0
 
 
 def _heard(pidfd: int, answer: int, output: bytearray, until: float) -> bool:
-    """Read the output until the process ends, and return whether it did in time.
-
-    Not until the pipe closes: a child of the process may hold its other end.
-    """
+    """Read until the process ends, whether or not a child holds the pipe. Returns whether it ended in time."""
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     poller.register(answer, select.POLLIN)
@@ -91,7 +87,7 @@ def _heard(pidfd: int, answer: int, output: bytearray, until: float) -> bool:
 
 
 def _read(answer: int, output: bytearray) -> bool:
-    """Read what is in the pipe now; whether there was anything."""
+    """Read from the pipe without waiting; whether there was anything."""
     with contextlib.suppress(BlockingIOError):
         chunk = os.read(answer, _CHUNK_BYTES)
         output += chunk
@@ -101,17 +97,15 @@ def _read(answer: int, output: bytearray) -> bool:
 
 def _end(pid: int, pidfd: int) -> process_end.Exit | None:
     """End a process that hangs: SIGTERM first, because a process killed inside the driver once froze an A100."""
-    poller = select.poll()
-    poller.register(pidfd, select.POLLIN)
     for number in (signal.SIGTERM, signal.SIGKILL):
         signal.pidfd_send_signal(pidfd, number)
-        if poller.poll(_PATIENCE_S * 1000):
+        if process_end.ends_within(pidfd, _PATIENCE_S):
             return process_end.reap(pid)
     return None
 
 
 def _understood(output: bytes, exit_: process_end.Exit | None, kind: type[T]) -> T | Silence:
-    """The answer among what was printed. One of a process that then crashed does not count."""
+    """The answer among the output of a process that has not crashed."""
     lines = [line.strip() for line in output.decode("utf-8", errors="replace").splitlines() if line.strip()]
     if exit_ is None or exit_.code == 0:
         for line in lines:

@@ -23,7 +23,8 @@ from orchestrator.engine.launches.live import Concluded, Gone, Happening
 from orchestrator.engine.launches.zygote_client import ZygoteClient
 from orchestrator.engine.memory_gate import Gates
 from orchestrator.gpu import devices, inventory
-from orchestrator.gpu.telemetry.client import Telemetry, read_samples
+from orchestrator.gpu.telemetry.client import Telemetry
+from orchestrator.gpu.telemetry.samples import read_samples
 from orchestrator.kinds import registry
 from orchestrator.kinds.benchmark import BENCHMARK
 from orchestrator.plan import preload

@@ -15,7 +15,6 @@ from msgspec import structs
 
 from orchestrator.config.run_configuration import Plan, StoredRun
 from orchestrator.engine.conductor import Conductor
-from orchestrator.engine.display_events import CellEnded, Notice, Snapshot
 from orchestrator.engine.launches.link import Link
 from orchestrator.engine.launches.live import Live
 from orchestrator.engine.launches.zygote_client import ZygoteClient
@@ -30,23 +29,7 @@ from protocol.cell import Device
 from protocol.messages import LaunchSpec
 from protocol.paths import RunPaths
 from tests.fakes import faults, gangs
-
-
-class Quiet:
-    """A display that shows nothing and keeps what it was told."""
-
-    def __init__(self) -> None:
-        self.told: list[CellEnded | Notice] = []
-
-    def show(self, snapshot: Snapshot) -> None:
-        """Nothing."""
-
-    def tell(self, event: CellEnded | Notice) -> None:
-        """Keep it."""
-        self.told.append(event)
-
-    def close(self) -> None:
-        """Nothing."""
+from tests.fakes.displays import RecordingDisplay
 
 
 class Childless(ZygoteClient):
@@ -89,7 +72,7 @@ def conducting(
             nursery=Childless((), paths.log("zygote"), 1.0, {}),
             telemetry=None,
             stop_signals=stops,
-            display=Quiet(),
+            display=RecordingDisplay(),
         )
         kinds = {device.uuid: device.name for device in devices}
         held = Held(stored, paths, Conductor(around, transitions.begin(stored.plan, kinds), zmq.Poller(), LoopClock()))

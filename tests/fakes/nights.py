@@ -24,11 +24,10 @@ from orchestrator.store.records import StoodStill, TakenOut, TooHot
 from protocol import codec
 from protocol.cell import Cell, Device, DeviceKind, Workload
 from protocol.failure import Category, Phase
-from protocol.messages import Sample
 from protocol.verification import MemoryShare, Verification
 from tests.fakes.configurations import shipped_catalogue
 from tests.fakes.health import WELL
-from tests.fakes.runs import SECOND_NS, FakeRun, cpus
+from tests.fakes.runs import SECOND_NS, FakeRun, cpus, sample
 
 START_S = {DeviceKind.CUDA: 5, DeviceKind.CPU: 2}
 """Between two launches on a device: less than the 3 s that a cell of ten minutes on a CPU device lasts."""
@@ -138,22 +137,8 @@ class Night(FakeRun):
         for moment in range(self._begun_ns, self.now_ns + SECOND_NS, SECOND_NS):
             hours = (moment - self._begun_ns) / 3.6e12
             degrees = temperature(hours)
-            samples.append(
-                Sample(
-                    at_ns=moment,
-                    gpu_percent=98,
-                    memory_percent=40,
-                    memory_used_bytes=1 << 30,
-                    power_mw=690_000,
-                    energy_mj=round(moment / 1e9 * 690_000),
-                    temperature_c=None if degrees is None else round(degrees),
-                    sm_clock_mhz=round(clock(hours)),
-                    memory_clock_mhz=3_201,
-                    reasons=reasons,
-                    thermal_violation_ns=0,
-                    power_violation_ns=0,
-                )
-            )
+            readings = {"temperature_c": None if degrees is None else round(degrees), "reasons": reasons}
+            samples.append(sample(moment, sm_clock_mhz=round(clock(hours)), memory_used_bytes=1 << 30, **readings))
         file.append(samples)
         file.close()
 

@@ -81,10 +81,7 @@ class Node:
 
     def worker(self, cell: str) -> psutil.Process:
         """The process that works on a cell whose id begins with `cell`."""
-        launches = {
-            record.launch for record in self.records() if isinstance(record, Start) and record.cell.startswith(cell)
-        }
-        return psutil.Process(next(r.pid for r in self.records() if isinstance(r, Spawned) and r.launch in launches))
+        return psutil.Process(self._pids(cell)[0])
 
     def until(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
         """Wait until `condition` holds. Fails when it does not in time, or the run is over before."""
@@ -96,10 +93,12 @@ class Node:
 
     def working(self, cell: str) -> bool:
         """Whether a process for such a cell exists."""
-        launches = {
-            record.launch for record in self.records() if isinstance(record, Start) and record.cell.startswith(cell)
-        }
-        return any(isinstance(record, Spawned) and record.launch in launches for record in self.records())
+        return bool(self._pids(cell))
+
+    def _pids(self, cell: str) -> list[int]:
+        records = self.records()
+        launches = {one.launch for one in records if isinstance(one, Start) and one.cell.startswith(cell)}
+        return [one.pid for one in records if isinstance(one, Spawned) and one.launch in launches]
 
 
 def leftovers(folder: Path) -> dict[str, Sequence[str]]:

@@ -16,9 +16,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +55,17 @@ def uuid(index: int) -> str:
 def slice_uuid(index: int, place: int) -> str:
     """UUID of the fake's slice `place` of GPU `index`; their first digits differ."""
     return f"MIG-{0x9A104711 + (8 * index + place) * 0x01010101:08x}-0000-4000-8000-{index:06x}{place:06x}"
+
+
+def until_it_loads(library: str, parent: int) -> psutil.Process:
+    """Wait for the child that has loaded a library; before that it asked to end with its parent."""
+    give_up = time.monotonic() + 30
+    while time.monotonic() < give_up:
+        for child in psutil.Process(parent).children():
+            if library in Path(f"/proc/{child.pid}/maps").read_text():
+                return child
+        time.sleep(0.02)
+    raise AssertionError(f"it never loaded {library}")
 
 
 def gpu(index: int) -> dict[str, object]:

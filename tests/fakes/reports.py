@@ -99,12 +99,6 @@ def scanned() -> Report:
     return _report(scanned_run)
 
 
-@functools.cache
-def burnt_in() -> Report:
-    """Likewise."""
-    return _report(burnt_in_run)
-
-
 def _report(make: Callable[[Path], FakeRun]) -> Report:
     with tempfile.TemporaryDirectory() as folder:
         return make(Path(folder) / "run").report()

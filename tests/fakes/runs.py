@@ -92,6 +92,21 @@ def cpus(count: int) -> tuple[Device, ...]:
     )
 
 
+def sample(at_ns: int, power_w: float = 690.0, **changes: int | None) -> Sample:
+    """A sample of a GPU at work."""
+    values = {
+        "gpu_percent": 98,
+        "memory_percent": 40,
+        "memory_used_bytes": 1_000 * MIB,
+        "power_mw": round(power_w * 1000),
+        "energy_mj": round(at_ns / 1e9 * power_w * 1000),
+        "memory_clock_mhz": 3_201,
+        "thermal_violation_ns": 0,
+        "power_violation_ns": 0,
+    }
+    return Sample(at_ns=at_ns, **values | changes)
+
+
 def shipped(*names: str) -> tuple[ModelSpec, ...]:
     """Models of configs/models.yaml."""
     models = shipped_catalogue().models
@@ -317,25 +332,8 @@ class FakeRun:
         self.paths.telemetry.mkdir(exist_ok=True)
         file = SampleFile(self.paths.samples(uuid), self.boot_id)
         moments = range(1_000 * SECOND_NS, (until_ns or self.now_ns) + SECOND_NS, SECOND_NS // 10)
-        file.append(
-            [
-                Sample(
-                    at_ns=moment,
-                    gpu_percent=98,
-                    memory_percent=40,
-                    memory_used_bytes=1_000 * MIB,
-                    power_mw=round(power_w * 1000),
-                    energy_mj=round(moment / 1e9 * power_w * 1000),
-                    temperature_c=temperature_c,
-                    sm_clock_mhz=sm_clock_mhz,
-                    memory_clock_mhz=3_201,
-                    reasons=reasons,
-                    thermal_violation_ns=0,
-                    power_violation_ns=0,
-                )
-                for moment in moments
-            ]
-        )
+        changes = {"temperature_c": temperature_c, "sm_clock_mhz": sm_clock_mhz, "reasons": reasons}
+        file.append([sample(moment, power_w, **changes) for moment in moments])
         file.close()
 
     def finish(self, *, interrupted: bool = False, reason: str = "", broken: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What the ten readings a second say of a GPU's clocks over a whole run. Pure."""
+"""Slowdowns and power caps of a GPU's clocks over a whole run, from its samples. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,6 @@ from typing import Final
 from orchestrator.gpu.telemetry import clock_events
 from protocol.messages import Sample
 
-POWER_CAP: Final = 0x004
 WINDOW_NS: Final = 600_000_000_000
 
 
@@ -17,8 +16,7 @@ WINDOW_NS: Final = 600_000_000_000
 class ClockUse:
     """Shares from 0 to 1 of the readings that give a reason.
 
-    slowed: for heat or a brake. slowed_worst: the highest within ten minutes; None for less. capped: at the power
-    limit.
+    slowed: for heat or a brake; slowed_worst: highest within ten minutes, None for less. capped: at the power limit.
     """
 
     readings: int = 0
@@ -38,12 +36,12 @@ def over(boots: Iterable[Sequence[Sample]]) -> ClockUse:
         readings=readings,
         slowed=sum(times for mask, times in masks.items() if mask & clock_events.SLOWDOWN) / readings,
         slowed_worst=max((share for share in map(_worst, known) if share is not None), default=None),
-        capped=sum(times for mask, times in masks.items() if mask & POWER_CAP) / readings,
+        capped=sum(times for mask, times in masks.items() if mask & clock_events.POWER_CAP) / readings,
     )
 
 
 def _worst(samples: Sequence[Sample]) -> float | None:
-    """The highest share of slowed readings within any window that the readings fill."""
+    """The highest share of slowed readings within any full window."""
     total = [0, *accumulate([bool((sample.reasons or 0) & clock_events.SLOWDOWN) for sample in samples])]
     if not total[-1]:
         return 0.0 if samples and samples[-1].at_ns - samples[0].at_ns >= WINDOW_NS else None

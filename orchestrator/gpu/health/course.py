@@ -11,20 +11,19 @@ from orchestrator.gpu.health.records import Deafened, HealthRecord, NodeVitals, 
 from protocol.messages import XidSeen
 
 EVENTS, KERNEL_LOG = SOURCES = ("NVML's events", "the kernel's log")
-"""Where the driver's errors (Xid) are heard; either will do."""
+"""Sources of the driver's errors (Xid); either is enough."""
 BUSY_PERCENT: Final = 50
-"""Utilisation from which a look counts as one under load."""
+"""Utilisation from which a look counts as under load."""
 
 
 @dataclass
 class Course:
     """The course of the values of one GPU, or of the machine.
 
-    rise: of counters, resets allowed for. lowest, highest: over all looks; busy_lowest: over those under load.
-    spent_s: longest time without any margin. refusals: values unread at the newest look, with reasons.
-    broken, damaged: NVML's first reason that the GPU is gone, or its InfoROM damaged. unheard: source of Xids → reason
-    why it was deaf at any time; deaf: the reason while both were. watched_s: without pauses between telemetry
-    processes.
+    rise: of counters, resets allowed for. busy_lowest: over looks under load. spent_s: longest time without any margin.
+    refusals: values unread at the newest look, with reasons. broken, damaged: NVML's first reason that the GPU is gone,
+    or its InfoROM damaged. unheard: source of Xids → reason why it was deaf at any time; deaf: the reason while both
+    were. watched_s: without pauses between telemetry processes.
     """
 
     looks: int = 0
@@ -45,7 +44,7 @@ class Course:
 
     @property
     def uncorrected(self) -> int:
-        """Uncorrected memory errors that came since the first look."""
+        """Uncorrected memory errors since the first look."""
         return max(self.rise.get("ecc_uncorrected", 0), self.rise.get("ecc_uncorrected_lifetime", 0))
 
     def take(self, values: Mapping[str, int], refusals: Mapping[str, str], seconds: float) -> None:
@@ -75,7 +74,7 @@ class Course:
 
 
 class Heard(NamedTuple):
-    """An Xid of a GPU, and the boot that its monotonic time belongs to."""
+    """An Xid of a GPU, and the boot of its monotonic time."""
 
     xid: int
     boot_id: str
@@ -83,7 +82,7 @@ class Heard(NamedTuple):
 
 
 class Look(NamedTuple):
-    """When somebody looked at a GPU, and the boot that the monotonic time belongs to."""
+    """Monotonic time of a look at a GPU, and its boot."""
 
     boot_id: str
     at_ns: int
@@ -91,7 +90,7 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True)
 class Courses:
-    """All that was seen. xids, looks: by UUID, in the order in which they were heard and made; "" is the machine."""
+    """Courses, Xids and looks by UUID, in order of time; "" is the machine."""
 
     gpus: Mapping[str, Course] = field(default_factory=dict)
     node: Course = field(default_factory=Course)
@@ -100,7 +99,7 @@ class Courses:
 
 
 def follow(records: Iterable[HealthRecord]) -> Courses:
-    """The courses of all GPUs and of the machine."""
+    """Return the courses of all GPUs and of the machine."""
     gpus: dict[str, Course] = {}
     node = Course()
     xids: dict[str, tuple[Heard, ...]] = {}
@@ -133,22 +132,19 @@ def follow(records: Iterable[HealthRecord]) -> Courses:
 
 
 class _Hearing(NamedTuple):
-    """What one telemetry process does not hear, as Watch and Deafened tell it. It only ever gets less."""
+    """What one telemetry process does not hear, by Watch and Deafened."""
 
     deaf: Mapping[str, str] = {}
     unlogged: Mapping[str, str] = {}
     kernel_log: bool = False
 
     def less(self, record: Deafened) -> "_Hearing":
-        """What it hears from then on."""
         return _Hearing(
-            {**self.deaf, **record.deaf},
-            {**self.unlogged, **record.unlogged},
-            self.kernel_log and record.kernel_log,
+            {**self.deaf, **record.deaf}, {**self.unlogged, **record.unlogged}, self.kernel_log and record.kernel_log
         )
 
     def tell(self, gpus: dict[str, Course]) -> None:
-        """What was not heard once stays unheard, whatever a later telemetry process can hear."""
+        """Mark what is not heard, for good, whatever a later telemetry process can hear."""
         for uuid, why in self.unlogged.items():
             gpus.setdefault(uuid, Course()).unheard[KERNEL_LOG] = why
         for uuid, why in self.deaf.items():

@@ -1,7 +1,4 @@
-"""The judgement of each signal: one small function each, from a case to a judgement. Pure.
-
-Limits are those of configs/health.yaml; reader.py has the fields of NVML behind them.
-"""
+"""The judgement of each signal by the limits of configs/health.yaml. Pure; reader.py has NVML's fields behind them."""
 
 import enum
 from collections import Counter
@@ -20,7 +17,7 @@ from protocol.failure import Category, Failure
 
 
 class State(enum.StrEnum):
-    """What became of one signal."""
+    """The state of one signal."""
 
     PASS = "pass"  # noqa: S105 - a verdict, no password
     WARN = "warn"
@@ -44,10 +41,7 @@ class Action(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """The state of a signal, with a message where it is not healthy or partly unread.
-
-    partly: something was unread, so that it is no PASS where the signal is required.
-    """
+    """The state of a signal. partly: something was unread, which is no PASS where the signal is required."""
 
     state: State
     message: str = ""
@@ -57,9 +51,9 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Case:
-    """The facts about one GPU. siblings: courses of the others of its kind. xids: numbers, as heard.
+    """The facts about one GPU. siblings: courses of the others of its kind. xids: numbers, in order of time.
 
-    failures: of launches, for a fault of the hardware (policy.HARDWARE). accused: others, attributed to the device.
+    failures: of launches, for a fault of the hardware. accused: others, attributed to the device.
     """
 
     board: Board
@@ -114,7 +108,7 @@ def _xid(case: Case) -> Judgement:
 
 
 def _sources(course: Course) -> str:
-    """Which source of the driver's errors was heard all the time and which was not; empty where both were."""
+    """Which sources of the driver's errors were heard all the time; empty where both were."""
     if not course.unheard:
         return ""
     states = {one: f"not heard ({course.unheard[one]})" if one in course.unheard else "heard" for one in SOURCES}
@@ -122,7 +116,6 @@ def _sources(course: Course) -> str:
 
 
 def _launches(case: Case) -> Judgement:
-    """Told by the launches alone: it speaks where one failed so, and asks for no reading."""
     if not case.failures and not case.accused:
         return _ABSENT
     if not case.failures:
@@ -236,7 +229,7 @@ def _pcie_width(case: Case) -> Judgement:
 
 
 def _nvlinks(case: Case) -> Judgement:
-    """Held against the table, what identical boards had at best, and its own best: a board without any says nothing."""
+    """Compared with the table, the usual maximum of identical boards, and its own: a board without any says nothing."""
     lowest, highest = case.course.lowest["nvlinks_up"], case.course.highest["nvlinks_up"]
     others = Counter(up for sibling in case.siblings if (up := sibling.highest.get("nvlinks_up", 0)))
     usual = max(others, key=lambda up: (others[up], up), default=0)
@@ -286,4 +279,4 @@ JUDGES: Final[Mapping[str, Callable[[Case], Judgement]]] = {
     "nvlink_errors": _nvlink_errors,
     "fabric": _fabric,
 }
-"""Signal → what its values mean. Called where the signal applies and all its values could be read."""
+"""Signal → its judge, called where the signal applies and all its values could be read."""

@@ -1,9 +1,9 @@
-"""Xids in the kernel's log, where this user may read it: those that NVML does not pass on, and of GPUs that are gone.
+"""Xids in the kernel's log, also those that NVML does not pass on, and of GPUs that are gone.
 
     NVRM: Xid (PCI:0000:1b:00): 79, pid=4711, name=python3, GPU has fallen off the bus.
     NVRM: Xid (PCI:0000:1b:00 GPU-I:05 GPU-CI:00): 13, pid=4711, …        of one GPU instance, in MIG mode
 
-Only what is written from now on counts. Readable for root, and for all where kernel.dmesg_restrict is 0.
+Read from its end on. Readable for root, and for all where kernel.dmesg_restrict is 0.
 """
 
 import os
@@ -19,17 +19,14 @@ from orchestrator.gpu.mig import Occupants
 KMSG: Final = Path("/dev/kmsg")
 _KMSG_DEVICE: Final = os.makedev(1, 11)
 MOST_RECORDS: Final = 1000
-"""Records that are read at one tick."""
+"""At one tick."""
 _RECORD_BYTES: Final = 8192
 """The kernel gives one record a read, and refuses a smaller buffer."""
 _XID: Final = re.compile(rb"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)(?: GPU-I:(\d+))?(?: GPU-CI:\d+)?\): (\d+)")
 
 
 class KernelLog:
-    """The log, read as it grows. slots: PCI address as NVML writes it → the run's devices on that GPU.
-
-    gap: why some of it was missed; empty while all was read.
-    """
+    """The log, read as it grows. slots: NVML's PCI address → devices of the run there. gap: why some was missed."""
 
     def __init__(self, slots: Mapping[str, Occupants], path: Path = KMSG) -> None:
         self._slots = {_slot(kernel_name(address)): there for address, there in slots.items()}
@@ -38,11 +35,11 @@ class KernelLog:
 
     @property
     def readable(self) -> bool:
-        """Whether it can be read at all, and could until now."""
+        """Whether it can be read, and could until now."""
         return self._fd is not None
 
     def heard(self) -> Iterator[tuple[str, int]]:
-        """UUID and number of each Xid since the last call, without waiting."""
+        """Yield UUID and number of each Xid since the last call, without waiting."""
         for record in self._records():
             for found in _XID.finditer(record):
                 there = self._slots.get(_slot(found.group(1).decode().lower()))
@@ -51,7 +48,7 @@ class KernelLog:
                     yield from ((uuid, int(found.group(3))) for uuid in there.concerned(instance))
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the log."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -63,12 +60,12 @@ class KernelLog:
             try:
                 record = os.read(self._fd, _RECORD_BYTES)
             except BrokenPipeError:
-                self.gap = "records were overwritten before they were read"  # go on with what is left
+                self.gap = "records were overwritten before they were read"
                 continue
             except BlockingIOError:
-                return  # nothing has come
+                return
             except OSError:
-                self.close()  # who can no longer read it must not claim to have
+                self.close()  # from here on it is not readable
                 return
             if not record:
                 return
@@ -76,7 +73,7 @@ class KernelLog:
 
 
 def _opened(path: Path) -> int | None:
-    """A descriptor at the log's end; None where it cannot be read, or something else stands in its place."""
+    """A descriptor at the log's end; None where it cannot be read, or is another file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -39,7 +39,7 @@ class HealthRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def load(folder: Path | None = None) -> HealthRules:
-    """The rules of `folder`, which is the one that ships unless given. Raises ConfigError for a broken file."""
+    """Load the rules of `folder`, by default the shipped one. Raises ConfigError for a broken file."""
     return _load(folder or configs_folder())
 
 

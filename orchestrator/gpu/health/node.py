@@ -20,16 +20,15 @@ _TOTAL: Final = re.compile(r"^TOTAL_ERR_\w+ (\d+)$", re.MULTILINE)
 
 
 def look(pci_addresses: Iterable[str], elsewhere: int = 0, sysfs: Path = SYSFS) -> NodeVitals:
-    """The counters now, summed over GPUs and memory controllers. Missing ones are in `refusals`.
+    """Read the counters, summed over GPUs and memory controllers. Missing ones are in `refusals`.
 
-    elsewhere: number of further GPUs, without a known address. A sum without them stands in values and refusals.
+    elsewhere: number of further GPUs, without a known address. A sum without them is in values and refusals.
     """
     values: dict[str, int] = {}
     refusals: dict[str, str] = {}
     slots = [sysfs / "bus/pci/devices" / kernel_name(address) for address in pci_addresses]
     for name, file in _AER.items():
-        totals = [_total(slot / file) for slot in slots]
-        known = [total for total in totals if total is not None]
+        known = [int(found[1]) for slot in slots if (found := _TOTAL.search(host.text(slot / file)))]
         if known:
             values[name] = sum(known)
         if left_out := len(slots) + elsewhere - len(known):
@@ -37,8 +36,7 @@ def look(pci_addresses: Iterable[str], elsewhere: int = 0, sysfs: Path = SYSFS) 
             refusals[name] = f"the kernel does not count PCIe errors of {of_them}, or nobody knows where they are"
     controllers = sorted((sysfs / "devices/system/edac/mc").glob("mc[0-9]*"))
     for name, file in _EDAC.items():
-        counts = [host.number(controller / file) for controller in controllers]
-        known = [count for count in counts if count is not None]
+        known = [count for controller in controllers if (count := host.number(controller / file)) is not None]
         if known:
             values[name] = sum(known)
         else:
@@ -50,8 +48,3 @@ def kernel_name(pci_address: str) -> str:
     """NVML's "00000000:1B:00.0" as the kernel writes it: "0000:1b:00.0". Domains may have more than four digits."""
     domain, _, rest = pci_address.lower().partition(":")
     return f"{domain.lstrip('0').zfill(4)}:{rest}"
-
-
-def _total(path: Path) -> int | None:
-    found = _TOTAL.search(host.text(path))
-    return int(found.group(1)) if found else None

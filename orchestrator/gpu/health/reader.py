@@ -1,7 +1,4 @@
-"""Reads NVML's health values of one GPU: a table of questions, and the words for a refused answer.
-
-Whole numbers in NVML's units: events since the driver was loaded, nanoseconds, degrees Celsius, milliwatts.
-"""
+"""Reads NVML's health values of one GPU, in NVML's units: events since the driver was loaded, ns, degrees C, mW."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +17,7 @@ from orchestrator.gpu.nvml_errors import (
 )
 
 Question = Callable[[ModuleType, object], int]
-"""From the module pynvml, which has no types, and a GPU's handle to a value."""
+"""From the module pynvml and a GPU's handle to a value."""
 
 _NOT_SUPPORTED: Final = 3
 _INVALID_ARGUMENT: Final = 2
@@ -30,7 +27,7 @@ _BROKEN: Final = {
     RESET_REQUIRED: "it must be reset",
     NOT_FOUND: "NVML does not show it any more",
 }
-"""Answers that are a fault of the GPU, whatever was asked. Behind a damaged InfoROM, the rest can still be read."""
+"""Faults of the GPU. With a damaged InfoROM, the rest can still be read."""
 _REFUSED: Final = {
     _NOT_SUPPORTED: "not supported by this board or driver",
     4: "no permission",
@@ -45,7 +42,7 @@ _RECOVERY_ACTION: Final = 230
 
 
 def vitals(nvml: Nvml, uuid: str) -> Vitals:
-    """One look at a GPU. Never raises: what cannot be read is named, and a GPU that is gone says so."""
+    """Look at a GPU once. Never raises: unread values are in `refusals`, and the reason for a lost GPU in `broken`."""
     at_ns = time.monotonic_ns()
     values: dict[str, int] = {}
     refusals: dict[str, str] = {}
@@ -64,7 +61,7 @@ def vitals(nvml: Nvml, uuid: str) -> Vitals:
 
 
 def refused(error: NvmlError) -> str:
-    """Why something cannot be read, in a few words."""
+    """Why something cannot be read, in words."""
     if isinstance(error, GpuLostError) or error.code == CORRUPTED_INFOROM:
         return f"{_BROKEN[error.code]} (NVML error {error.code})"
     return _REFUSED.get(error.code, f"NVML error {error.code}")
@@ -90,13 +87,6 @@ def _sram_threshold(lib: ModuleType, gpu: object) -> int:
     return int(status.bThresholdExceeded)
 
 
-def _rows(place: int) -> Question:
-    def ask(lib: ModuleType, gpu: object) -> int:
-        return int(lib.nvmlDeviceGetRemappedRows(gpu)[place])
-
-    return ask
-
-
 def _retired_pages(lib: ModuleType, gpu: object) -> int:
     causes = range(lib.NVML_PAGE_RETIREMENT_CAUSE_COUNT)
     return sum(len(lib.nvmlDeviceGetRetiredPages(gpu, cause)) for cause in causes)
@@ -109,14 +99,6 @@ def _fields(lib: ModuleType, gpu: object, *numbers: int) -> list[Any]:
     if not good:
         raise lib.NVMLError(answers[0].nvmlReturn)
     return good
-
-
-def _recovery_action(lib: ModuleType, gpu: object) -> int:
-    return int(_fields(lib, gpu, _RECOVERY_ACTION)[0].uiVal)
-
-
-def _thermal_violation(lib: ModuleType, gpu: object) -> int:
-    return int(lib.nvmlDeviceGetViolationStatus(gpu, lib.NVML_PERF_POLICY_THERMAL).violationTime)
 
 
 def _gpu_margin(lib: ModuleType, gpu: object) -> int:
@@ -132,7 +114,7 @@ def _gpu_margin(lib: ModuleType, gpu: object) -> int:
 
 
 def _memory_margin(lib: ModuleType, gpu: object) -> int:
-    """Degrees left until the memory is hotter than it may be."""
+    """Degrees left until the memory is at its limit."""
     limit = lib.nvmlDeviceGetTemperatureThreshold(gpu, lib.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)
     return int(limit) - int(_fields(lib, gpu, _MEMORY_TEMPERATURE)[0].uiVal)
 
@@ -147,10 +129,6 @@ def _nvlinks_up(lib: ModuleType, gpu: object) -> int:
                 break  # the board has no more links than these
             raise
     return up
-
-
-def _nvlink_errors(lib: ModuleType, gpu: object) -> int:
-    return sum(int(value.ullVal) for value in _fields(lib, gpu, *_NVLINK_ERRORS))
 
 
 def _fabric(part: str) -> Question:
@@ -169,11 +147,13 @@ QUESTIONS: Final[dict[str, Question]] = {
     "ecc_corrected": _ecc("NVML_MEMORY_ERROR_TYPE_CORRECTED", "NVML_VOLATILE_ECC"),
     "ecc_uncorrected_lifetime": _ecc(_UNCORRECTED, "NVML_AGGREGATE_ECC"),
     "sram_threshold": _sram_threshold,
-    "rows_pending": _rows(2),
-    "rows_failed": _rows(3),
+    "rows_pending": lambda lib, gpu: int(lib.nvmlDeviceGetRemappedRows(gpu)[2]),
+    "rows_failed": lambda lib, gpu: int(lib.nvmlDeviceGetRemappedRows(gpu)[3]),
     "retired_pages": _retired_pages,
-    "recovery_action": _recovery_action,
-    "thermal_violation_ns": _thermal_violation,
+    "recovery_action": lambda lib, gpu: int(_fields(lib, gpu, _RECOVERY_ACTION)[0].uiVal),
+    "thermal_violation_ns": lambda lib, gpu: int(
+        lib.nvmlDeviceGetViolationStatus(gpu, lib.NVML_PERF_POLICY_THERMAL).violationTime
+    ),
     "gpu_margin_c": _gpu_margin,
     "memory_margin_c": _memory_margin,
     "gpu_percent": lambda lib, gpu: int(lib.nvmlDeviceGetUtilizationRates(gpu).gpu),
@@ -185,8 +165,8 @@ QUESTIONS: Final[dict[str, Question]] = {
     "pcie_width": _simple("nvmlDeviceGetCurrPcieLinkWidth"),
     "pcie_width_max": _simple("nvmlDeviceGetMaxPcieLinkWidth"),
     "nvlinks_up": _nvlinks_up,
-    "nvlink_errors": _nvlink_errors,
+    "nvlink_errors": lambda lib, gpu: sum(int(value.ullVal) for value in _fields(lib, gpu, *_NVLINK_ERRORS)),
     "fabric_state": _fabric("state"),
     "fabric_status": _fabric("status"),
 }
-"""Name of a value → how to ask for it."""
+"""Name of a value → question."""

@@ -1,12 +1,10 @@
-"""What the telemetry process writes about health: one frame a record in telemetry/health.records, in order of time.
+"""The health records of the telemetry process: one frame a record in telemetry/health.records, in order of time.
 
-    Watch        it begins to look: on which boot, and of which GPUs it can hear Xid events
-    Deafened     it can no longer hear them, or may have missed some
-    Vitals       one GPU at the beginning, every ten seconds, and at the end
-    XidSeen      an error of the driver, as soon as it is heard
-    NodeVitals   the error counters of the machine itself, as often as those of the GPUs
-
-Counters are stored as read. A kill loses what was counted in the last ten seconds, never an Xid that was heard.
+Watch        it starts: the boot, and the GPUs of which it can hear Xid events
+Deafened     it can no longer hear them, or may have missed some
+Vitals       one GPU at the beginning, every ten seconds, and at the end
+XidSeen      an error of the driver, as soon as it is heard
+NodeVitals   the error counters of the machine, as often as those of the GPUs
 """
 
 from collections.abc import Iterator
@@ -25,7 +23,9 @@ LOOK_NS: Final = 10_000_000_000
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
-    """A record: a map whose "type" is the class's name. at_ns is monotonic."""
+    """at_ns is monotonic."""
+
+    at_ns: int
 
 
 class Watch(_Record, frozen=True, kw_only=True):
@@ -34,7 +34,6 @@ class Watch(_Record, frozen=True, kw_only=True):
     kernel_log: whether the kernel's log is read, for all GPUs but those in unlogged: UUID → reason.
     """
 
-    at_ns: int
     boot_id: str
     deaf: dict[str, str] = {}
     kernel_log: bool = False
@@ -47,7 +46,6 @@ class Deafened(_Record, frozen=True, kw_only=True):
     kernel_log: whether the kernel's log is still read. unlogged: GPUs whose lines may be missed: UUID → reason.
     """
 
-    at_ns: int
     deaf: dict[str, str]
     kernel_log: bool = True
     unlogged: dict[str, str] = {}
@@ -59,7 +57,6 @@ class Vitals(_Record, frozen=True, kw_only=True):
     broken: NVML's reason for a GPU that is gone or must be reset, else empty. damaged: its InfoROM is damaged.
     """
 
-    at_ns: int
     uuid: str
     values: dict[str, int]
     refusals: dict[str, str] = {}
@@ -68,9 +65,8 @@ class Vitals(_Record, frozen=True, kw_only=True):
 
 
 class NodeVitals(_Record, frozen=True, kw_only=True):
-    """Error counters of the machine, by the names of node.py."""
+    """One look at the error counters of the machine, by the names of node.py."""
 
-    at_ns: int
     values: dict[str, int]
     refusals: dict[str, str] = {}
 
@@ -80,10 +76,7 @@ _RECORD: Final = codec.Decoder[HealthRecord](HealthRecord)
 
 
 def read(path: Path) -> Iterator[HealthRecord]:
-    """The records in a file; none without a file. Damaged ones and a torn tail are skipped.
-
-    Raises RunFolderError for a file that is not ours.
-    """
+    """Yield the sound records in a file; none without a file. Raises RunFolderError for a file that is not ours."""
     for _, body in frames(contents(path)):
         try:
             yield _RECORD.decode(body)

@@ -1,4 +1,4 @@
-"""Whether a GPU, and the machine, may be relied upon: a verdict with the signals that led to it. Pure.
+"""The verdict on a GPU, and on the machine, with the signals that led to it. Pure.
 
     FAIL            a signal says that the hardware is at fault
     UNKNOWN         what PASS requires could not be read, the readings broke off, or nothing could be read at all
@@ -6,7 +6,7 @@
     PASS            all that is required was read, and all that was read is well
     NOT APPLICABLE  a device that has no such signals
 
-Earlier ones win. reaction() says what a fault in the middle of a run means for the GPU.
+Earlier ones win.
 """
 
 import enum
@@ -22,7 +22,7 @@ from orchestrator.gpu.health.judges import JUDGES, Action, Case, Judgement, Stat
 from orchestrator.gpu.health.records import LOOK_NS
 
 GAP_NS: Final = 3 * LOOK_NS
-"""For which nobody may have looked at a GPU at work before its readings count as broken off."""
+"""Between two looks at a GPU at work, above which its readings have broken off."""
 
 
 class HealthVerdict(enum.StrEnum):
@@ -49,7 +49,7 @@ _OF_A_SLICE: Final = "launches"
 
 @dataclass(frozen=True)
 class Finding:
-    """One signal of one GPU or of the machine. start, end, rise: of the value that tells most, None where unread."""
+    """One signal of one GPU or of the machine. start, end, rise: of its first value, None where unread."""
 
     name: str
     title: str
@@ -62,7 +62,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Opinion:
-    """A verdict, its findings, and what to do. lacking: required signals that PASS waits for in vain."""
+    """A verdict, its findings, and what to do. lacking: required signals that could not be read."""
 
     verdict: HealthVerdict
     findings: tuple[Finding, ...]
@@ -72,25 +72,25 @@ class Opinion:
 
     @property
     def applicable(self) -> tuple[Finding, ...]:
-        """Findings about what the device can have."""
+        """Findings that apply to the device."""
         return tuple(one for one in self.findings if one.judgement.state is not State.NOT_APPLICABLE)
 
     @property
     def readable(self) -> tuple[Finding, ...]:
-        """Of these, what could be read."""
+        """Applicable findings that could be read."""
         return tuple(one for one in self.applicable if one.judgement.state is not State.UNREADABLE)
 
 
 @dataclass(frozen=True)
 class Reaction:
-    """What a run does about a fault of a GPU."""
+    """Whether a run quarantines a GPU for a fault, and why."""
 
     quarantine: bool
     reason: str = ""
 
 
 def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
-    """What Xids that a GPU reported, or NVML's word that it is broken, mean for the rest of the run on it."""
+    """Decide about a GPU by its Xids, or by NVML's reason that it is broken."""
     if broken:
         return Reaction(quarantine=True, reason=broken)
     grave = [number for number in xids.roots(numbers) if xids.kind(number) in xids.ENDS_USE]
@@ -100,7 +100,7 @@ def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
 
 
 def of_gpu(case: Case, required: Collection[str], *, gap: str = "") -> Opinion:
-    """The verdict on one GPU. gap: why the readings are incomplete, empty where they are not."""
+    """Return the verdict on one GPU. gap: why the readings are incomplete, empty where they are not."""
     if case.board.kind is BoardClass.SLICE and not case.failures:
         return not_applicable("a slice cannot be judged: its signals are those of the whole GPU")
     sliced = case.board.kind is BoardClass.SLICE
@@ -109,15 +109,14 @@ def of_gpu(case: Case, required: Collection[str], *, gap: str = "") -> Opinion:
 
 
 def not_applicable(note: str) -> Opinion:
-    """The verdict on a device that has no such signals."""
+    """Return the verdict on a device without signals."""
     return Opinion(HealthVerdict.NOT_APPLICABLE, (), Action.NOTHING, note=note)
 
 
 def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: bool, gap: str = "") -> Opinion:
-    """The verdict on the machine. differences: in the configuration of identical GPUs. gpus: whether it has any.
+    """Return the verdict on the machine, NOT APPLICABLE without GPUs, UNKNOWN where no error counter was read.
 
-    Without error counters that were read while GPUs worked there is no PASS. gap: why they were not, else empty.
-    Without a GPU they are not read, and there is no claim.
+    differences: in the configuration of identical GPUs. gap: why the readings are incomplete, else empty.
     """
     reboot = Judgement(State.WARN, "the machine was started anew in the middle of the run", Action.MONITOR)
     findings = [_plain("reboot", "reboots", reboot if reboots else Judgement(State.PASS))]
@@ -134,13 +133,13 @@ def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: b
 
 
 def worst(verdicts: Iterable[HealthVerdict], default: HealthVerdict = HealthVerdict.NOT_APPLICABLE) -> HealthVerdict:
-    """The gravest of several; `default` of none."""
+    """Return the gravest verdict; `default` of none."""
     return min(verdicts, key=GRAVEST_FIRST.index, default=default)
 
 
 @dataclass(frozen=True)
 class Work:
-    """The time in which a GPU was at work, monotonic on one boot, and when telemetry is known to have ended by then."""
+    """The time in which a GPU was at work, monotonic on one boot. unwatched_ns: when telemetry had ended, if it had."""
 
     boot_id: str
     begin_ns: int
@@ -149,7 +148,7 @@ class Work:
 
 
 def broke_off(looks: Iterable[Look], parts: Iterable[Work]) -> str:
-    """Why the looks at a GPU do not cover its work, empty where they do."""
+    """Why the looks at a GPU do not cover its work; empty where they do."""
     made = tuple(looks)
     return next(filter(None, (_uncovered(made, part) for part in parts)), "")
 
@@ -180,7 +179,7 @@ _COUNTERS: Final = {
     "memory_uncorrected": ("errors of the machine's memory, uncorrected", Judgement(State.FAIL, "", Action.REPLACE)),
     "memory_corrected": ("errors of the machine's memory, corrected", Judgement(State.WARN, "", Action.MONITOR)),
 }
-"""Counter of the machine → what it is, and what to say when it rises during the run."""
+"""Counter of the machine → title, and judgement when it rises during the run."""
 
 
 def _finding(signal: Signal, case: Case, required: Collection[str]) -> Finding:

@@ -1,8 +1,6 @@
-"""The health watch in the telemetry process: a look every ten seconds, events as they come.
+"""The health watch in the telemetry process: a look every ten seconds, events as they come. It never waits."""
 
-Called at each tick of the sampler, it never waits and writes at once: a kill loses at most ten seconds.
-"""
-
+import contextlib
 import ctypes
 import time
 from collections import Counter
@@ -24,17 +22,14 @@ from protocol import codec
 from protocol.messages import GpuBroken, XidSeen
 
 MOST_EVENTS: Final = 100
-"""Events that are taken at one tick: a GPU that dies may report thousands."""
+"""At one tick: a GPU that dies may report thousands."""
 MOST_KEPT: Final = 1000
-"""Errors of one GPU and kind that one telemetry process keeps: by then that matter is clear, and the disk stays free.
-
-A grave number that was not told yet is kept whatever came before it.
-"""
+"""Errors of one GPU and kind that one telemetry process keeps. A new number of the hardware is kept all the same."""
 _OFTEN_NS: Final = 1_000_000_000
 _NO_INSTANCE: Final = 0xFFFFFFFF
-"""What NVML says of an error that is not of one GPU instance."""
+"""NVML's instance of an error of the whole GPU."""
 _SAME_NS: Final = 5_000_000_000
-"""Within which NVML and the kernel's log are taken to tell of the same error."""
+"""Within which equal errors from NVML and the kernel's log are one."""
 
 
 class HealthWatch:
@@ -51,7 +46,7 @@ class HealthWatch:
         self._by_nvml: dict[tuple[str, int], int] = {}
         self._by_kernel: dict[tuple[str, int], int] = {}
         self._kept: Counter[tuple[str, xids.XidKind]] = Counter()
-        self._told: set[tuple[str, int]] = set()
+        self._reported: set[tuple[str, int]] = set()
         self._hears = _Hears({}, {}, kernel_log=False)
         self._courses: dict[str, Course] = {}
         self._broken: set[str] = set()
@@ -60,7 +55,7 @@ class HealthWatch:
         self._begun = False
 
     def tick(self, now_ns: int) -> tuple[XidSeen | GpuBroken, ...]:
-        """Look if it is time for it. Returns errors that are new. Raises OSError when the disk refuses."""
+        """Look if it is time. Returns new errors. Raises OSError when the disk refuses."""
         if not self._begun:
             self._begun = True
             self._hears = self._hearing()
@@ -72,13 +67,13 @@ class HealthWatch:
         return (*heard, *self._look())
 
     def look_at(self, uuid: str) -> tuple[GpuBroken, ...]:
-        """Look at one GPU between the regular looks: a launch on it is over. Not more often than once a second."""
+        """Look at one GPU between the regular looks, at most once a second."""
         if time.monotonic_ns() - self._looked.get(uuid, 0) < _OFTEN_NS:
             return ()
         return self._seen(uuid)
 
     def close(self) -> None:
-        """A last look, then let go of everything. Raises OSError when the disk refuses the last look."""
+        """Look once more, then close all. Raises OSError when the disk refuses the last look."""
         try:
             self._listen()
             self._look()
@@ -88,7 +83,7 @@ class HealthWatch:
             self._file.close()
 
     def _listen(self) -> tuple[XidSeen, ...]:
-        """Write the errors that have come. One that NVML and the kernel's log both tell of is one error."""
+        """Write the errors that have come, each once, also where NVML and the kernel's log both report it."""
         now_ns = time.monotonic_ns()
         fresh: list[tuple[str, int]] = []
         for heard, own, others in (
@@ -97,37 +92,34 @@ class HealthWatch:
         ):
             fresh += [one for one in heard if now_ns - others.get(one, -_SAME_NS) >= _SAME_NS]
             own.update(dict.fromkeys(heard, now_ns))
-        told = tuple(XidSeen(uuid=uuid, xid=xid, at_ns=now_ns) for uuid, xid in fresh if self._keeps(uuid, xid))
-        for event in told:
+        events = tuple(XidSeen(uuid=uuid, xid=xid, at_ns=now_ns) for uuid, xid in fresh if self._keeps(uuid, xid))
+        for event in events:
             self._write(event)
-        if self._hearing() != self._hears:
-            self._hears = self._hearing()
-            self._write(Deafened(at_ns=now_ns, **self._hears._asdict()))
-        return told
+        if (hears := self._hearing()) != self._hears:
+            self._hears = hears
+            self._write(Deafened(at_ns=now_ns, **hears._asdict()))
+        return events
 
     def _hearing(self) -> "_Hears":
-        """What can be heard now. A gap in the kernel's log may have held an error of any GPU."""
-        gap = self._kernel_log.gap
+        gap = self._kernel_log.gap  # it may have held an error of any GPU
         unlogged = {**dict.fromkeys(self._uuids if gap else (), gap), **self._unlogged}
         return _Hears(dict(self._events.deaf), unlogged, self._kernel_log.readable)
 
     def _keeps(self, uuid: str, xid: int) -> bool:
-        """Whether an error is written and told, which counts it."""
         kind = xids.kind(xid)
-        if self._kept[uuid, kind] >= MOST_KEPT and (kind not in xids.HARDWARE or (uuid, xid) in self._told):
+        if self._kept[uuid, kind] >= MOST_KEPT and (kind not in xids.HARDWARE or (uuid, xid) in self._reported):
             return False
         self._kept[uuid, kind] += 1
-        self._told.add((uuid, xid))
+        self._reported.add((uuid, xid))
         return True
 
     def _look(self) -> tuple[GpuBroken, ...]:
-        """Write a look at everything. Returns GPUs that are found broken for the first time."""
         broken = [one for uuid in self._uuids for one in self._seen(uuid)]
         self._write(node.look(self._slots, elsewhere=len(self._unlogged)))
         return tuple(broken)
 
     def _seen(self, uuid: str) -> tuple[GpuBroken, ...]:
-        """Write a look at one GPU. Returns that it is not to be used any more, the first time."""
+        """Write a look at one GPU. Returns GpuBroken the first time that it must not be used any more."""
         seen = vitals(self._nvml, uuid)
         self._looked[uuid] = seen.at_ns
         self._write(seen)
@@ -142,14 +134,14 @@ class HealthWatch:
         return (GpuBroken(uuid=uuid, reason=reason, at_ns=seen.at_ns, lost=bool(seen.broken)),)
 
     def _occupied(self) -> dict[str, mig.Occupants]:
-        """PCI address of each GPU that tells it → who of the run is on it. The kernel's log tells of no other."""
+        """Known PCI address of each GPU → devices of the run on it."""
         found: dict[str, list[str]] = {}
         for uuid in self._uuids:
             found.setdefault(self._slot(uuid), []).append(uuid)
         return {slot: mig.occupants(self._nvml, uuids) for slot, uuids in found.items() if slot}
 
     def _slot(self, uuid: str) -> str:
-        """The PCI address of a GPU; empty where NVML does not tell, with the reason noted."""
+        """The PCI address of a GPU; empty where unknown, with the reason in `_unlogged`."""
         try:
             address = self._nvml.ask(uuid, lambda lib, gpu: str(lib.nvmlDeviceGetPciInfo(gpu).busId))
         except NvmlError as error:
@@ -165,7 +157,7 @@ class HealthWatch:
 
 
 class _Hears(NamedTuple):
-    """What Watch and Deafened tell of the two sources of Xids, by their names for it."""
+    """The fields of Watch and Deafened."""
 
     deaf: dict[str, str]
     unlogged: dict[str, str]
@@ -173,7 +165,7 @@ class _Hears(NamedTuple):
 
 
 class _Events:
-    """NVML's event set, for Xids. deaf: GPUs that cannot be heard, or could not be at some time, and why."""
+    """NVML's event set, for Xids. deaf: GPUs that cannot be heard, or could not be at some time → reason."""
 
     def __init__(self, nvml: Nvml, uuids: Iterable[str]) -> None:
         self._nvml = nvml
@@ -197,7 +189,7 @@ class _Events:
         self._by_handle = {address: mig.occupants(nvml, there) for address, there in found.items()}
 
     def heard(self) -> list[tuple[str, int]]:
-        """UUID and number of each Xid since the last call, without waiting."""
+        """Return UUID and number of each Xid since the last call, without waiting."""
         seen: list[tuple[str, int]] = []
         while self._by_handle and len(seen) < MOST_EVENTS:
             try:
@@ -213,16 +205,13 @@ class _Events:
         return seen
 
     def close(self) -> None:
-        """Let go of the set."""
-        if self._set is None:
-            return
-        try:
-            self._nvml.call(lambda lib: lib.nvmlEventSetFree(self._set))
-        except NvmlError:
-            return  # the process ends with it
+        """Free the set."""
+        if self._set is not None:
+            with contextlib.suppress(NvmlError):  # the process ends with it
+                self._nvml.call(lambda lib: lib.nvmlEventSetFree(self._set))
 
     def _deafen(self, why: str) -> None:
-        """The set did not answer, and nobody knows of which GPU something went unheard."""
+        """The set did not answer: events of any GPU may have been missed."""
         for there in self._by_handle.values():
             self.deaf |= dict.fromkeys((uuid for uuid in there.instances if uuid not in self.deaf), why)
 
@@ -231,5 +220,4 @@ class _Events:
 
 
 def _address(handle: Any) -> int:  # noqa: ANN401 - a ctypes pointer
-    """What tells one GPU's handle from another's: the pointer itself."""
     return ctypes.cast(handle, ctypes.c_void_p).value or 0

@@ -1,8 +1,10 @@
-"""The orchestrator's end of telemetry: starts the sampler, receives its digests, asks whether a GPU is free."""
+"""The orchestrator's end of telemetry: starts and asks the sampler, and reads what it wrote during a launch.
+
+The sampler writes before it reports a GPU as free, so that the samples of a launch are on disk.
+"""
 
 import contextlib
 import os
-import select
 import signal
 import socket
 from collections.abc import Iterable, Mapping
@@ -11,15 +13,15 @@ from typing import Final, Self
 
 from orchestrator.errors import StorageError
 from orchestrator.gpu.telemetry.overheating import TemperatureStop
-from orchestrator.gpu.telemetry.readings import Readings, over
+from orchestrator.gpu.telemetry.readings import NEAR_NS, Readings, over
 from orchestrator.gpu.telemetry.sampler import MAX_MESSAGE_BYTES, Task
-from orchestrator.gpu.telemetry.samples import read_samples
-from orchestrator.system import process_end, process_start
+from orchestrator.gpu.telemetry.samples import SampleReader
+from orchestrator.system import host, process_end, process_start
 from protocol import codec
-from protocol.messages import AwaitFree, FromSampler, Unavailable
+from protocol.cell import Device, DeviceKind
+from protocol.messages import AwaitFree, FromSampler, Sample, Unavailable
 from protocol.paths import RunPaths
-
-__all__ = ["Readings", "Telemetry", "over", "read_samples"]
+from protocol.result import Result
 
 _FROM_SAMPLER: Final = codec.Decoder[FromSampler](FromSampler)
 _PATIENCE_S: Final = 2.0
@@ -50,8 +52,7 @@ class Telemetry:
     ) -> Self:
         """Start sampling the GPUs into `RunPaths(folder).samples(uuid)`. stop, hot: as in Task.
 
-        Call it from the main thread: the sampler is killed with its parent thread. Raises StorageError without a
-        folder.
+        Call it from the main thread, with which the sampler is killed. Raises StorageError without a folder.
         """
         paths = RunPaths(folder)
         try:
@@ -86,7 +87,7 @@ class Telemetry:
         return self._channel.fileno()
 
     def receive(self) -> tuple[FromSampler, ...]:
-        """What has arrived; never waits. Raises EOFError when the process is gone and everything it said was read."""
+        """Return what has arrived, without waiting. Raises EOFError once the process is gone and all is read."""
         messages: list[FromSampler] = []
         while True:
             try:
@@ -105,7 +106,7 @@ class Telemetry:
         """Ask for a DeviceFree when the GPU's used memory is at or below the limit, or at the timeout.
 
         Without a reading of NVML the answer is free=False and used_bytes=None at once. Raises EOFError when the process
-        has ended, or has not read hundreds of requests.
+        has ended or no longer reads.
         """
         self._send(AwaitFree(uuid=uuid, limit_bytes=limit_bytes, timeout_s=timeout_s))
 
@@ -121,14 +122,14 @@ class Telemetry:
                 break
             if number is not None:
                 signal.pidfd_send_signal(self._pidfd, number)
-            if _readable(self._pidfd, _PATIENCE_S):
+            if process_end.ends_within(self._pidfd, _PATIENCE_S):
                 self._exit = process_end.reap(self.pid)
                 os.close(self._pidfd)
                 self._pidfd = None
         if self._channel.fileno() >= 0:
             with contextlib.suppress(EOFError):
-                told = self.receive()
-                self.last_words = tuple(message.reason for message in told if isinstance(message, Unavailable))
+                last = self.receive()
+                self.last_words = tuple(message.reason for message in last if isinstance(message, Unavailable))
             self._channel.close()
         return self._exit
 
@@ -139,7 +140,24 @@ class Telemetry:
             raise EOFError(f"the telemetry process does not listen: {error}") from error
 
 
-def _readable(fd: int, patience_s: float) -> bool:
-    poller = select.poll()
-    poller.register(fd, select.POLLIN)
-    return bool(poller.poll(patience_s * 1000))
+class LaunchTelemetry:
+    """Reads the samples of a run's GPUs as they are written."""
+
+    def __init__(self, devices: Iterable[Device], paths: RunPaths) -> None:
+        boot_id = host.boot_id()
+        self._readers = {
+            device.uuid: SampleReader(paths.samples(device.uuid), boot_id)
+            for device in devices
+            if device.kind is DeviceKind.CUDA
+        }
+        self._kept: dict[str, list[Sample]] = {uuid: [] for uuid in self._readers}
+
+    def readings(self, device: Device, result: Result) -> Readings:
+        """Return the readings over the measured blocks of a launch that has just ended on this device."""
+        reader = self._readers.get(device.uuid)
+        if reader is None or not result.blocks:
+            return Readings(note="no telemetry was recorded")
+        since_ns = result.blocks[0].start_ns - NEAR_NS
+        samples = [*self._kept[device.uuid], *reader.read()]
+        kept = self._kept[device.uuid] = [sample for sample in samples if sample.at_ns >= since_ns]
+        return over(kept, [(block.start_ns, block.end_ns) for block in result.blocks])

@@ -21,11 +21,11 @@ class Climate:
 
 
 def climates(samples: Iterable[Sample]) -> tuple[Climate, ...]:
-    """The windows in which there is a sample, in order. samples: of one GPU, in one boot of the host."""
-    taken: dict[int, list[Sample]] = defaultdict(list)
+    """The windows that contain samples, in order. samples: of one GPU, in one boot of the host."""
+    windows: dict[int, list[Sample]] = defaultdict(list)
     for sample in samples:
-        taken[sample.at_ns // WINDOW_NS].append(sample)
-    return tuple(_climate(number, inside) for number, inside in sorted(taken.items()))
+        windows[sample.at_ns // WINDOW_NS].append(sample)
+    return tuple(_climate(number, inside) for number, inside in sorted(windows.items()))
 
 
 def _climate(number: int, samples: list[Sample]) -> Climate:

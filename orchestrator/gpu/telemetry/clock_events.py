@@ -1,6 +1,8 @@
 """Why a GPU's clock is below its maximum, in NVML's bits and in words; which of the reasons make a result invalid."""
 
 from collections.abc import Iterable
+from functools import reduce
+from operator import or_
 from typing import Final
 
 CLOCK_EVENT_REASONS: Final = {
@@ -15,17 +17,14 @@ CLOCK_EVENT_REASONS: Final = {
     0x100: "display clock setting",
 }
 """NVML's bits, in its own words."""
-
 POWER_CAP: Final = 0x004
 SLOWDOWN: Final = 0x008 | 0x020 | 0x040 | 0x080
 """Heat and brakes. A software power cap is none of them: under heavy work it is how a healthy GPU runs."""
 
 
 def words(masks: Iterable[int | None]) -> tuple[str, ...]:
-    """The reasons that were seen in any of the masks; a bit without a name is given as a number."""
-    seen = 0
-    for mask in masks:
-        seen |= mask or 0
+    """The reasons seen in any of the masks; a bit without a name is given as a number."""
+    seen = reduce(or_, filter(None, masks), 0)
     named = tuple(name for bit, name in CLOCK_EVENT_REASONS.items() if seen & bit)
     rest = seen & ~sum(CLOCK_EVENT_REASONS)
     return (*named, f"unknown ({rest:#x})") if rest else named

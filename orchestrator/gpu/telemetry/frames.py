@@ -1,4 +1,4 @@
-"""Files that are only ever added to, readable after any crash: what the telemetry process writes.
+"""Append-only files of the telemetry process, readable after any crash.
 
     length (4 bytes) · CRC-32 (4 bytes) · body        … and again
 
@@ -19,10 +19,7 @@ _FRAME: Final = struct.Struct("<II")
 
 
 class FrameFile:
-    """A file of frames, open for appending. What an earlier process left torn is cut off first.
-
-    Raises OSError when the file cannot be opened, is none of ours (safe_read.py), or the disk refuses.
-    """
+    """A file of frames, open for appending, its torn tail cut off. Raises OSError, also for what is no regular file."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -39,7 +36,7 @@ class FrameFile:
         return self._size
 
     def append(self, body: bytes) -> None:
-        """Write one frame, whole or not at all. Raises OSError when the disk refuses; later ones may fit again."""
+        """Write one frame, whole or not at all. Raises OSError when the disk refuses."""
         frame = _FRAME.pack(len(body), zlib.crc32(body)) + body
         written = 0
         try:
@@ -51,12 +48,12 @@ class FrameFile:
         self._size += len(frame)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._fd)
 
 
 def contents(path: Path) -> bytes:
-    """All that is in a file of frames; nothing where there is none. Raises RunFolderError for one that is not ours."""
+    """Return the bytes of a file of frames, empty where there is none. Raises RunFolderError when it is not ours."""
     try:
         return safe_read.read(path)
     except FileNotFoundError:

@@ -1,20 +1,28 @@
-"""Which GPU is too hot to continue: at its limit for ten seconds. Pure.
+"""Which GPU is too hot to continue: at its limit for ten seconds.
 
-    once a second: temperature, and degrees left until it slows itself down ──▶ over the limit? ──▶ since when ──▶ why
+    HeatWatch, once a second: temperature, margin to slowdown ──▶ Thermometer (pure): limit reached? since when ──▶ why
 
 The limit is the GPU's own (T.Limit, or a threshold on older boards), and the requested one. Only the load is ended.
 """
 
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 
+from orchestrator.gpu.health.reader import QUESTIONS
+from orchestrator.gpu.nvml import Nvml
+from orchestrator.gpu.nvml_errors import NvmlError
+from protocol.messages import Sample, TooHot
+
 HELD_S: Final = 10.0
 """For which a GPU must be at its limit: a moment at it is how a GPU under load holds its temperature."""
+_LOOK_NS: Final = 1_000_000_000
 
 
 class TemperatureStop(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a GPU is too hot. celsius: what a person asked for; None: the GPU's own limit alone."""
+    """When a GPU is too hot. celsius: the requested limit; None: the GPU's own limit alone."""
 
     celsius: int | None = None
     held_s: float = HELD_S
@@ -26,7 +34,7 @@ class Thermometer:
     def __init__(self, stop: TemperatureStop) -> None:
         self._stop = stop
         self._since_ns: dict[str, int] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def too_hot(self, uuid: str, now_ns: int, temperature_c: int | None, margin_c: int | None) -> str:
         """Why a GPU must stop; empty where it may continue, and after the first report. None: not read.
@@ -38,17 +46,42 @@ class Thermometer:
             self._since_ns.pop(uuid, None)
             return ""
         since_ns = self._since_ns.setdefault(uuid, now_ns)
-        if uuid in self._told or now_ns - since_ns < self._stop.held_s * 1e9:
+        if uuid in self._reported or now_ns - since_ns < self._stop.held_s * 1e9:
             return ""
-        self._told.add(uuid)
+        self._reported.add(uuid)
         at = "" if temperature_c is None else f", {temperature_c} degrees C"
         return f"too hot: for {self._stop.held_s:g} s at {limit}{at}; look at the cooling"
 
     def _reached(self, temperature_c: int | None, margin_c: int | None) -> str:
-        """The limit that it is at, in words."""
-        asked = self._stop.celsius
-        if asked is not None and temperature_c is not None and temperature_c >= asked:
-            return f"the {asked} degrees C of --max-temperature"
+        requested = self._stop.celsius
+        if requested is not None and temperature_c is not None and temperature_c >= requested:
+            return f"the {requested} degrees C of --max-temperature"
         if margin_c is not None and margin_c <= 0:
             return "the limit at which it slows itself down"
         return ""
+
+
+class HeatWatch:
+    """Follows some GPUs. hot: UUID → injected degrees, in place of the GPU's own."""
+
+    def __init__(self, nvml: Nvml, stop: TemperatureStop, hot: Mapping[str, int]) -> None:
+        self._nvml = nvml
+        self._thermometer = Thermometer(stop)
+        self._hot = hot
+        self._next_ns = 0
+
+    def look(self, newest: Mapping[str, Sample], now_ns: int) -> Iterator[TooHot]:
+        """Report GPUs that must stop, each once. newest: the newest sample of each. Looks at most once a second."""
+        if now_ns < self._next_ns:
+            return
+        self._next_ns = now_ns + _LOOK_NS
+        for uuid, sample in newest.items():
+            if reason := self._thermometer.too_hot(uuid, now_ns, sample.temperature_c, self._margin_c(uuid)):
+                yield TooHot(uuid=uuid, reason=reason, at_ns=now_ns)
+
+    def _margin_c(self, uuid: str) -> int | None:
+        with contextlib.suppress(NvmlError):
+            margin_c = self._nvml.ask(uuid, QUESTIONS["gpu_margin_c"])
+            really_c = self._nvml.read(uuid).temperature_c if uuid in self._hot else None
+            return margin_c if really_c is None else margin_c - (self._hot[uuid] - really_c)
+        return None

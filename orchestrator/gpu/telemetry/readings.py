@@ -7,6 +7,8 @@ windows or, where there is none, from the nearest one.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from statistics import fmean
 from typing import Final, NamedTuple
 
@@ -20,11 +22,8 @@ Window = tuple[int, int]
 
 MIN_MEASURED_S: Final = 5.0
 NEAR_NS: Final = 1_000_000_000
-"""How far from a window a sample may lie and still speak for it."""
-
-
+"""How far from a window a sample may lie and still count."""
 SHARED: Final = "power, temperature, clocks and utilisation are those of the whole GPU, which its slices share"
-
 MIN_FOR_CLOCK_DRIFT: Final = 4
 """Samples within the blocks, below which halves of them are single readings."""
 
@@ -32,11 +31,9 @@ MIN_FOR_CLOCK_DRIFT: Final = 4
 class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Telemetry of one measurement. None where unknown; `note` has the reason.
 
-    Utilisation, power, temperature and clocks are means; temperature_max_c and memory_used_bytes are maxima.
-    sm_clock_drift_percent: mean SM clock of the second half of the samples relative to the first. reasons: NVML's bit
-    mask of all clock event reasons. thermal_violation, power_violation: fraction (0 to 1) of the measured time with
-    lowered clocks, by NVML's counters. slowdown_samples: fraction of the samples with heat or a brake
-    (clock_events.SLOWDOWN).
+    Means, but for temperature_max_c and memory_used_bytes (maxima) and reasons (NVML's bits of all samples).
+    sm_clock_drift_percent: second half of the samples relative to the first. thermal_violation, power_violation:
+    fraction of the measured time with lowered clocks, by NVML's counters. slowdown_samples: fraction of the samples.
     """
 
     gpu_utilization_percent: float | None = None
@@ -57,14 +54,13 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def slowdown(self) -> float | None:
-        """Fraction of the measured time in which heat or a brake held clocks down, by whichever sign says more."""
-        if self.thermal_violation is None or self.slowdown_samples is None:
-            return self.slowdown_samples if self.thermal_violation is None else self.thermal_violation
-        return max(self.thermal_violation, self.slowdown_samples)
+        """Fraction of the measured time in which heat or a brake held clocks down: the larger of both signs."""
+        signs = (self.thermal_violation, self.slowdown_samples)
+        return max((sign for sign in signs if sign is not None), default=None)
 
 
 class Track:
-    """Samples of one GPU during one boot, by time: made once where many measurements are looked for among them."""
+    """Samples of one GPU during one boot, ordered by time, indexed for many measurements."""
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         self._samples = samples
@@ -87,7 +83,6 @@ def over(samples: Sequence[Sample], windows: Sequence[Window]) -> Readings:
 
 
 def _readings(around: Sequence[Sample], times_ns: Sequence[int], windows: Sequence[Window]) -> Readings:
-    """around: the samples near the windows, taken at times_ns."""
     inside = [
         sample
         for begin, end in windows
@@ -118,7 +113,7 @@ def _readings(around: Sequence[Sample], times_ns: Sequence[int], windows: Sequen
 
 
 def _drift(inside: Sequence[Sample]) -> float | None:
-    """Percent by which the SM clock moved from one half to the other; None for too few samples to tell."""
+    """Percent by which the SM clock moved from one half to the other; None for too few samples."""
     clocks = _known([sample.sm_clock_mhz for sample in inside])
     if len(clocks) < MIN_FOR_CLOCK_DRIFT:
         return None
@@ -127,7 +122,7 @@ def _drift(inside: Sequence[Sample]) -> float | None:
 
 
 def _averaged(around: Sequence[Sample], counters: "_Counters", inside: Sequence[Sample]) -> dict[str, float | None]:
-    """What boards average over a second: known only for long measurements. inside: the samples in the windows."""
+    """What boards average over a second: only for long measurements."""
     energy_mj = counters.increase([sample.energy_mj for sample in around])
     power_mw = _mean(_known([sample.power_mw for sample in inside]))
     return {
@@ -151,14 +146,12 @@ def _note(values: dict[str, float | None], measured_s: float) -> str:
 
 
 def of_slice(readings: Readings) -> Readings:
-    """Readings of a MIG slice, marked: all but the memory are its GPU's, of whose energy nobody knows its part."""
+    """Mark readings of a MIG slice: all but the memory are its GPU's. Without energy, whose part is unknown."""
     note = "; ".join(filter(None, [readings.note, SHARED]))
     return msgspec.structs.replace(readings, energy_j=None, note=note)
 
 
 def _nearest(around: Sequence[Sample], windows: Sequence[Window]) -> list[Sample]:
-    """The sample nearest to a window, if any is near."""
-
     def distance_ns(sample: Sample) -> int:
         return min(max(begin - sample.at_ns, sample.at_ns - end, 0) for begin, end in windows)
 
@@ -167,7 +160,7 @@ def _nearest(around: Sequence[Sample], windows: Sequence[Window]) -> list[Sample
 
 
 class _Moment(NamedTuple):
-    """A moment between two samples: their places, how long after the first it is, and how far they are apart."""
+    """A moment between two samples: their indices, the time since the first, and the time between them."""
 
     before: int
     after: int
@@ -193,14 +186,14 @@ def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment
 
 
 class _Counters(NamedTuple):
-    """Reads cumulative counters between samples. moments: of the windows, the same for every counter that was read."""
+    """Reads cumulative counters between samples. moments: begins and ends of the windows."""
 
     times_ns: Sequence[int]
     moments: list[_Moment] | None
     windows: Sequence[Window]
 
     def increase(self, values: Sequence[int | None]) -> float | None:
-        """By how much a counter rose within the windows. None where samples are missing or it fell."""
+        """Rise of a counter within the windows; None where samples are missing or it fell."""
         known, moments = _known(values), self.moments
         if len(known) < len(values):
             kept = [at_ns for at_ns, value in zip(self.times_ns, values, strict=True) if value is not None]
@@ -208,21 +201,20 @@ class _Counters(NamedTuple):
         if moments is None or known != sorted(known):
             return None
         if known[0] == known[-1]:
-            return 0.0  # it stood still, as most do: nothing to be read between
-        at = [_between(known[one.before], known[one.after], one) for one in moments]
+            return 0.0  # most counters stand still: saves the interpolation
+        at = [_between(known[moment.before], known[moment.after], moment) for moment in moments]
         total = 0.0
         for begin, end in zip(at[::2], at[1::2], strict=True):
             total += end - begin
         return total
 
     def held(self, values: Sequence[int | None], measured_ns: int) -> float | None:
-        """Fraction of the measured time by which a counter of nanoseconds rose; None where it says nothing."""
+        """Fraction of the measured time by which a counter of nanoseconds rose; None where unknown."""
         held_ns = self.increase(values)
         return None if held_ns is None or not measured_ns else min(1.0, held_ns / measured_ns)
 
 
 def _between(before: int, after: int, moment: _Moment) -> float:
-    """Value of a counter at a moment between two samples."""
     if moment.apart_ns == 0:
         return float(before)
     return before + (after - before) * moment.since_ns / moment.apart_ns
@@ -237,9 +229,4 @@ def _mean(values: Sequence[int]) -> float | None:
 
 
 def _all_bits(masks: Sequence[int]) -> int | None:
-    if not masks:
-        return None
-    seen = 0
-    for mask in masks:
-        seen |= mask
-    return seen
+    return reduce(or_, masks) if masks else None

@@ -4,10 +4,8 @@
     orchestrator ◀── Digest (1 Hz), DeviceFree, Unavailable ──┤            telemetry/health.records
     orchestrator ◀── XidSeen, GpuBroken, TooHot, ForeignSeen ─┘            SOCK_SEQPACKET, descriptor 3
 
-It sleeps in poll between ticks. It never waits for the orchestrator (a full socket drops the digest and keeps answers
-back) nor for the disk's goodwill (a refused batch is said once, and is a gap). It ends when the socket closes, on
-SIGTERM, and with the orchestrator (process_start.py sees to that). Run as `python -P -m
-orchestrator.gpu.telemetry.sampler`.
+It never waits for the orchestrator: a full socket drops the digest and delays answers. A batch that the disk refuses is
+reported once, and is a gap. It ends when the socket closes, on SIGTERM, and with the orchestrator (process_start.py).
 """
 
 import contextlib
@@ -17,6 +15,7 @@ import socket
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -28,8 +27,7 @@ from orchestrator.gpu.health.watch import HealthWatch
 from orchestrator.gpu.nvml import Nvml
 from orchestrator.gpu.nvml_errors import NvmlError
 from orchestrator.gpu.telemetry import foreign_use
-from orchestrator.gpu.telemetry.heat_watch import HeatWatch
-from orchestrator.gpu.telemetry.overheating import TemperatureStop
+from orchestrator.gpu.telemetry.overheating import HeatWatch, TemperatureStop
 from orchestrator.gpu.telemetry.samples import SampleFile
 from orchestrator.system import host
 from protocol import codec
@@ -38,6 +36,7 @@ from protocol.messages import AwaitFree, DeviceFree, Digest, FromSampler, Sample
 CONTROL_FD: Final = 3
 MAX_MESSAGE_BYTES: Final = 256 * 1024
 
+_HEALTH: Final = "the health of the GPUs"
 _DIGEST_NS: Final = 1_000_000_000
 _FREE_POLL_MS: Final = 5.0
 """How often used memory is read while a cell waits for its GPU. One reading takes some microseconds on an H200."""
@@ -61,8 +60,6 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 @dataclass
 class _Waiting:
-    """Somebody waits for a GPU's memory. Times are monotonic nanoseconds."""
-
     request: AwaitFree
     until_ns: int
 
@@ -82,7 +79,9 @@ class Sampler:
         self._unwritten: dict[str, list[Sample]] = {uuid: [] for uuid in self._uuids}
         self._complained: set[str] = set()
         self._files = self._opened(task.files)
-        self._health = self._watching(task)
+        self._health: HealthWatch | None = None
+        with self._complaining(_HEALTH):
+            self._health = HealthWatch(nvml, self._uuids, Path(task.health))
         self._lookout = foreign_use.Lookout(nvml, task.parent_pid)
         self._look_out_ns = 0
         self._hot = task.hot
@@ -104,22 +103,22 @@ class Sampler:
         for file in self._files.values():
             file.close()
         if self._health is not None:
-            try:
+            with self._complaining(_HEALTH):
                 self._health.close()
-            except OSError as error:
-                self._complain("the health of the GPUs", error)
-        self._send_answers()  # who has asked it to end hears its last words
+        self._send_answers()  # a write error while ending is still reported
 
     def _sample_if_due(self) -> None:
         now = time.monotonic_ns()
         if now < self._next_ns:
             return
-        # Ticks keep to their grid: a late one is not made up for, and does not shift those after it.
+        # Ticks keep to their grid: a late one does not shift those after it.
         self._next_ns += ((now - self._next_ns) // self._interval_ns + 1) * self._interval_ns
         newest = {uuid: self._read(uuid) for uuid in self._uuids}
         for uuid, sample in newest.items():
             self._unwritten[uuid].append(sample)
-        self._look_after_health(now)
+        if self._health is not None:
+            with self._complaining(_HEALTH):
+                self._outbox.extend(self._health.tick(now))
         if now >= self._look_out_ns:
             self._look_out_ns = now + foreign_use.LOOK_NS
             for uuid in self._uuids:
@@ -133,7 +132,6 @@ class Sampler:
                 self._send(Digest(samples=newest))
 
     def _look_out(self, uuid: str) -> None:
-        """Say who else computes on a GPU, when that has changed."""
         if (seen := self._lookout.look(uuid, time.monotonic_ns())) is not None:
             self._outbox.append(seen)
 
@@ -145,31 +143,13 @@ class Sampler:
             return Sample(at_ns=time.monotonic_ns())
         return msgspec.structs.replace(sample, temperature_c=self._hot[uuid]) if uuid in self._hot else sample
 
-    def _watching(self, task: Task) -> HealthWatch | None:
-        try:
-            return HealthWatch(self._nvml, self._uuids, Path(task.health))
-        except OSError as error:
-            self._complain("the health of the GPUs", error)
-            return None
-
-    def _look_after_health(self, now_ns: int) -> None:
-        if self._health is None:
-            return
-        try:
-            self._outbox.extend(self._health.tick(now_ns))
-        except OSError as error:
-            self._complain("the health of the GPUs", error)
-
     def _look_at_the_free(self) -> None:
-        """Look at the GPUs on which a launch has ended, once nobody waits for the answer any more."""
+        """Look at the GPUs on which a launch has ended, after the answer that the orchestrator waits for."""
         over, self._over = self._over, []
-        if self._health is None:
-            return
-        try:
-            for uuid in over:
-                self._outbox.extend(self._health.look_at(uuid))
-        except OSError as error:
-            self._complain("the health of the GPUs", error)
+        if self._health is not None:
+            with self._complaining(_HEALTH):
+                for uuid in over:
+                    self._outbox.extend(self._health.look_at(uuid))
 
     def _answer_waiting(self) -> None:
         for uuid, waiting in tuple(self._waiting.items()):
@@ -214,7 +194,7 @@ class Sampler:
             self._outbox.popleft()
 
     def _send(self, message: FromSampler) -> bool:
-        """Say something without ever waiting. False when the socket is full."""
+        """Send without waiting. False when the socket is full."""
         try:
             self._channel.send(codec.encode(message), socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -231,27 +211,27 @@ class Sampler:
         files: dict[str, SampleFile] = {}
         boot_id = host.boot_id()
         for uuid, path in paths.items():
-            try:
+            with self._complaining(f"samples of {uuid}"):
                 files[uuid] = SampleFile(Path(path), boot_id)
-            except OSError as error:
-                self._complain(f"samples of {uuid}", error)
         return files
 
     def _write(self) -> None:
         for uuid, samples in self._unwritten.items():
             self._unwritten[uuid] = []
             file = self._files.get(uuid)
-            if file is None or not samples:
-                continue
-            try:
-                file.append(samples)
-            except OSError as error:
-                self._complain(f"samples of {uuid}", error)
+            if file is not None and samples:
+                with self._complaining(f"samples of {uuid}"):
+                    file.append(samples)
 
-    def _complain(self, what: str, error: OSError) -> None:
-        if what not in self._complained:
-            self._complained.add(what)
-            self._outbox.append(Unavailable(reason=f"{what} cannot be written: {error}"))
+    @contextlib.contextmanager
+    def _complaining(self, what: str) -> Iterator[None]:
+        """Report the first OSError of the body's writes to `what`, and go on."""
+        try:
+            yield
+        except OSError as error:
+            if what not in self._complained:
+                self._complained.add(what)
+                self._outbox.append(Unavailable(reason=f"{what} cannot be written: {error}"))
 
 
 def main() -> int:

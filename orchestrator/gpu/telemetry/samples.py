@@ -1,15 +1,14 @@
-"""How samples of a GPU lie on disk: one file for each GPU, a batch appended each second by the sampler.
+"""Samples of a GPU on disk: one file for each GPU, a batch appended each second by the sampler.
 
     a frame (frames.py) for each batch: MessagePack {boot_id, fields, rows}
 
-Rows carry no field names, which keeps eight hours at 10 Hz near 22 MiB. A batch names the boot it belongs
-to, because monotonic times of different boots of the host overlap. Readable after any crash: a torn tail is no sample.
+Rows carry no field names: eight hours at 10 Hz take 22 MiB. Monotonic times of different boots overlap.
 
     below FULL_BYTES   every sample                                    the first day at 10 Hz
     then               the last of each batch, others 0.5 s apart      another eight days
-    at CAP_BYTES       nothing more, which is said                     256 MiB a GPU
+    at CAP_BYTES       nothing more, which is reported                 256 MiB a GPU
 
-Counters are interpolated between samples at most a second apart (readings.py): thinned ones still are that near.
+Thinned samples still are near enough to interpolate counters (readings.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,10 +48,7 @@ class SampleFile:
         self._file = FrameFile(path)
 
     def append(self, samples: Sequence[Sample]) -> None:
-        """Write one batch, whole or not at all; thinned out where the file is large.
-
-        Raises OSError when the disk refuses (later batches may fit again), and when the file has reached its cap.
-        """
+        """Write one batch, whole or not at all. Raises OSError when the disk refuses or the file is at its cap."""
         if self._file.size >= CAP_BYTES:
             raise OSError(f"the file has reached its cap of {CAP_BYTES >> 20} MiB")
         kept = samples if self._file.size < FULL_BYTES else thinned(samples)
@@ -60,12 +56,12 @@ class SampleFile:
         self._file.append(codec.encode(Batch(boot_id=self._boot_id, fields=_FIELDS, rows=rows)))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 
 def thinned(samples: Sequence[Sample]) -> list[Sample]:
-    """The last one, which may be the one behind the last block of a launch, and others at least THINNED_NS apart."""
+    """The last sample, which may follow the last block of a launch, and others at least THINNED_NS apart."""
     kept: list[Sample] = []
     for sample in reversed(samples):
         if not kept or kept[-1].at_ns - sample.at_ns >= THINNED_NS:
@@ -74,11 +70,9 @@ def thinned(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def read_samples(path: Path, boot_id: str | None = None) -> tuple[Sample, ...]:
-    """The samples in a file, by time; none where there is no file.
+    """Return the samples in a file, by time; none where there is no file. boot_id: only those of that boot.
 
-    boot_id: only those of that boot, because monotonic times of boots overlap. Damaged batches and a torn tail are
-    skipped.
-    Raises RunFolderError for a file that is not ours.
+    Damaged batches and a torn tail are skipped. Raises RunFolderError for a file that is not ours.
     """
     batches = _batches(contents(path))
     samples = [sample for batch in batches if boot_id in (None, batch.boot_id) for sample in _samples(batch)]
@@ -94,7 +88,7 @@ class SampleReader:
         self._offset = 0
 
     def read(self) -> tuple[Sample, ...]:
-        """The samples of this boot that were added since the last call; none where there is no file to be read yet."""
+        """Return the samples of this boot added since the last call; none while the file cannot be read."""
         try:
             data = safe_read.read(self._path, self._offset)
         except OSError:
@@ -122,7 +116,7 @@ def _samples(batch: Batch) -> Iterator[Sample]:
 
 
 def _sample(row: tuple[int | None, ...]) -> Sample:
-    """From a row of _FIELDS, in a fifth of the time that names from the file take. Raises ValueError for another."""
+    """From a row of _FIELDS, in a fifth of the time of msgspec.convert. Raises ValueError for another."""
     at_ns, gpu, memory, used, power, energy, temperature, sm_clock, memory_clock, reasons, thermal, capped = row
     if at_ns is None:
         raise ValueError("a sample without a time")

@@ -1,8 +1,6 @@
-"""What a GPU was like over a whole run, thinned out for the eye: a chart needs hundreds of points, a night has 288,000.
+"""Readings of a GPU over a whole run, reduced to the hundreds of points that a chart needs. Pure.
 
-    samples ──▶ stretches of equal length ──▶ of each: lowest, mean and highest reading
-
-The extremes are kept, so that a spike of a tenth of a second is still seen. Pure.
+samples ──▶ stretches of equal length ──▶ of each: lowest, mean and highest reading
 """
 
 from bisect import bisect_left
@@ -27,12 +25,11 @@ READINGS: Final[Mapping[str, Callable[[Sample], float | None]]] = {
     "sm_clock_mhz": attrgetter("sm_clock_mhz"),
     "memory_clock_mhz": attrgetter("memory_clock_mhz"),
 }
-"""What is followed, by names that give the unit."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One reading over the stretches: its lowest, mean and highest value in each; None where it was not read."""
+    """Lowest, mean and highest value of one reading in each stretch; None where it was not read."""
 
     low: tuple[float | None, ...]
     mean: tuple[float | None, ...]
@@ -41,7 +38,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Trace:
-    """A GPU during one boot of its host. at_ns: of each stretch, its first sample, monotonic. curves: of READINGS."""
+    """A GPU during one boot. at_ns: first sample of each stretch, monotonic. curves: by the names of READINGS."""
 
     at_ns: tuple[int, ...] = ()
     curves: Mapping[str, Curve] = field(default_factory=dict)
@@ -62,7 +59,7 @@ def trace(samples: Sequence[Sample], most: int) -> Trace:
 
 
 def _stretches(samples: Sequence[Sample], most: int) -> list[Sequence[Sample]]:
-    """The samples by stretch of time; stretches without any are left out."""
+    """The samples by stretch of time, without empty stretches."""
     if len(samples) <= most:
         return [[sample] for sample in samples]
     first_ns = samples[0].at_ns

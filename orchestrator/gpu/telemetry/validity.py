@@ -1,10 +1,9 @@
-"""Whether the result of a launch may be believed: told from who else was on its GPU, and from its readings. Pure.
+"""Whether the result of a launch is valid, by foreign processes on its GPU and by its readings. Pure.
 
-    somebody else ──contaminated──▶ Failure(CONTAMINATED): wait until it has left, measure again
+    foreign process ──contaminated──▶ Failure(CONTAMINATED): wait until it has left, measure again
     readings ──judge──▶ Failure(THROTTLED): cool down, measure again        None: the result counts
 
-A GPU that was held down for heat, or by a brake of its hardware, was not measured but its cooling was. A software power
-cap is normal for heavy work: it is written down and kept (docs/method.md, "Throttling").
+A software power cap is normal for heavy work: it is recorded only (docs/method.md, "Throttling").
 """
 
 from typing import Final
@@ -18,25 +17,31 @@ LIMIT: Final = 0.01
 
 
 def throttled(readings: Readings) -> bool | None:
-    """Whether the GPU was slowed down for longer than a result bears; None where nothing is known."""
+    """Whether the GPU was slowed down for longer than LIMIT; None where unknown."""
     return None if readings.slowdown is None else readings.slowdown > LIMIT
 
 
 def judge(readings: Readings) -> Failure | None:
-    """Why the result must not count, None where nothing speaks against it."""
+    """Why the result must not count; None where it may."""
     if readings.slowdown is None or not throttled(readings):
         return None
+    evidence = {
+        "thermal_violation": readings.thermal_violation,
+        "slowdown_samples": readings.slowdown_samples,
+        "temperature_max_c": readings.temperature_max_c,
+        "sm_clock_mhz": readings.sm_clock_mhz,
+    }
     return Failure(
         category=Category.THROTTLED,
         message=f"the GPU was slowed down for {readings.slowdown * 100:.0f}% of the measured time "
         f"({_why(readings)}); up to {LIMIT * 100:g}% is borne",
         phase=Phase.MEASURE,
-        evidence={name: f"{value:g}" for name, value in _evidence(readings).items() if value is not None},
+        evidence={name: f"{value:g}" for name, value in evidence.items() if value is not None},
     )
 
 
 def contaminated(who: str) -> Failure:
-    """Why a result must not count beside which `who` computed."""
+    """The failure of a result during which `who` computed on the GPU."""
     return Failure(category=Category.CONTAMINATED, message=f"{who} computed on the GPU too", phase=Phase.MEASURE)
 
 
@@ -44,12 +49,3 @@ def _why(readings: Readings) -> str:
     reasons = clock_events.words([(readings.reasons or 0) & clock_events.SLOWDOWN]) or ("for temperature",)
     hottest = "" if readings.temperature_max_c is None else f", {readings.temperature_max_c} degrees C"
     return ", ".join(reasons) + hottest
-
-
-def _evidence(readings: Readings) -> dict[str, float | None]:
-    return {
-        "thermal_violation": readings.thermal_violation,
-        "slowdown_samples": readings.slowdown_samples,
-        "temperature_max_c": readings.temperature_max_c,
-        "sm_clock_mhz": readings.sm_clock_mhz,
-    }

@@ -41,7 +41,8 @@ from protocol.cell import Cell, Mode
 from protocol.exit_codes import ExitCode
 from protocol.failure import Category
 from protocol.paths import RunPaths
-from tests.fakes.conducting import Childless, Quiet
+from tests.fakes.conducting import Childless
+from tests.fakes.displays import RecordingDisplay
 from tests.fakes.runs import FakeRun, gpus, shipped
 
 SLOW = 3
@@ -291,7 +292,8 @@ def test_a_stop_during_the_look_is_heeded_before_anything_is_added(
     with Journal(run.paths.journal) as written, Link("added") as link, StopSignals() as signals:
         nursery = Childless((), run.paths.log("zygote"), 1.0, {})
         loop = Loop(
-            RunContext(run.stored, BENCHMARK, run.paths, written, link, nursery, None, signals, Quiet()), stands(run)
+            RunContext(run.stored, BENCHMARK, run.paths, written, link, nursery, None, signals, RecordingDisplay()),
+            stands(run),
         )
         loop.run()
     assert loop.state.stopping is stops

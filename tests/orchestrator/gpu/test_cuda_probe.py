@@ -20,7 +20,7 @@ from orchestrator.system import subprocess_query
 from orchestrator.system.subprocess_query import Silence
 from protocol.cell import Device, DeviceKind
 from tests.fakes.cuda import beside
-from tests.fakes.nvml import ROOT, FakeNvml, slice_uuid, uuid
+from tests.fakes.nvml import ROOT, FakeNvml, slice_uuid, until_it_loads, uuid
 from tests.fakes.spies import spy
 
 GPUS = [Device(uuid=uuid(index), gpu_id=index, kind=DeviceKind.CUDA, name="NVIDIA H200") for index in range(3)]
@@ -164,7 +164,7 @@ def test_a_hang_is_ended(
     sent = spy(monkeypatch, signal, "pidfd_send_signal", lambda _, _pidfd, number: number)
 
     def heard_once_it_hangs(pidfd: int, answer: int, output: bytearray, _: float) -> bool:
-        probe = until_it_hangs(os.getpid())
+        probe = until_it_loads("libcuda.so.1", os.getpid())
         while signal.SIGKILL in numbers and not ignores(probe.pid, signal.SIGTERM):
             time.sleep(0.01)
         return hear(pidfd, answer, output, time.monotonic() + 0.1)
@@ -199,7 +199,7 @@ def test_a_hang_does_not_outlive_a_killed_orchestrator(cuda: Script) -> None:
     cuda(init="hang")
     source = f"from orchestrator.gpu import cuda_probe; cuda_probe.look({UUIDS!r})"
     with subprocess.Popen([sys.executable, "-c", source], env=os.environ | {"PYTHONPATH": str(ROOT)}) as parent:
-        probe = until_it_hangs(parent.pid)
+        probe = until_it_loads("libcuda.so.1", parent.pid)
         parent.kill()
     gone, _ = psutil.wait_procs([probe], timeout=10)
     assert gone == [probe]
@@ -210,14 +210,3 @@ def ignores(pid: int, number: signal.Signals) -> bool:
     status = Path(f"/proc/{pid}/status").read_text()
     mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn"))
     return bool(int(mask, 16) >> (number - 1) & 1)
-
-
-def until_it_hangs(parent: int) -> psutil.Process:
-    """The process that tries CUDA, when it has loaded the library: it asked to end with its parent before that."""
-    give_up = time.monotonic() + 30
-    while time.monotonic() < give_up:
-        for child in psutil.Process(parent).children():
-            if "libcuda.so.1" in Path(f"/proc/{child.pid}/maps").read_text():
-                return child
-        time.sleep(0.02)
-    raise AssertionError("it never loaded CUDA")

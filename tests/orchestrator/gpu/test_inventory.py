@@ -19,7 +19,7 @@ from protocol.exit_codes import ExitCode
 from tests.fakes.commands import python
 from tests.fakes.cuda import beside
 from tests.fakes.node import ROOT
-from tests.fakes.nvml import FakeNvml, slice_uuid
+from tests.fakes.nvml import FakeNvml, slice_uuid, until_it_loads
 
 LIMIT_S = 1.5
 ENDING_S = 4.0
@@ -205,7 +205,7 @@ def looking(fake: FakeNvml) -> Iterator[tuple[subprocess.Popen[str], psutil.Proc
     source = "from orchestrator.gpu import inventory as seen; print(seen.look().inventory.reason)"
     environment = fake.environment | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen([sys.executable, "-c", source], env=environment, stdout=subprocess.PIPE, text=True) as parent:
-        yield parent, until_it_asks(parent.pid)
+        yield parent, until_it_loads("libnvidia-ml.so.1", parent.pid)
 
 
 def test_a_look_that_dies_has_a_reason(fake: FakeNvml) -> None:
@@ -222,14 +222,3 @@ def test_a_look_that_hangs_does_not_outlive_a_killed_orchestrator(fake: FakeNvml
         parent.kill()
     gone, _ = psutil.wait_procs([look], timeout=10)
     assert gone == [look]
-
-
-def until_it_asks(parent: int) -> psutil.Process:
-    """The process that asks NVML, when it has loaded the library: it asked to end with its parent before that."""
-    give_up = time.monotonic() + 30
-    while time.monotonic() < give_up:
-        for child in psutil.Process(parent).children():
-            if "libnvidia-ml.so.1" in Path(f"/proc/{child.pid}/maps").read_text():
-                return child
-        time.sleep(0.02)
-    raise AssertionError("it never loaded NVML")

@@ -19,7 +19,7 @@ from orchestrator.store import run_files
 from protocol.paths import RunPaths
 from tests.fakes import faults
 from tests.fakes.commands import python
-from tests.fakes.conducting import Quiet
+from tests.fakes.displays import RecordingDisplay
 
 
 def second_round(state: RunState, *_: object) -> tuple[Slot, ...]:
@@ -53,9 +53,9 @@ if __name__ == "__main__":
     stored = replace(made, plan=TOY.plan(made.configuration, made.devices))
     run_files.store(stored, paths)
     registry.KINDS[type(None)] = TOY
-    verdicts = [run.execute(stored, paths, Quiet(), kind=TOY, write_report=reporting.write).verdict]
+    verdicts = [run.execute(stored, paths, RecordingDisplay(), kind=TOY, write_report=reporting.write).verdict]
     next(iter(paths.results())).unlink()
     remaining = run.left_to_do(stored, paths, TOY)
-    verdicts.append(run.execute(stored, paths, Quiet(), kind=TOY, write_report=reporting.write).verdict)
+    verdicts.append(run.execute(stored, paths, RecordingDisplay(), kind=TOY, write_report=reporting.write).verdict)
     first, again = ([one.exit_code, one.reasons[-1]] for one in verdicts)
     sys.stdout.write(json.dumps([first, remaining, again]))

@@ -13,10 +13,10 @@ import pytest
 from orchestrator.analysis.outcomes import Status
 from orchestrator.engine.display_events import CellEnded, DeviceLine, Notice, Snapshot
 from orchestrator.engine.launches.link import Link
-from orchestrator.selftest import Outcome, Row, campaign, leftovers
+from orchestrator.selftest import Outcome, Row, accounts, campaign
+from orchestrator.selftest.accounts import Seen, Watch
 from orchestrator.selftest.faults import FAULTS, Done, Fault
 from orchestrator.selftest.judge import Account, NamedFailure, Try, judge
-from orchestrator.selftest.log_watch import Seen, Watch
 from orchestrator.selftest.table import as_builtins, details, rows
 from orchestrator.system.log_files import CAP_BYTES
 from protocol.cell import Device, DeviceKind
@@ -171,7 +171,7 @@ def test_logs_are_measured_during_and_after_a_launch(tmp_path: Path) -> None:
 
 def test_the_right_account_is_right_in_json_too() -> None:
     """Nothing is wrong, and the slowest try counts."""
-    assert judge(KILL.expected, RIGHT) == ()
+    assert not list(judge(KILL.expected, RIGHT))
     assert RIGHT.seconds == 1.5
     (row,) = as_builtins(outcome(RIGHT))["faults"]
     asked = {key: row["expected"][key] for key in ("phase", "message", "stacks", "output")}
@@ -180,14 +180,14 @@ def test_the_right_account_is_right_in_json_too() -> None:
     assert found == {"phases": ["measure"], "stacks": False, "output_bytes": 0, "log_disk_bytes": 0}
 
 
-def outcome(*accounts: Account, left_behind: tuple[str, ...] = (), interrupted: bool = False) -> Outcome:
+def outcome(*found: Account, left_behind: tuple[str, ...] = (), interrupted: bool = False) -> Outcome:
     """A self-test of so many kills, each on a device of its own."""
-    _, injections = campaign.prepare((KILL,), cpus(len(accounts)), Path("run"), Path("told"), ())
-    found = tuple(
-        Row(injection=one, account=account, wrong=judge(KILL.expected, account))
-        for one, account in zip(injections, accounts, strict=True)
+    _, injections = campaign.prepare((KILL,), cpus(len(found)), Path("run"), Path("told"), ())
+    table = tuple(
+        Row(injection=one, account=account, wrong=tuple(judge(KILL.expected, account)))
+        for one, account in zip(injections, found, strict=True)
     )
-    return Outcome(rows=found, left_behind=left_behind, interrupted=interrupted, seconds=3.0, folder=None)
+    return Outcome(rows=table, left_behind=left_behind, interrupted=interrupted, seconds=3.0, folder=None)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_leftovers_are_found(tmp_path: Path) -> None:
     """Processes, also one that is no child of ours, sockets, temporary files; nothing when they are gone."""
     paths = RunPaths(tmp_path / "20260401-213000-1f2e3d")
     paths.folder.mkdir()
-    before = {*leftovers.find(paths)}  # the browser of other tests, which is a child of this process for all of them
+    before = {*accounts.left_behind(paths)}  # the browser of other tests is our child too
     assert all(words.startswith("the process ") for words in before)
     temporary = paths.folder / "half.tmp"
     temporary.touch()
@@ -257,7 +257,7 @@ def test_leftovers_are_found(tmp_path: Path) -> None:
     orphan = int(subprocess.run(["sh", "-c", begin], check=True, stdout=subprocess.PIPE).stdout)
     try:
         with Link(paths.folder.name):
-            *processes, socket, file = (words for words in leftovers.find(paths) if words not in before)
+            *processes, socket, file = (words for words in accounts.left_behind(paths) if words not in before)
     finally:
         child.communicate()
         os.kill(orphan, signal.SIGKILL)
@@ -266,4 +266,4 @@ def test_leftovers_are_found(tmp_path: Path) -> None:
     assert socket.endswith(f"{paths.folder.name}-{os.getpid()}")
     assert file == f"the temporary file {temporary}"
     temporary.unlink()
-    assert [words for words in leftovers.find(paths) if str(orphan) not in words and words not in before] == []
+    assert [words for words in accounts.left_behind(paths) if str(orphan) not in words and words not in before] == []

@@ -51,40 +51,40 @@ Change = Callable[[Any], Any]
 
 ELSEWHERE = Failure(category=Category.DEADLINE, message="m", phase=Phase.MEASURE, device="GPU-x")
 
+
+def changing(**fields: Any) -> Change:
+    """Change fields of a record."""
+    return lambda record: msgspec.structs.replace(record, **fields)
+
+
+def after(added: Record) -> Change:
+    """Put a record before another one."""
+    return lambda record: (added, record)
+
+
 FORGED: dict[str, tuple[type[Record], Change, str]] = {
-    "a cell that is not planned": (Start, lambda it: msgspec.structs.replace(it, cell="../.."), "not planned on"),
-    "a round that is not planned": (Start, lambda it: msgspec.structs.replace(it, round=7), "not planned on"),
-    "a device of nobody": (Start, lambda it: msgspec.structs.replace(it, device="GPU-x"), "not planned on"),
-    "attempt 0": (Start, lambda it: msgspec.structs.replace(it, attempt=0), "attempt 0"),
-    "no batch": (Start, lambda it: msgspec.structs.replace(it, batch_size=0), "batch size 0"),
+    "a cell that is not planned": (Start, changing(cell="../.."), "not planned on"),
+    "a round that is not planned": (Start, changing(round=7), "not planned on"),
+    "a device of nobody": (Start, changing(device="GPU-x"), "not planned on"),
+    "attempt 0": (Start, changing(attempt=0), "attempt 0"),
+    "no batch": (Start, changing(batch_size=0), "batch size 0"),
     "a launch twice": (Start, lambda it: (it, it), "begins twice"),
-    "an end of nothing": (End, lambda it: msgspec.structs.replace(it, launch=99), "launch 99 was never begun"),
-    "a process of nothing": (Left, lambda it: msgspec.structs.replace(it, launch=99), "launch 99 was never begun"),
-    "neither result nor failure": (End, lambda it: msgspec.structs.replace(it, result_sha256=None), "or neither"),
-    "a failure on a device that is none": (
-        *(End, lambda it: msgspec.structs.replace(it, result_sha256=None, failure=ELSEWHERE)),
-        "no device of launch 0",
-    ),
+    "an end of nothing": (End, changing(launch=99), "launch 99 was never begun"),
+    "a process of nothing": (Left, changing(launch=99), "launch 99 was never begun"),
+    "neither result nor failure": (End, changing(result_sha256=None), "or neither"),
+    "a failure elsewhere": (End, changing(result_sha256=None, failure=ELSEWHERE), "no device of launch 0"),
     "a second beginning": (Header, lambda it: (it, it), "a run begins twice"),
-    "a year that is none": (Header, lambda it: msgspec.structs.replace(it, created=1e15), "no time"),
-    "a segment before time": (Segment, lambda it: msgspec.structs.replace(it, wall=-1.0), "no time"),
+    "a year that is none": (Header, changing(created=1e15), "no time"),
+    "a segment before time": (Segment, changing(wall=-1.0), "no time"),
     "nobody works": (Segment, lambda _: (), "before anybody works"),
     "a device lost that is none": (
-        *(Finished, lambda it: (TakenOut(device="GPU-x", at_ns=1, reason=""), it)),
+        Finished,
+        after(TakenOut(device="GPU-x", at_ns=1, reason="")),
         "no device of the run",
     ),
-    "somebody on a device that is none": (
-        *(Finished, lambda it: (Foreign(device="GPU-x", at_ns=1, by="PID 7"), it)),
-        "no device of the run",
-    ),
-    "a model that is none": (
-        *(Finished, lambda it: (Skipped(model="nobody", at_ns=1, reason=""), it)),
-        "no model of the run",
-    ),
-    "a dropped cell that is none": (
-        *(Finished, lambda it: (Dropped(cell="x", round=0, at_ns=1, reason=""), it)),
-        "is not planned",
-    ),
+    "somebody on no device": (Finished, after(Foreign(device="GPU-x", at_ns=1, by="PID 7")), "no device of the run"),
+    "a model that is none": (Finished, after(Skipped(model="nobody", at_ns=1, reason="")), "no model of the run"),
+    "a dropped cell that is none": (Finished, after(Dropped(cell="x", round=0, at_ns=1, reason="")), "is not planned"),
 }
 """The record that is changed, how (into one, none or two), and a part of the message."""
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.gpu.telemetry.client import Telemetry, read_samples
+from orchestrator.gpu.telemetry.client import Telemetry
 from orchestrator.gpu.telemetry.overheating import TemperatureStop, Thermometer
+from orchestrator.gpu.telemetry.samples import read_samples
 from protocol.messages import Digest, TooHot
 from protocol.paths import RunPaths
 from tests.fakes.nvml import FakeNvml, uuid

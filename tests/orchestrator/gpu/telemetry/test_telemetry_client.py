@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.gpu.telemetry.client import read_samples
+from orchestrator.gpu.telemetry.samples import read_samples
 from orchestrator.system.process_end import Exit
 from protocol.messages import Digest, Unavailable
 from protocol.paths import RunPaths

@@ -16,7 +16,7 @@ from orchestrator.engine.display_events import Notice
 from orchestrator.gpu.telemetry.client import Telemetry
 from orchestrator.system.process_end import Exit
 from protocol.messages import Digest
-from tests.fakes.conducting import Quiet
+from tests.fakes.displays import RecordingDisplay
 from tests.fakes.nvml import FakeNvml, uuid
 from tests.fakes.spies import spy
 from tests.fakes.telemetry import PATIENCE_S, hear, sampling
@@ -71,9 +71,9 @@ def test_write_errors_at_the_end_are_reported(fake: FakeNvml, tmp_path: Path) ->
         assert sum("health" in reason for reason in reasons) == 1
         assert telemetry.stop() == Exit(code=0, signal=None)
         assert telemetry.last_words == reasons
-    display = Quiet()
+    display = RecordingDisplay()
     run._end_telemetry(telemetry, display)
-    assert [(notice.level, notice.message) for notice in display.told if isinstance(notice, Notice)] == [
+    assert [(notice.level, notice.message) for notice in display.given if isinstance(notice, Notice)] == [
         ("warning", f"no GPU readings: {reason}") for reason in reasons
     ]
 

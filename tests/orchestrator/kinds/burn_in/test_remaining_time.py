@@ -29,7 +29,8 @@ from orchestrator.system.stop_signals import StopSignals
 from protocol.cell import Workload
 from protocol.failure import Category, Phase
 from protocol.messages import Ready
-from tests.fakes.conducting import Childless, Quiet
+from tests.fakes.conducting import Childless
+from tests.fakes.displays import RecordingDisplay
 from tests.fakes.nights import Night, of_the_first, soak, sound, ten_minutes
 from tests.fakes.runs import SECOND_NS, FakeRun, cpus, gpus
 
@@ -298,7 +299,9 @@ def test_nothing_is_dropped_while_a_night_imports_that_is_gone_on_with(tmp_path:
     budget = Budget(stored.configuration, stored.devices, 600, now - 595, starts=now - 40 if starts else None)
     nursery = Zygote((), night.paths.log("zygote"), 1.0, {})
     with Journal(night.paths.journal) as written, Link("night") as link, StopSignals() as signals:
-        around = RunContext(stored, BURN_IN, night.paths, written, link, nursery, None, signals, Quiet(), budget)
+        around = RunContext(
+            stored, BURN_IN, night.paths, written, link, nursery, None, signals, RecordingDisplay(), budget
+        )
         loop = Loop(around, run._state(stored, records))
 
         def dropped() -> bool:
