@@ -9,7 +9,7 @@ import pytest
 from orchestrator.cli.click_options import OPTIONS
 from orchestrator.config import catalogue
 from orchestrator.config.catalogue import is_probe
-from orchestrator.report.chapters.burn_in import COLUMNS
+from orchestrator.kinds.burn_in.chapter import COLUMNS
 from orchestrator.state.failure_policy import POLICY, RUN, retries
 from protocol.exit_codes import MEANING
 from tests.fakes.commands import ALL_COMMANDS

@@ -90,7 +90,8 @@ def work(
         display.close()
     if written:
         record(report, stored, paths, history)
-    _summarise(reports, ending.line(), () if params["quiet"] else _in_full(reports, paths, report))
+    full = [] if params["quiet"] else [to_text(report, kind.layout), *_places(reports, paths, report)]
+    _summarise(reports, ending.line(), full)
     if refused is not None:
         raise StorageError(_unwritten(refused, stored, paths, reports)) from refused
     return code
@@ -152,12 +153,12 @@ def _remedy(error: StorageError, folder: Path, paths: RunPaths) -> str:
             return "Mend that"
 
 
-def _in_full(reports: Sequence[Path], paths: RunPaths, report: Report) -> Sequence[str]:
-    """The report for people, and where the files are."""
-    lines = [to_text(report), *(f"Report: {path}" for path in reports), f"Run:    {paths.folder}"]
+def _places(reports: Sequence[Path], paths: RunPaths, report: Report) -> Iterator[str]:
+    """Where the files of the report are, and how to go on."""
+    yield from (f"Report: {path}" for path in reports)
+    yield f"Run:    {paths.folder}"
     if report.metadata.interrupted or _lacks_time(report):
-        lines.append(f"Go on with `gpubench-orchestrate resume {paths.folder}`")
-    return lines
+        yield f"Go on with `gpubench-orchestrate resume {paths.folder}`"
 
 
 def _lacks_time(report: Report) -> bool:

@@ -95,7 +95,7 @@ def command(
     if place is None:
         written = reporting.render_again(found, paths, wanted, seen)
     else:
-        written = reports.publish(made, *place, found.timeline, found.samples)
+        written = reports.publish(made, *place, **found.given)
     for path in written:
         say(str(path))
     asked = history or (history is None and history_db is not None)
@@ -108,7 +108,7 @@ def command(
     if not written:
         from orchestrator.report.as_text import to_text
 
-        say(to_text(made))
+        say(to_text(made, found.layout))
         complain(
             "note: a process works on the run and writes its report into the folder when it ends, so nothing was "
             "written there; -o FILE writes this one"

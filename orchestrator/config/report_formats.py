@@ -25,11 +25,11 @@ class ReportFormat(enum.StrEnum):
         return made
 
     JSON = "json", "as_json:to_json", (), True
-    TXT = "txt", "as_text:to_text", (), True
-    MD = "md", "as_markdown:to_markdown"
+    TXT = "txt", "as_text:to_text", ("layout",), True
+    MD = "md", "as_markdown:to_markdown", ("layout",)
     CSV = "csv", "as_csv:to_csv", (), True
-    PYTORCH = "pytorch.json", "as_pytorch:to_pytorch"
-    HTML = "html", "html.page:to_html", ("timeline",), True
+    PYTORCH = "pytorch.json", "as_pytorch:to_pytorch", ("layout",)
+    HTML = "html", "html.page:to_html", ("timeline", "layout"), True
     SAMPLES = "samples.csv", "as_samples:to_samples", ("samples",)
 
     @classmethod

@@ -2,7 +2,8 @@
 
     kinds/registry.py ── of(configuration) ──▶ Kind ┬─▶ cli: plan
                                                     ├─▶ engine: launch_terms, telemetry_terms, next_rounds, remaining
-                                                    └─▶ analysis: report
+                                                    ├─▶ analysis: report
+                                                    └─▶ report: layout
 
 Rooms below the kinds get a kind, or the part of it that they need, and never ask which one it is.
 """
@@ -16,6 +17,8 @@ from orchestrator.analysis.kind_analysis import ReportTerms
 from orchestrator.config.run_configuration import Configuration, Plan, Slot
 from orchestrator.gpu.telemetry.overheating import TemperatureStop
 from orchestrator.plan import planner
+from orchestrator.report.default_layout import DEFAULT
+from orchestrator.report.layout import Layout
 from orchestrator.state.archive import Archive
 from orchestrator.state.slots import RunState
 from protocol.cell import Cell, Device
@@ -67,7 +70,7 @@ class Kind:
     telemetry_terms: of the sampler.
     next_rounds: state, seed, and whether there is time for a cell → launches to add once devices have nothing to do;
     None: what is planned is all. remaining: what a run has served of its duration; None: it is done with its plan.
-    report: what it adds to the report.
+    report: what it adds to the report. layout: how its reports are laid out.
     """
 
     name: str
@@ -78,3 +81,4 @@ class Kind:
     next_rounds: Callable[[RunState, int, Callable[[Cell], bool]], tuple[Slot, ...]] | None = None
     remaining: Callable[[Archive, Evidence], Remaining] | None = None
     report: ReportTerms = field(default_factory=ReportTerms)
+    layout: Layout = DEFAULT

@@ -1,4 +1,4 @@
-"""A benchmark: each cell measured for a number of launches. `quick` and `triage` are presets of it."""
+"""A benchmark: each cell measured for a number of launches. `quick` is a preset of it."""
 
 from typing import Final
 

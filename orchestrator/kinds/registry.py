@@ -1,16 +1,18 @@
-"""Every kind of run, by what the stored configuration holds of it."""
+"""Every kind of run, by the name that its stored configuration gives it."""
 
-from types import NoneType
 from typing import Final
 
-from orchestrator.config.run_configuration import BurnIn, Configuration
+from orchestrator.config.run_configuration import Configuration
 from orchestrator.engine.kind import Kind
 from orchestrator.kinds.benchmark import BENCHMARK
 from orchestrator.kinds.burn_in.kind import BURN_IN
+from orchestrator.kinds.triage import TRIAGE
 
-KINDS: Final[dict[type, Kind]] = {NoneType: BENCHMARK, BurnIn: BURN_IN}
+KINDS: Final[dict[str, Kind]] = {kind.name: kind for kind in (BENCHMARK, TRIAGE, BURN_IN)}
 
 
 def of(configuration: Configuration) -> Kind:
-    """Return the kind of the run that this configuration describes."""
-    return KINDS[type(configuration.burn_in)]
+    """Return the kind of the run that this configuration describes. A preset that is no kind is a benchmark."""
+    if configuration.burn_in is not None:
+        return KINDS[BURN_IN.name]
+    return KINDS.get(configuration.preset or "", KINDS[BENCHMARK.name])

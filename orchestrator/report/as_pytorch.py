@@ -15,6 +15,8 @@ import msgspec
 
 from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.figures.table import FIGURES, Better
+from orchestrator.report.default_layout import DEFAULT
+from orchestrator.report.layout import Layout
 from orchestrator.report.lines import Line, lines
 
 _FIGURES: Final = sorted(
@@ -83,18 +85,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     dependencies: Mapping[str, Dependency]
 
 
-def to_pytorch(report: Report) -> bytes:
+def to_pytorch(report: Report, layout: Layout = DEFAULT) -> bytes:
     """All records as JSON."""
-    return msgspec.json.format(msgspec.json.encode(records(report)), indent=2) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(records(report, layout)), indent=2) + b"\n"
 
 
-def records(report: Report) -> list[Record]:
+def records(report: Report, layout: Layout) -> list[Record]:
     """Of every planned cell, in the order of the plan."""
     dependencies = _dependencies(report)
     runners = {gpu.gpu_uuid: _runner(gpu, report) for gpu in report.gpu_info}
     return [
         Record(
-            benchmark=_benchmark(line, report),
+            benchmark=_benchmark(line, report, layout),
             model=_model(line),
             metric=metric,
             runners=(runners[line.gpu.gpu_uuid],),
@@ -105,9 +107,8 @@ def records(report: Report) -> list[Record]:
     ]
 
 
-def _benchmark(line: Line, report: Report) -> Benchmark:
-    data, precision, night = report.metadata, line.entry.precision, report.burn_in
-    profile = report.test_configuration.profile if night is None else f"burn-in, level {night.level}"
+def _benchmark(line: Line, report: Report, layout: Layout) -> Benchmark:
+    data, precision = report.metadata, line.entry.precision
     return Benchmark(
         name="gpubench",
         mode=line.entry.workload,
@@ -116,7 +117,7 @@ def _benchmark(line: Line, report: Report) -> Benchmark:
             "device": line.gpu.kind,
             "run_id": data.run_id,
             "test_date": data.test_date,
-            "profile": profile,
+            "profile": layout.profile(report),
             "verdict": report.verdict.word,
             "failures": str(len(report.failures)),
         },

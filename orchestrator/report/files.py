@@ -13,18 +13,28 @@ from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 from orchestrator.config.report_formats import ReportFormat, target
 from orchestrator.errors import StorageError
 from orchestrator.figures.launch_samples import Samples, not_at_hand
 from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import NOTHING_KEPT, Timeline
+from orchestrator.report.default_layout import DEFAULT
+from orchestrator.report.layout import Layout
 from orchestrator.store.journal import write_parts_durably
 from protocol.paths import RunPaths
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 """What `link` says where the file system has no second names for a file."""
+
+
+class Given(TypedDict, total=False):
+    """What formats take beside the report (ReportFormat.needs). Without it there is nothing to show of it."""
+
+    timeline: Timeline
+    samples: Samples
+    layout: Layout
 
 
 def by_importance(formats: Iterable[ReportFormat]) -> tuple[ReportFormat, ...]:
@@ -37,14 +47,13 @@ def write(
     report: Report,
     paths: RunPaths,
     formats: Iterable[ReportFormat],
-    timeline: Timeline = NOTHING_KEPT,
-    samples: Samples = not_at_hand,
+    **given: Unpack[Given],
 ) -> tuple[Path, ...]:
     """Render into the run's folder; returns the files. Raises StorageError when the disk refuses."""
     written = []
     for kind in formats:
         path = paths.report(kind)
-        write_parts_durably(path, parts(report, kind, timeline, samples))
+        write_parts_durably(path, parts(report, kind, **given))
         written.append(path)
     return tuple(written)
 
@@ -53,8 +62,7 @@ def publish(
     report: Report,
     output_path: Path,
     formats: Iterable[ReportFormat],
-    timeline: Timeline = NOTHING_KEPT,
-    samples: Samples = not_at_hand,
+    **given: Unpack[Given],
 ) -> tuple[Path, ...]:
     """Render to the `target` of each format, keeping files that are there; returns the new files.
 
@@ -63,7 +71,7 @@ def publish(
     written = []
     for kind in formats:
         path = target(output_path, kind)
-        made = parts(report, kind, timeline, samples)
+        made = parts(report, kind, **given)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -122,23 +130,20 @@ def _take(finished: Path, path: Path) -> None:
     finished.unlink()
 
 
-def parts(
-    report: Report, kind: ReportFormat, timeline: Timeline = NOTHING_KEPT, samples: Samples = not_at_hand
-) -> Iterable[bytes]:
+def parts(report: Report, kind: ReportFormat, **given: Unpack[Given]) -> Iterable[bytes]:
     """The report in one format, as the parts of a file: samples may be more than there is memory, all else is one part.
 
-    timeline, samples: for the formats that show them. Raises RunFolderError, while samples are taken, where they are
-    not at hand.
+    Raises RunFolderError, while samples are taken, where they are not at hand.
     """
     module, _, function = kind.renderer.partition(":")
     renderer = getattr(import_module(f"orchestrator.report.{module}"), function)
-    given = {"timeline": timeline, "samples": samples}
-    made: str | bytes | Iterable[bytes] = renderer(report, **{name: given[name] for name in kind.needs})
+    complete = {"timeline": NOTHING_KEPT, "samples": not_at_hand, "layout": DEFAULT, **given}
+    made: str | bytes | Iterable[bytes] = renderer(report, **{name: complete[name] for name in kind.needs})
     if isinstance(made, str):
         return (made.encode(),)
     return (made,) if isinstance(made, bytes) else made
 
 
-def render(report: Report, kind: ReportFormat, timeline: Timeline = NOTHING_KEPT) -> bytes:
+def render(report: Report, kind: ReportFormat, **given: Unpack[Given]) -> bytes:
     """The report in one format, as the bytes of a file. Raises RunFolderError for samples."""
-    return b"".join(parts(report, kind, timeline))
+    return b"".join(parts(report, kind, **given))

@@ -21,6 +21,10 @@ MOST_CELLS: Final = 1500
 """Rows of the table of all cells: what a reader scrolls through, and most pages have room for."""
 
 
+SHOWN_REASONS: Final = 3
+"""Of one verdict, where a report has to fit on a page."""
+
+
 class Tone(enum.StrEnum):
     """How something is to be taken. It is always said in words as well."""
 

@@ -28,6 +28,8 @@ from orchestrator.figures.launch_samples import Samples
 from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import Timeline
 from orchestrator.kinds import registry
+from orchestrator.report.files import Given
+from orchestrator.report.layout import Layout
 from orchestrator.state import archive
 from orchestrator.store import journal, lock, report_places
 from orchestrator.store.lock import Life
@@ -51,11 +53,17 @@ class UnwrittenError(StorageError):
 
 
 class Made(NamedTuple):
-    """A report, and for formats that show them, what happened when and every single value."""
+    """A report, and for formats that show them, what happened when and every single value; laid out for its kind."""
 
     report: Report
     timeline: Timeline
     samples: Samples
+    layout: Layout
+
+    @property
+    def given(self) -> Given:
+        """What formats take beside the report."""
+        return {"timeline": self.timeline, "samples": self.samples, "layout": self.layout}
 
 
 def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
@@ -76,10 +84,11 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
     if goes_on:
         loaded = loaded.so_far()
     gathered = evidence.gather(loaded, goes_on=goes_on)
-    merged = report_builder.merge(loaded, gathered, registry.of(loaded.stored.configuration).report)
+    kind = registry.of(loaded.stored.configuration)
+    merged = report_builder.merge(loaded, gathered, kind.report)
     merged = references.hold(merged, references.stored(paths) if held is None else held)
     failed = {one.launch for one in merged.failures if not out_of_time(one)}
-    return Made(merged, timeline(loaded, gathered, failed), launch_samples.of_run(loaded, gathered))
+    return Made(merged, timeline(loaded, gathered, failed), launch_samples.of_run(loaded, gathered), kind.layout)
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:
@@ -134,12 +143,12 @@ def _write_each(
     for kind in report.by_importance((*own, *published)):
         if kind in published:
             try:
-                written += report.publish(made.report, place, (kind,), made.timeline, made.samples)
+                written += report.publish(made.report, place, (kind,), **made.given)
             except StorageError as error:
                 copies.append(error)
         if kind in own:
             try:
-                report.write(made.report, paths, (kind,), made.timeline, made.samples)
+                report.write(made.report, paths, (kind,), **made.given)
             except StorageError as error:
                 refused.append(error)
                 with suppress(OSError):
@@ -171,7 +180,7 @@ def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], s
 
     if made.report.metadata.running or taken_up():
         return ()
-    rendered = {paths.report(kind): report.parts(made.report, kind, made.timeline, made.samples) for kind in formats}
+    rendered = {paths.report(kind): report.parts(made.report, kind, **made.given) for kind in formats}
     whole: dict[Path, Path] = {}
     try:
         for path, parts in rendered.items():

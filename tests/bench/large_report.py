@@ -145,10 +145,10 @@ def measure(folder: Path, formats: Sequence[ReportFormat], *, profile: bool) -> 
     if profile:
         profiler.enable()
     begin = last = Moment.now()
-    made, course, samples = reporting.make_all(RunPaths(folder))
+    made = reporting.make_all(RunPaths(folder))
     last = step("read and merged", last)
     for kind in formats:
-        size = sum(map(len, report.parts(made, kind, course, samples)))
+        size = sum(map(len, report.parts(made.report, kind, **made.given)))
         last = step(f"{kind}, {size / 2**20:.1f} MiB", last)
     step("all", begin)
     if profile:

@@ -105,11 +105,12 @@ def page(data: bytes) -> bytes:
             loaded.folder(attempt).folder.mkdir(parents=True, exist_ok=True)
             loaded.folder(attempt).result.write_bytes(result)
     gathered = evidence.gather(loaded)
-    made = merge(loaded, gathered, registry.of(loaded.stored.configuration).report)
+    kind = registry.of(loaded.stored.configuration)
+    made = merge(loaded, gathered, kind.report)
     course = timeline(loaded, gathered, {one.launch for one in made.failures})
-    told: Any = msgspec.json.decode(render(made, ReportFormat.JSON, course))
+    told: Any = msgspec.json.decode(render(made, ReportFormat.JSON))
     assert told["verdict"]["word"] == made.verdict.word
-    return render(made, ReportFormat.HTML, course)
+    return render(made, ReportFormat.HTML, timeline=course, layout=kind.layout)
 
 
 def _promising(record: Any, links: int, result: bytes) -> Any:

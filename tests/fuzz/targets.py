@@ -291,8 +291,9 @@ def _defaults() -> LayeredSettings:
 
 def _reported(loaded: archive.Archive) -> None:
     """What a person would get: the report as JSON and as text, with nothing in it that steers a terminal."""
-    made = merge(loaded, evidence.gather(loaded), registry.of(loaded.stored.configuration).report)
+    kind = registry.of(loaded.stored.configuration)
+    made = merge(loaded, evidence.gather(loaded), kind.report)
     read: Any = msgspec.json.decode(render(made, ReportFormat.JSON))
     assert read["verdict"]["word"] == made.verdict.word
-    text = render(made, ReportFormat.TXT).decode()
+    text = render(made, ReportFormat.TXT, layout=kind.layout).decode()
     assert all(char.isprintable() or char == "\n" for char in text), "the text holds control characters"

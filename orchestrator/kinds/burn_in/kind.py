@@ -14,9 +14,12 @@ from orchestrator.figures.burn_in import BurnInReport, Fate
 from orchestrator.figures.health import HealthReport
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.gpu.telemetry.overheating import TemperatureStop
-from orchestrator.kinds.burn_in import busy_time, injections, levels, more_rounds, planning
+from orchestrator.kinds.burn_in import busy_time, chapter, injections, levels, more_rounds, planning
 from orchestrator.kinds.burn_in.analysis import analyse
 from orchestrator.kinds.burn_in.levels import requested
+from orchestrator.report.chapters.comparisons import costs, thresholds
+from orchestrator.report.chapters.devices import devices
+from orchestrator.report.layout import Layout
 from orchestrator.state.archive import Archive
 from protocol.cell import Cell, Device
 
@@ -120,5 +123,15 @@ BURN_IN: Final = Kind(
         as_reported=as_reported,
         short_of_launches="measured at least once, with rounds still to be done",
         analyse=analysed,
+    ),
+    layout=Layout(
+        text=(chapter.burn_in,),
+        markdown=(chapter.burn_in,),
+        html=(chapter.burn_in, thresholds, costs, devices),
+        title="Burn-in",
+        answer=chapter.answer,
+        one_page=True,
+        checks=True,
+        profile=chapter.profile,
     ),
 )

@@ -9,6 +9,7 @@ from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.figures.cells import LoadMetrics
 from orchestrator.figures.report import Report
 from orchestrator.report.device_labels import label
+from orchestrator.report.layout import Layout
 from orchestrator.report.lines import Line, lines, memory_mb, time_ms
 from orchestrator.report.numbers import NOT_AVAILABLE, number, share, unit
 from orchestrator.report.remarks import remark
@@ -42,17 +43,16 @@ _CHECKS: Final = (
     *numbers("Launches", "Attempts"),
     *texts("Remarks"),
 )
-"""A check of a burn-in has no figures of its own: what it found is told of each GPU. How many launches were planned
-says nothing: more rounds are planned than there is time for."""
+"""A check has no figures of its own: what it found is told of each GPU. How many launches were planned says nothing:
+more rounds are planned than there is time for."""
 _FILTERED_CHECKS: Final = (0, 2, 4)
 
 
-def cells(report: Report) -> Cells:
+def cells(report: Report, layout: Layout) -> Cells:
     """Every planned cell with its figures, in columns that can be sorted."""
-    checks = report.burn_in is not None
-    columns, narrowed = (_CHECKS, _FILTERED_CHECKS) if checks else (COLUMNS, _FILTERED)
+    columns, narrowed = (_CHECKS, _FILTERED_CHECKS) if layout.checks else (COLUMNS, _FILTERED)
     names = {device.gpu_uuid: label(device) for device in report.gpu_info}
-    row = _check if checks else _row
+    row = _check if layout.checks else _row
     found = [
         (int(line.entry.status is Status.OK), partial(row, names[line.entry.gpu_uuid], line)) for line in lines(report)
     ]

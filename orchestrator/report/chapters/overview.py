@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.config.naming import plural
-from orchestrator.figures.report import BestThroughput, ConfigurationReport, GpuInfo, Metadata, Report
+from orchestrator.figures.report import BestThroughput, CellCounts, ConfigurationReport, GpuInfo, Metadata, Report
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report.chapters import health
-from orchestrator.report.chapters.burn_in import SHOWN_REASONS, answer, asked
 from orchestrator.report.device_labels import groups, label_of, labels
+from orchestrator.report.layout import Layout
 from orchestrator.report.numbers import duration, number, share, unit
-from orchestrator.report.sections import MOST_ROWS, Badge, Card, Finding, Rank, Section, Tone
+from orchestrator.report.sections import MOST_ROWS, SHOWN_REASONS, Badge, Card, Finding, Rank, Section, Tone
 from protocol.exit_codes import ExitCode
 
 _RUN: Final = {
@@ -22,24 +22,27 @@ _RUN: Final = {
 }
 
 
-def head(report: Report) -> Section:
+def head(report: Report, layout: Layout) -> Section:
     """The run and its stack, then what to know before reading any figure."""
-    facts_of = (f"{name}: {fact}" for name, fact in facts(report))
-    night = [] if report.burn_in is None else [f"Burn-in: {answer(report.burn_in, report)}"]
-    return Section("head", "PyTorch GPU Benchmark Report", (*night, *facts_of, *notices(report)))
+    answer = layout.answer(report)
+    first = [] if answer is None else [f"{layout.title}: {answer.badge}"]
+    facts_of = (f"{name}: {fact}" for name, fact in facts(report, layout))
+    return Section("head", "PyTorch GPU Benchmark Report", (*first, *facts_of, *notices(report)))
 
 
-def ticket(report: Report) -> Section:
+def ticket(report: Report, layout: Layout) -> Section:
     """The same with the verdict and its reasons first."""
-    night = report.burn_in
+    answer = layout.answer(report)
     ended = f"{report.verdict.word} (exit code {report.verdict.exit_code})"
-    title = f"gpubench: {ended}" if night is None else f"gpubench burn-in: {answer(night, report)}; {ended}"
-    told = "; ".join(f"{name}: {fact}" for name, fact in (*facts(report), *more_facts(report)))
+    title = f"gpubench: {ended}"
+    if answer is not None:
+        title = f"gpubench {layout.title.lower()}: {answer.badge}; {ended}"
+    told = "; ".join(f"{name}: {fact}" for name, fact in (*facts(report, layout), *more_facts(report)))
     reasons = Finding(None, "", (*report.verdict.reasons, *notices(report)), listed=True)
     return Section("head", title, (f"{told}.",), findings=(reasons,))
 
 
-def facts(report: Report) -> Iterator[tuple[str, str]]:
+def facts(report: Report, layout: Layout) -> Iterator[tuple[str, str]]:
     """The run, and the stack that it ran on."""
     data = report.metadata
     yield "Test Date", f"{_date(data):%Y-%m-%d %H:%M:%S} UTC"
@@ -53,7 +56,7 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
     }
     known = ", ".join(f"{name} {text}" for name, text in stack.items() if text)
     yield "Stack", known or "unknown, because no cell was measured"
-    if report.burn_in is None:
+    if not layout.checks:
         yield "Measured", _measured(report.test_configuration)
         yield "Units", "1 MB = 1024 x 1024 bytes"
     # A resume that found nothing left to do changed nothing.
@@ -131,7 +134,7 @@ def summary(report: Report) -> Section:
         "Average GPU Utilization": None if one.average_gpu_utilization is None else share(one.average_gpu_utilization),
         "Average Power Draw": None if one.average_power_draw_w is None else unit(one.average_power_draw_w, "W"),
         "Cells": f"{one.cells.planned} planned, {one.cells.ok} ok"
-        + "".join(f", {words}" for words in _without(report)),
+        + "".join(f", {words}" for words in _without(report.summary.cells)),
     }
     lines = tuple(f"{name}: {fact}" for name, fact in told.items() if fact is not None)
     return Section("summary", "Overall Summary", lines)
@@ -142,9 +145,11 @@ def _best(report: Report, best: BestThroughput) -> str:
     return f"{best.model} @ batch_size={best.batch_size} ({number(best.throughput)} smp/s, {of})"
 
 
-def _without(report: Report) -> Iterator[str]:
-    """What became of the planned cells that are not ok; what did not happen is not listed."""
-    cells = report.summary.cells
+def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
+    """What became of the planned cells that are not ok; what did not happen is not listed.
+
+    rounds: cells that were measured may have rounds still to be done.
+    """
     found = {
         "degraded (measured at a smaller batch size)": cells.degraded,
         "referred (measured as another planned batch size)": cells.referred,
@@ -152,41 +157,42 @@ def _without(report: Report) -> Iterator[str]:
         "failed": cells.failed,
         "dropped for want of time": cells.dropped,
         "missing": cells.missing,
-        "with rounds still to be done": cells.short_of_launches if report.burn_in is not None else 0,
+        "with rounds still to be done": cells.short_of_launches if rounds else 0,
     }
     return (f"{count} {word}" for word, count in found.items() if count)
 
 
-def ended(report: Report) -> Section:
+def ended(report: Report, layout: Layout) -> Section:
     """The verdict, what its exit code means, and every reason: it stands above the prompt of a printed report."""
     code = f"Exit code {report.verdict.exit_code}: {report.verdict.meaning}"
-    must = Finding(None, f"Verdict: {verdict(report).text}", (code,), ranks=(Rank.MUST, Rank.MUST))
-    most = MOST_ROWS if report.burn_in is None else SHOWN_REASONS
+    must = Finding(None, f"Verdict: {verdict(report, layout).text}", (code,), ranks=(Rank.MUST, Rank.MUST))
+    most = SHOWN_REASONS if layout.one_page else MOST_ROWS
     reasons = Finding(None, "", report.verdict.reasons, listed=True, most=most)
     return Section("verdict", "", findings=(must, reasons))
 
 
-def verdict(report: Report) -> Badge:
-    """How the run ended, in a word; of a burn-in what it says of the GPUs."""
-    if report.burn_in is not None:
-        return Badge(answer(report.burn_in, report), health.TONES[report.burn_in.verdict])
+def verdict(report: Report, layout: Layout) -> Badge:
+    """How the run ended, in a word, or what it says of its devices."""
+    if (answer := layout.answer(report)) is not None:
+        return answer.badge
     return Badge(report.verdict.word.upper(), _RUN.get(ExitCode(report.verdict.exit_code), Tone.BAD))
 
 
-def heading(report: Report) -> str:
+def heading(report: Report, layout: Layout) -> str:
     """What was measured, and where: "8 x NVIDIA H200 on node-01"."""
     kinds = [f"{len(group.devices)} x {group.shown.gpu_name}" for group in groups(report)]
-    what = "Burn-in of " if report.burn_in is not None else ""
+    what = f"{layout.title} of " if layout.title else ""
     return f"{what}{' and '.join(kinds)} on {report.metadata.hostname}"
 
 
-def meaning(report: Report) -> str:
-    """What the verdict says in full; of a burn-in the time at work comes first."""
+def meaning(report: Report, layout: Layout) -> str:
+    """What the verdict says in full; how far the run came for its answer stands first."""
+    answer = layout.answer(report)
     ended = f"Exit code {report.verdict.exit_code}: {report.verdict.meaning}"
-    return ended if report.burn_in is None else f"{asked(report.burn_in)}. {ended}"
+    return ended if answer is None else f"{answer.reach}. {ended}"
 
 
-def cards(report: Report) -> Iterator[Card]:
+def cards(report: Report, layout: Layout) -> Iterator[Card]:
     """The run in a few figures; what nobody knows has no card."""
     summary, cells = report.summary, report.summary.cells
     for group in groups(report):
@@ -194,7 +200,7 @@ def cards(report: Report) -> Iterator[Card]:
         known = [device.gpu_architecture, *_memory(device)]
         what = labels(group.devices) if len(report.gpu_info) > 1 else "Device"
         yield Card(what, device.gpu_name, ", ".join(filter(None, known)))
-    words = ", ".join(_without(report)) or "every one with a result"
+    words = ", ".join(_without(cells, rounds=layout.checks)) or "every one with a result"
     worst = Tone.BAD if cells.failed else Tone.WARN if cells.missing else Tone.GOOD
     yield Card("Cells", f"{cells.ok} of {cells.planned}", words, worst)
     if best := summary.best_model_throughput:

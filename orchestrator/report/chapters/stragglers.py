@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
 from typing import Final
 
-from orchestrator.config.presets import TRIAGE
 from orchestrator.figures.comparisons import SLOWED_DOWN, FullNode, SiblingEffect, Standing
 from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.report.device_labels import label, labels
@@ -33,9 +32,13 @@ _FOUND: Final[Sequence[str]] = (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT
 
 
 def stragglers(report: Report) -> Section | None:
-    """Whether each device is slower than its siblings. A run of one device has it only as its answer: triage."""
-    asked = report.test_configuration.preset == TRIAGE
-    if not report.stragglers or (len(report.gpu_info) == 1 and not asked):
+    """Whether each device is slower than its siblings; None for a device that has none."""
+    return answer(report) if len(report.gpu_info) > 1 else None
+
+
+def answer(report: Report) -> Section | None:
+    """The same, also of a single device: why there is no answer is one, where somebody has asked."""
+    if not report.stragglers:
         return None
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     found = sorted(

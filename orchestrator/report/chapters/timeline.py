@@ -8,6 +8,7 @@ from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import DeviceTimeline, Stretch, Timeline
 from orchestrator.report.charts import Bar, Course, Kind, Reading, Spans
 from orchestrator.report.device_labels import label
+from orchestrator.report.layout import Layout
 from orchestrator.report.numbers import NOT_AVAILABLE, number
 from orchestrator.report.sections import Chart, Section, Table, numbers, table, texts
 
@@ -24,29 +25,29 @@ GAP_S: Final = 10.0
 Point = tuple[float, float | None, float | None, float | None]
 
 
-def course(report: Report, timeline: Timeline) -> Section:
+def course(report: Report, timeline: Timeline, layout: Layout) -> Section:
     """The chapter: all launches over time, and the readings of each GPU that has any."""
     names = {device.gpu_uuid: label(device) for device in report.gpu_info}
     known = [device for device in timeline.devices if device.gpu_uuid in names]
-    launches, table_of_launches = _launches(report, timeline, known, names)
+    launches, table_of_launches = _launches(layout, timeline, known, names)
     readings, table_of_readings = _readings(timeline, known, names)
     tables = (table_of_launches, table_of_readings)
     return Section("course", "The run over time", charts=(launches, readings), tables=tables, wide=True)
 
 
 def _launches(
-    report: Report, timeline: Timeline, known: list[DeviceTimeline], names: Mapping[str, str]
+    layout: Layout, timeline: Timeline, known: list[DeviceTimeline], names: Mapping[str, str]
 ) -> tuple[Chart, Table]:
     bars = tuple(bar for row, device in enumerate(known) for bar in _bars(device, row))
     labels = tuple(names[device.gpu_uuid] for device in known)
     rows = [_row(names[device.gpu_uuid], device) for device in known if device.spans]
     header = (*texts("Device"), *numbers("Launches without a result", "First began", "Last ended"))
-    night = "Each launch of the burn-in" if report.burn_in is not None else "Each launch"
+    each = f"Each launch of the {layout.title.lower()}" if layout.title else "Each launch"
     chart = Chart(
         "launches",
         "Launches on each device",
         Kind.SPANS,
-        f"{night}, coloured by what it did; a red mark is a launch without a result, unless the time limit ended it. "
+        f"{each}, coloured by what it did; a red mark is a launch without a result, unless the time limit ended it. "
         "Launches that lie too close "
         f"together to be seen are drawn as one.{_not_drawn(known)}",
         (Spans("launches", _milliseconds(timeline.began), labels, bars),) if bars else (),

@@ -12,6 +12,7 @@ from orchestrator.analysis import sibling_cells, stragglers
 from orchestrator.analysis.outcomes import Status
 from orchestrator.figures.comparisons import FullNode, Standing
 from orchestrator.figures.report import Report
+from orchestrator.kinds.triage import TRIAGE
 from orchestrator.report.as_text import to_text
 from orchestrator.stats.siblings import MOST_LAUNCHES, Bound, SiblingVerdict
 from orchestrator.stats.slowdown_reasons import Reason
@@ -178,11 +179,7 @@ def test_a_triage_tells_who_is_slow_first_and_little_else(tmp_path: Path) -> Non
     """Above the spread, without the tables of each model; of one GPU alone too, of which other runs say nothing."""
     run = measured(tmp_path / "node", slower(8))
     alone = measured(tmp_path / "one", devices=gpus(1))
-    texts = []
-    for one in (run, alone):
-        report = one.ended()
-        asked = msgspec.structs.replace(report.test_configuration, preset="triage")
-        texts.append(to_text(msgspec.structs.replace(report, test_configuration=asked)))
+    texts = [to_text(one.ended(), TRIAGE.layout) for one in (run, alone)]
     assert texts[0].index("Which GPU is slow") < texts[0].index("Identical devices side by side")
     assert "Model Performance Summary" not in texts[0]
     assert "GPU 0: no verdict: alone of its kind" in texts[1]

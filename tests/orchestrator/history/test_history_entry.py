@@ -10,6 +10,7 @@ from orchestrator.figures.report import Report
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.history import earlier_findings, entry
 from orchestrator.history.records import Offence
+from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.report.as_text import to_text
 from orchestrator.store import run_files
 from protocol.cell import Device, Workload
@@ -174,4 +175,4 @@ def test_a_burn_in_says_it_beside_its_verdicts(tmp_path: Path, monkeypatch: pyte
     night = Night(tmp_path, gpus(2), "10m")
     night.stored = msgspec.structs.replace(night.stored, earlier={gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"})
     run_files.store(night.stored, night.paths)
-    assert "earlier: GPU 1: FAIL in a burn-in on 2026-04-01" in to_text(night.ended()).splitlines()
+    assert "earlier: GPU 1: FAIL in a burn-in on 2026-04-01" in to_text(night.ended(), BURN_IN.layout).splitlines()

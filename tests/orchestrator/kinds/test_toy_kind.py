@@ -52,7 +52,7 @@ if __name__ == "__main__":
     made = faults.prepare(paths.folder, faults.model("one"), faults.model("two"), launches=3, time_limit_s=120)
     stored = replace(made, plan=TOY.plan(made.configuration, made.devices))
     run_files.store(stored, paths)
-    registry.KINDS[type(None)] = TOY
+    registry.KINDS["benchmark"] = TOY
     verdicts = [run.execute(stored, paths, RecordingDisplay(), kind=TOY, write_report=reporting.write).verdict]
     next(iter(paths.results())).unlink()
     remaining = run.left_to_do(stored, paths, TOY)

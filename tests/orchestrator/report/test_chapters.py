@@ -18,6 +18,7 @@ from orchestrator.report.chapters.model_overview import overview as at_a_glance
 from orchestrator.report.chapters.models import models, reasons
 from orchestrator.report.chapters.spread import spread
 from orchestrator.report.chapters.stragglers import MEANS_OF_LAUNCHES, full_node
+from orchestrator.report.default_layout import DEFAULT
 from orchestrator.report.sections import Section, Table
 from protocol import floats
 from protocol.cell import Cell, Device, Mode, Precision, Workload
@@ -69,7 +70,7 @@ def test_the_head_says_which_iterations_were_fixed(
 ) -> None:
     """Numbers given with -i and -w; where times decided, nothing."""
     run = FakeRun(tmp_path, iterations=iterations, warm_up_iterations=warm_up)
-    assert dict(overview.facts(run.report()))["Measured"].startswith(words)
+    assert dict(overview.facts(run.report(), DEFAULT))["Measured"].startswith(words)
 
 
 class Quick(FakeRun):
@@ -82,7 +83,7 @@ class Quick(FakeRun):
 
 def test_a_preset_is_named_before_its_profile(tmp_path: Path) -> None:
     """`quick` is a command and a profile; what was requested is the preset."""
-    assert dict(overview.facts(Quick(tmp_path).report()))["Measured"].startswith("preset light, profile quick")
+    assert dict(overview.facts(Quick(tmp_path).report(), DEFAULT))["Measured"].startswith("preset light, profile quick")
 
 
 def test_launches_on_several_stacks_are_not_compared_in_silence(tmp_path: Path) -> None:
@@ -96,8 +97,8 @@ def test_launches_on_several_stacks_are_not_compared_in_silence(tmp_path: Path) 
     report = run.report()
     (notice,) = overview.notices(report)
     assert "differ in PyTorch, CUDA, driver" in notice
-    assert notice in overview.head(report).summary
-    assert notice in overview.ticket(report).findings[0].lines
+    assert notice in overview.head(report, DEFAULT).summary
+    assert notice in overview.ticket(report, DEFAULT).findings[0].lines
     assert report.verdict.exit_code == 0
 
 
@@ -105,13 +106,13 @@ def test_only_resumes_that_did_something_are_counted(tmp_path: Path) -> None:
     """A finished run that is resumed twice more was resumed once."""
     run = FakeRun(tmp_path, batch_sizes=(1, 8))
     run.measured(run.cell(batch_size=1))
-    assert "Resumed" not in dict(overview.facts(run.report()))
+    assert "Resumed" not in dict(overview.facts(run.report(), DEFAULT))
     run.segment()
     run.measured(run.cell(batch_size=8))
     run.segment()
     run.segment()
     run.finish()
-    assert dict(overview.facts(run.report()))["Resumed"] == "1 time"
+    assert dict(overview.facts(run.report(), DEFAULT))["Resumed"] == "1 time"
 
 
 def test_overhead_is_a_median_by_workload(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.config.report_formats import ReportFormat, target
 from orchestrator.figures.comparisons import Met, ThresholdResult
 from orchestrator.figures.report import Report
+from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.report import publish
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_pytorch import to_pytorch
@@ -76,7 +77,7 @@ def test_markdown_of_a_burn_in_has_a_verdict_for_each_gpu(tmp_path: Path, monkey
     night.well()
     night.finish()
     report = night.report()
-    text = to_markdown(report)
+    text = to_markdown(report, BURN_IN.layout)
     assert report.burn_in is not None
     for gpu in report.burn_in.gpus:
         assert f"| GPU {gpu.gpu_id} | {gpu.verdict} |" in text

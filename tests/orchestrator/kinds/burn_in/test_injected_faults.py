@@ -44,7 +44,7 @@ def outcome(night: Night) -> InjectedReport:
     (fault,) = made.burn_in.injected
     assert fault.fate is not None
     assert fault.found is (fault.fate is Fate.FOUND)
-    text = " ".join(to_text(made).split())
+    text = " ".join(to_text(made, BURN_IN.layout).split())
     assert f"injected: {fault.fate.upper()}: {fault.fault}: {fault.outcome.removeprefix(f'{fault.fate}: ')}" in text
     missed = "0 of 1 BROUGHT ABOUT" if fault.fate is Fate.UNDONE else "NOT ALL FOUND: 0 of 1"
     told = "1 of 1 found" if fault.found else missed

@@ -11,9 +11,9 @@ from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in import levels
 from orchestrator.kinds.burn_in import planning as burn_in_plan
+from orchestrator.kinds.burn_in.chapter import evidence
 from orchestrator.kinds.burn_in.findings import named
 from orchestrator.kinds.burn_in.planning import LINKS, linked
-from orchestrator.report.chapters.burn_in import evidence
 from orchestrator.state.archive import ResultFileError
 from orchestrator.state.attempts import Attempt
 from protocol import codec, floats

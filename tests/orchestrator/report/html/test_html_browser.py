@@ -13,6 +13,7 @@ from selenium.webdriver.common.keys import Keys
 from orchestrator.figures.comparisons import BaselineComparison
 from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import NOTHING_KEPT
+from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.report.html import to_html
 from orchestrator.report.numbers import number
 from orchestrator.run_reports import reporting
@@ -395,7 +396,7 @@ def test_a_burn_in_has_a_page_of_its_own(browser: Browser, tmp_path: Path) -> No
     night.well()
     night.finish()
     path = tmp_path / "night.html"
-    path.write_bytes(to_html(*reporting.make_all(night.paths)[:2]))
+    path.write_bytes(to_html(*reporting.make_all(night.paths)[:2], BURN_IN.layout))
     browser.open(path)
     assert browser.run("return [...document.querySelectorAll('main h2')].map((one) => one.textContent)")[0] == "Burn-in"
     assert browser.printed()[:5] == b"%PDF-"

@@ -14,6 +14,7 @@ from orchestrator.figures.timeline import NOTHING_KEPT, DeviceTimeline, Span, Ti
 from orchestrator.report.chapters.performance import MOST_MODELS, performance
 from orchestrator.report.chapters.timeline import course
 from orchestrator.report.charts import Bars, Curves, Heat
+from orchestrator.report.default_layout import DEFAULT
 from orchestrator.report.html import to_html
 from orchestrator.report.html.page import page
 from orchestrator.report.html.render import bound
@@ -190,7 +191,7 @@ def test_no_memory_at_all_is_a_figure(tmp_path: Path) -> None:
 def launches(report: Report, *spans: Span, unseen: int = 0) -> Section:
     """The chart of launches, of a run in which these happened on its first device."""
     device = DeviceTimeline(report.gpu_info[0].gpu_uuid, spans, unseen, ())
-    return course(report, Timeline(CREATED, (device,)))
+    return course(report, Timeline(CREATED, (device,)), DEFAULT)
 
 
 def test_the_last_to_end_need_not_be_the_last_to_begin(tmp_path: Path) -> None:

@@ -18,8 +18,10 @@ from orchestrator.figures.comparisons import Standing
 from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.figures.table import LimitName
 from orchestrator.figures.timeline import NOTHING_KEPT
+from orchestrator.kinds.triage import TRIAGE
 from orchestrator.report import render
 from orchestrator.report.charts import Box, Heat, Kind
+from orchestrator.report.default_layout import DEFAULT
 from orchestrator.report.html import to_html
 from orchestrator.report.html.page import page
 from orchestrator.report.html.render import bound
@@ -175,18 +177,17 @@ def standing(device: GpuInfo, verdict: SiblingVerdict) -> Standing:
 
 def test_a_triage_begins_with_its_answer(node: Report) -> None:
     """Who is slow comes before any chart, and no score that nobody asked for; other runs have it where they had it."""
-    judged = msgspec.structs.replace(
+    report = msgspec.structs.replace(
         node,
         stragglers=tuple(standing(device, SiblingVerdict.OK) for device in node.gpu_info),
         cross_gpu=node.cross_gpu[:3],
     )
-    setup = msgspec.structs.replace(node.test_configuration, preset="triage")
     answer, chart, score = "Who is slower than its identical", 'id="plot-spread"', "Baseline"
-    for report, asked in ((msgspec.structs.replace(judged, test_configuration=setup), True), (judged, False)):
-        made = page(report, NOTHING_KEPT)
+    for layout, asked in ((TRIAGE.layout, True), (DEFAULT, False)):
+        made = page(report, NOTHING_KEPT, layout)
         assert (made.sections[0].id == "stragglers") is asked
         assert (score in {one.title for one in (*made.sections, *made.cards)}) is not asked
-        text = to_html(report, NOTHING_KEPT).decode()
+        text = to_html(report, NOTHING_KEPT, layout).decode()
         assert min(text.index(answer), text.index(chart)) > 0
         assert (text.index(answer) < text.index("Model performance</h2>")) is asked
 

@@ -1,4 +1,4 @@
-"""report/one_page.py, chapters/burn_in.py: whatever a night of eight GPUs has found, its report is one page."""
+"""report/one_page.py, kinds/burn_in/chapter.py: whatever a night of eight GPUs has found, its report is one page."""
 
 import re
 from itertools import pairwise
@@ -14,6 +14,7 @@ from orchestrator.figures.burn_in import BurnInReport, Fate, GpuBurnIn, Injected
 from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
+from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.report import text
 from orchestrator.report.as_text import to_text
 from orchestrator.report.one_page import on_one_page
@@ -76,7 +77,7 @@ def found(report: Report, night: BurnInReport, told: list[str], injected: list[s
 
 def lines_of(report: Report) -> list[str]:
     """The page; each GPU that is no PASS is on it with what to do, and the beginning of its gravest reason."""
-    lines = to_text(report).splitlines()
+    lines = to_text(report, BURN_IN.layout).splitlines()
     assert len(lines) <= PAGE, "\n".join(lines)
     assert max(map(cell_len, lines)) <= text.WIDTH
     whole = " ".join(" ".join(lines).split())
@@ -185,7 +186,7 @@ def test_the_gravest_come_first_and_share_what_is_left(quick: Report) -> None:
         )
         for gpu, verdict in zip(night.gpus, verdicts, strict=True)
     )
-    lines = to_text(replace(quick, burn_in=replace(night, gpus=changed))).splitlines()
+    lines = to_text(replace(quick, burn_in=replace(night, gpus=changed)), BURN_IN.layout).splitlines()
     assert len(lines) == PAGE
     assert CUT in lines
     end = next(at for at, line in enumerate(lines) if line.startswith("soak: "))

@@ -16,11 +16,11 @@ from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import GRAVEST_FIRST
 from orchestrator.report.chapters import health
 from orchestrator.report.device_labels import groups, label_of, labels
+from orchestrator.report.layout import Answer
 from orchestrator.report.numbers import duration
-from orchestrator.report.sections import MOST_ROWS, Column, Finding, Rank, Section, Table
+from orchestrator.report.sections import MOST_ROWS, SHOWN_REASONS, Badge, Column, Finding, Rank, Section, Table
 from protocol.cell import Workload
 
-SHOWN_REASONS: Final = 3
 COLUMNS: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "FLOP", "Max C", "W")
 _PRIORITIES: Final = {"FLOP": 2, "Rounds": 1}
 """Columns that a narrow format drops: what they say is in the JSON report."""
@@ -85,14 +85,23 @@ def _told(
         yield Finding(None, title, told, opened=True, label=label, most=most, ranks=(first, Rank.TOLD))
 
 
-def answer(night: BurnInReport, report: Report) -> str:
+def answer(report: Report) -> Answer | None:
     """The gravest verdict and the GPUs that have it: "PASS: 3 of 3 GPUs", "FAIL: GPU 1 of 2"."""
+    night = report.burn_in
+    if night is None:
+        return None
     gravest = {gpu.gpu_uuid for gpu in night.gpus if gpu.verdict is night.verdict}
     devices = [device for device in report.gpu_info if device.gpu_uuid in gravest]
     kind = "GPU" if all(device.kind == "cuda" for device in report.gpu_info) else "device"
     count = len(night.gpus)
     who = f"{count} of {plural(count, kind)}" if len(devices) == count else f"{labels(devices)} of {count}"
-    return f"{night.verdict}: {who}" + (f", with faults injected{proven(night)}" if night.tainted else "")
+    injected = f", with faults injected{proven(night)}" if night.tainted else ""
+    return Answer(Badge(f"{night.verdict}: {who}{injected}", health.TONES[night.verdict]), asked(night))
+
+
+def profile(report: Report) -> str:
+    """What was asked for, for programs."""
+    return report.test_configuration.profile if report.burn_in is None else f"burn-in, level {report.burn_in.level}"
 
 
 def injected(night: BurnInReport) -> Iterator[str]:

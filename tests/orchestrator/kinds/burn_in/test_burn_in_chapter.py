@@ -1,4 +1,4 @@
-"""report/chapters/burn_in.py: a burn-in of eight GPUs on one page."""
+"""kinds/burn_in/chapter.py: a burn-in of eight GPUs on one page."""
 
 import re
 from pathlib import Path
@@ -11,8 +11,9 @@ from orchestrator.figures.burn_in import Fate, InjectedReport, ReasonReport
 from orchestrator.figures.report import Report
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
+from orchestrator.kinds.burn_in import chapter
+from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.report.as_text import to_text
-from orchestrator.report.chapters import burn_in as text_burn_in
 from orchestrator.report.chapters import overview
 from orchestrator.report.html.page import page
 from orchestrator.run_reports import reporting
@@ -39,7 +40,7 @@ def text(night: Night, *, interrupted: bool = False) -> list[str]:
         night.climate(gpu)
     night.well()
     night.finish(interrupted=interrupted, reason="stopped on request" if interrupted else "")
-    return to_text(night.report()).splitlines()
+    return to_text(night.report(), BURN_IN.layout).splitlines()
 
 
 def on_one_page(lines: list[str]) -> bool:
@@ -76,7 +77,7 @@ def test_a_bound_by_the_hour_is_told_where_it_excludes_something(untested: Repor
     assert night is not None
     for hourly, words in ((2.2e3, ""), (1.01, ""), (0.38, ", 0.38 an hour")):
         check = replace(night.gpus[0].checks[0], error_bound=3e-4, error_bound_per_hour=hourly)
-        (line,) = text_burn_in.evidence(replace(night, gpus=(replace(night.gpus[0], checks=(check,)),), links=()))
+        (line,) = chapter.evidence(replace(night, gpus=(replace(night.gpus[0], checks=(check,)),), links=()))
         assert line.endswith(f"; excluded with 95 %: errors > 3.0e-04 a check{words}")
 
 
@@ -85,7 +86,7 @@ def test_the_times_of_a_night_are_told_in_one_form(untested: Report) -> None:
     night = untested.burn_in
     assert night is not None
     gpus = tuple(replace(gpu, served_seconds=69.0) for gpu in night.gpus)
-    told = text_burn_in.asked(replace(night, duration_seconds=75.0, gpus=gpus))
+    told = chapter.asked(replace(night, duration_seconds=75.0, gpus=gpus))
     assert told == "Level quick, 75 seconds asked for, 69 seconds at work"
 
 
@@ -95,7 +96,7 @@ def test_the_times_of_a_night_are_told_in_one_form(untested: Report) -> None:
 )
 def test_short_times_are_told_to_the_second(seconds: float, words: str) -> None:
     """Beside a load of 35 s, 82 s at work are not "1 min"."""
-    assert text_burn_in.short(seconds) == words
+    assert chapter.short(seconds) == words
 
 
 def test_a_node_with_two_bad_gpus_fits_one_page(tmp_path: Path) -> None:
@@ -177,10 +178,14 @@ def test_what_the_time_limit_ends_is_no_failure(tmp_path: Path) -> None:
         night.well()
         night.finish()
         made = reporting.make_all(night.paths)
-        text = to_text(made.report)
+        text = to_text(made.report, made.layout)
         assert ("launches: ended by the time limit: 1" in text) is limited
         assert ("launches: without a result: 1" in text) is not limited
-        words = next(section.summary for section in page(*made[:2]).sections if section.id == "failures")
+        words = next(
+            section.summary
+            for section in page(made.report, made.timeline, made.layout).sections
+            if section.id == "failures"
+        )
         assert ("Ended by the time limit, which is no failure: 1." in words) is limited
         assert sum(span.failed for device in made.timeline.devices for span in device.spans) == (not limited)
 
@@ -204,10 +209,10 @@ def test_what_was_missed_is_told_apart_from_what_was_not_brought_about(
     one = InjectedReport(gpu_uuid="", fault="it", found=False, outcome="")
     faults = tuple(replace(one, found=fate is Fate.FOUND, fate=fate) for fate in fates)
     night = replace(untested.burn_in, injected=faults, tainted=True)
-    assert text_burn_in.proven(night) == words
+    assert chapter.proven(night) == words
     answer = f"UNKNOWN: 2 of 2 devices, with faults injected{words}"
     report = replace(untested, burn_in=night)
-    assert text_burn_in.answer(night, report) == overview.verdict(report).text == answer
+    assert overview.verdict(report, BURN_IN.layout).text == answer
 
 
 def test_what_became_of_a_fault_is_told_once(untested: Report) -> None:
@@ -217,13 +222,13 @@ def test_what_became_of_a_fault_is_told_once(untested: Report) -> None:
         InjectedReport(gpu_uuid="", fault="it", found=False, outcome="not brought about: no launch", fate=Fate.UNDONE),
         InjectedReport(gpu_uuid="", fault="it", found=False, outcome="no check saw it", fate=Fate.MISSED),
     ]
-    lines = [*text_burn_in.injected(replace(untested.burn_in, injected=tuple(told)))]
+    lines = [*chapter.injected(replace(untested.burn_in, injected=tuple(told)))]
     assert lines == ["NOT FOUND: it: no check saw it", "NOT BROUGHT ABOUT: it: no launch"]
 
 
 def test_the_gravest_gpus_come_first_and_empty_columns_are_left_out(untested: Report) -> None:
     """A CPU has neither temperature nor power."""
-    section = text_burn_in.burn_in(untested)
+    section = chapter.burn_in(untested)
     assert section is not None
     assert {"Max C", "W"} & {column.title for column in section.tables[0].columns} == set()
     night = untested.burn_in
@@ -233,7 +238,7 @@ def test_the_gravest_gpus_come_first_and_empty_columns_are_left_out(untested: Re
         night.gpus[0],
         replace(night.gpus[1], verdict=HealthVerdict.FAIL, action=Action.REPLACE, reasons=(bad,) * 2),
     )
-    found = text_burn_in.burn_in(replace(untested, burn_in=replace(night, gpus=gpus_of)))
+    found = chapter.burn_in(replace(untested, burn_in=replace(night, gpus=gpus_of)))
     assert found is not None
     first = next(finding for finding in found.findings if finding.badge is not None)
     assert (str(first.badge), first.lines) == ("FAIL", ("FAIL: wrong bits (2 times)",))
@@ -267,7 +272,7 @@ def test_what_never_came_to_its_end_is_told_before_what_cannot_be_tested(unteste
     """A pattern of memory that nobody tested, before NVLink of a CPU; what has one reason has one line."""
     night = untested.burn_in
     assert night is not None
-    first, *rest = text_burn_in.not_tested(night)
+    first, *rest = chapter.not_tested(night)
     assert first == f"memory: pattern modulo 20, random: {NEVER}"
     assert rest[-1] == "links peers fp32: NVLink and PCIe: CPU devices have none"
     assert len(rest) == 7
@@ -280,7 +285,7 @@ def test_the_table_of_a_night_has_what_there_is(tmp_path: Path) -> None:
     night.well()
     night.finish()
     made = reporting.make_all(night.paths)
-    table = page(*made[:2]).cells.table
+    table = page(made.report, made.timeline, made.layout).cells.table
     columns = [column.title for column in table.columns]
     assert columns == ["GPU", "Model", "Phase", "Precision", "Status", "Launches", "Attempts", "Remarks"]
     assert len(table.rows) == len(made.report.cells) > 8

@@ -1,0 +1,51 @@
+"""A triage: a benchmark whose reports begin with the answer to which GPU is slow."""
+
+from typing import Final
+
+from orchestrator.engine.kind import Kind
+from orchestrator.figures.report import Report
+from orchestrator.report.chapters import stragglers
+from orchestrator.report.chapters.comparisons import baseline, costs, thresholds
+from orchestrator.report.chapters.devices import devices
+from orchestrator.report.chapters.excluded import not_measured
+from orchestrator.report.chapters.failures import failures
+from orchestrator.report.chapters.health import health
+from orchestrator.report.chapters.performance import performance
+from orchestrator.report.chapters.spread import spread
+from orchestrator.report.default_layout import DEFAULT
+from orchestrator.report.layout import Layout
+from orchestrator.report.sections import Section, shown
+
+
+def _score(report: Report) -> Section | None:
+    """The score, only where it was asked for."""
+    return None if report.baseline_comparison is None else shown(baseline, findings=False)(report)
+
+
+TRIAGE: Final = Kind(
+    name="triage",
+    layout=Layout(
+        text=(
+            shown(stragglers.answer, tables=()),
+            shown(stragglers.full_node, tables=("means",)),
+            shown(spread, tables=("spread", "differing")),
+            health,
+            failures,
+            not_measured,
+            thresholds,
+            shown(baseline, tables=()),
+            costs,
+        ),
+        markdown=(shown(stragglers.answer, findings=False), *DEFAULT.markdown[1:]),
+        html=(
+            shown(stragglers.answer, findings=False),
+            shown(spread, tables=("percent",)),
+            shown(stragglers.full_node, tables=("devices",), findings=False),
+            _score,
+            thresholds,
+            costs,
+            devices,
+            performance,
+        ),
+    ),
+)

@@ -1,0 +1,59 @@
+"""How the reports of a benchmark are laid out: which chapters each format has, and in which order."""
+
+from typing import Final
+
+from orchestrator.report.chapters.batch_scans import batch_scans
+from orchestrator.report.chapters.cells import listed
+from orchestrator.report.chapters.comparisons import baseline, costs, thresholds
+from orchestrator.report.chapters.devices import described, devices
+from orchestrator.report.chapters.excluded import not_measured
+from orchestrator.report.chapters.failures import failures
+from orchestrator.report.chapters.health import health
+from orchestrator.report.chapters.models import models
+from orchestrator.report.chapters.overview import summary
+from orchestrator.report.chapters.performance import performance
+from orchestrator.report.chapters.spread import spread
+from orchestrator.report.chapters.stragglers import full_node, stragglers
+from orchestrator.report.chapters.time import time
+from orchestrator.report.layout import Layout
+from orchestrator.report.sections import shown
+
+_SCORE: Final = shown(baseline, tables=())
+
+DEFAULT: Final = Layout(
+    text=(
+        described,
+        models,
+        batch_scans,
+        shown(stragglers, tables=()),
+        shown(full_node, tables=("means",)),
+        shown(spread, tables=("spread", "differing")),
+        health,
+        failures,
+        not_measured,
+        time,
+        thresholds,
+        _SCORE,
+        costs,
+        summary,
+    ),
+    markdown=(
+        shown(stragglers, findings=False),
+        shown(full_node, tables=("devices",), findings=False),
+        listed,
+        shown(spread, tables=("spread",), findings=False),
+        _SCORE,
+        thresholds,
+        costs,
+    ),
+    html=(
+        shown(baseline, findings=False),
+        thresholds,
+        costs,
+        devices,
+        performance,
+        shown(stragglers, findings=False),
+        shown(spread, tables=("percent",)),
+        shown(full_node, tables=("devices",), findings=False),
+    ),
+)
