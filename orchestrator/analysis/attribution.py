@@ -11,7 +11,8 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from orchestrator.analysis.evidence import Evidence
-from orchestrator.analysis.outcomes import CellOutcome, Status
+from orchestrator.analysis.outcomes import CellOutcome
+from orchestrator.figures.cells import Status
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
 from orchestrator.state.failure_policy import BEFORE_DEVICE, HARDWARE, POINTS_AT_DEVICE, POLICY, Reaction

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from statistics import median, mode
 from typing import Final, NamedTuple
 
-from orchestrator.analysis.outcomes import Status
 from orchestrator.figures import keys
-from orchestrator.figures.cells import Measured, ModelResult, ProbeMetrics
+from orchestrator.figures.cells import Measured, ModelResult, ProbeMetrics, Status
 from orchestrator.figures.comparisons import Spread, SpreadValue
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.table import Figure, main_figure

@@ -13,7 +13,6 @@ A scan for the batch size is ok when it knows the largest and the best, which is
 memory halves the batch: 8, 4, 2, 1. Before the first forward it is the model that does not fit, at any size.
 """
 
-import enum
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -21,6 +20,7 @@ from typing import Final
 import msgspec
 
 from orchestrator.config.run_configuration import Slot
+from orchestrator.figures.cells import Status
 from orchestrator.plan import batch_scan
 from orchestrator.state.attempts import Attempt
 from orchestrator.state.failure_policy import BEFORE_FIRST_FORWARD, Trait, has_trait
@@ -29,19 +29,6 @@ from orchestrator.state.slots import RunState, SlotState, SlotStatus, scopes
 from orchestrator.state.transitions import fitting
 from protocol.cell import AUTO, Cell
 from protocol.failure import Category, Failure
-
-
-class Status(enum.StrEnum):
-    """Final state of a planned cell."""
-
-    OK = "ok"
-    DEGRADED = "degraded"
-    REFERRED = "referred"
-    DOES_NOT_FIT = "does_not_fit"
-    FAILED = "failed"
-    DROPPED = "dropped"
-    MISSING = "missing"
-
 
 NOT_YET: Final = "not measured yet: the run still goes on"
 """Why a cell has no result while somebody works on the run."""

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 from orchestrator.analysis import model_figures, plausibility, time_ledgers
 from orchestrator.analysis.cell_figures import Counted, measured
 from orchestrator.analysis.evidence import Evidence, LaunchEvidence
-from orchestrator.analysis.outcomes import Status
 from orchestrator.config.workloads import PHASES, WORKLOADS
 from orchestrator.figures.cells import (
     CellReport,
@@ -20,6 +19,7 @@ from orchestrator.figures.cells import (
     ModelResult,
     PhaseMetrics,
     ProbeMetrics,
+    Status,
 )
 from orchestrator.figures.parts import AttemptReport, Statistics
 from orchestrator.figures.report import CellEntry

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from orchestrator.analysis.outcomes import Status
+from orchestrator.figures.cells import Status
 from orchestrator.figures.report import FailureReport
 from orchestrator.state.failure_policy import Trait, has_trait
 from orchestrator.state.stopping import OUT_OF_TIME, how_it_ended

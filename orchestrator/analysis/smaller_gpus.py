@@ -10,7 +10,8 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.analysis.outcomes import CellOutcome, Status
+from orchestrator.analysis.outcomes import CellOutcome
+from orchestrator.figures.cells import Status
 from orchestrator.state.fault_placement import twins
 from protocol.cell import Cell, Device, DeviceKind
 

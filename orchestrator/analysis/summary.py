@@ -9,11 +9,10 @@ from typing import Final
 from orchestrator.analysis import batch_scans
 from orchestrator.analysis.attribution import Fault
 from orchestrator.analysis.evidence import Evidence
-from orchestrator.analysis.outcomes import Status
 from orchestrator.analysis.results import outcome_word, report_attempt
 from orchestrator.analysis.time_ledgers import overhead_ms
 from orchestrator.config.run_configuration import Isolation
-from orchestrator.figures.cells import Measured, ModelResult, PhaseMetrics
+from orchestrator.figures.cells import Measured, ModelResult, PhaseMetrics, Status
 from orchestrator.figures.report import BestThroughput, CellCounts, FailureReport, Overhead, Summary
 from orchestrator.gpu.telemetry import validity
 from orchestrator.state.archive import Archive

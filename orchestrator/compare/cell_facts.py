@@ -10,8 +10,8 @@ stack facts      are what people compare: never refused, named in the title
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from orchestrator.analysis.outcomes import Status
 from orchestrator.compare.run_figures import Side, SideCell, SideDevice
+from orchestrator.figures.cells import Status
 from protocol.cell import DeviceKind
 
 ONE_LAUNCH: Final = "one launch: no verdict"

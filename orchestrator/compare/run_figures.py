@@ -10,10 +10,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from orchestrator.analysis.outcomes import Status
 from orchestrator.config.naming import plural
 from orchestrator.figures import keys
-from orchestrator.figures.cells import Measured
+from orchestrator.figures.cells import Measured, Status
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.parts import Part
 from orchestrator.figures.report import GpuInfo, Report

@@ -13,7 +13,6 @@ from typing import Annotated, Final
 
 import msgspec
 
-from orchestrator.analysis.outcomes import Status
 from orchestrator.compare import cell_facts, limit_targets
 from orchestrator.compare.baselines import Held
 from orchestrator.compare.limit_targets import TARGETS, Cell
@@ -22,6 +21,7 @@ from orchestrator.config.naming import plural
 from orchestrator.config.workloads import PHASES
 from orchestrator.config.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
+from orchestrator.figures.cells import Status
 from orchestrator.figures.comparisons import Met, ThresholdResult
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.parts import Part

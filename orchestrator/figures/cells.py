@@ -9,14 +9,26 @@ CellReport   what became of it
     └── ProbeMetrics
 """
 
+import enum
 from typing import Annotated
 
 import msgspec
 
-from orchestrator.analysis.outcomes import Status
 from orchestrator.figures.parts import AttemptReport, LaunchLedger, Part, Plausibility, Statistics
 
 BatchKey = Annotated[str, msgspec.Meta(pattern="^batch_size_[1-9][0-9]*$")]
+
+
+class Status(enum.StrEnum):
+    """Final state of a planned cell."""
+
+    OK = "ok"
+    DEGRADED = "degraded"
+    REFERRED = "referred"
+    DOES_NOT_FIT = "does_not_fit"
+    FAILED = "failed"
+    DROPPED = "dropped"
+    MISSING = "missing"
 
 
 class CellReport(Part, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 import enum
 from typing import Final
 
-from orchestrator.analysis.outcomes import Status
+from orchestrator.figures.cells import Status
 from orchestrator.figures.parts import Part
 from orchestrator.stats.siblings import Bound, SiblingVerdict
 from orchestrator.stats.slowdown_reasons import Reason

@@ -21,9 +21,8 @@ is held against; 5, a verdict on each GPU beside its siblings, and what a full n
 from collections.abc import Sequence
 from typing import Final
 
-from orchestrator.analysis.outcomes import Status
 from orchestrator.figures.burn_in import BurnInReport
-from orchestrator.figures.cells import BatchScan, ModelResult, ProbeMetrics
+from orchestrator.figures.cells import BatchScan, ModelResult, ProbeMetrics, Status
 from orchestrator.figures.comparisons import BaselineComparison, Cost, FullNode, Spread, Standing, ThresholdResult
 from orchestrator.figures.health import HealthReport
 from orchestrator.figures.parts import Part, SettingReport

@@ -11,10 +11,9 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from orchestrator.analysis.outcomes import Status
 from orchestrator.config.workloads import OF_NO_MODEL
 from orchestrator.figures import table
-from orchestrator.figures.cells import BatchPoint, BatchScan, Measured, ModelResult, ProbeMetrics
+from orchestrator.figures.cells import BatchPoint, BatchScan, Measured, ModelResult, ProbeMetrics, Status
 from orchestrator.figures.report import CellEntry, Report
 from orchestrator.figures.table import Value
 from orchestrator.system.plain_text import plain

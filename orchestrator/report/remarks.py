@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.analysis.outcomes import Status
 from orchestrator.config.naming import plural
-from orchestrator.figures.cells import Computed, GenerationMetrics, Measured, PhaseMetrics
+from orchestrator.figures.cells import Computed, GenerationMetrics, Measured, PhaseMetrics, Status
 from orchestrator.figures.parts import SHARE_IN_DOUBT
 from protocol.intervals import BATCHES
 from protocol.result import SteadyState

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.analysis.outcomes import Status
+from orchestrator.figures.cells import Status
 from protocol.cell import DeviceKind, Scalar
 from protocol.failure import Category, Phase
 from protocol.messages import Deadlines

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.analysis.outcomes import Status
+from orchestrator.figures.cells import Status
 from orchestrator.selftest.faults import Done, Expected
 from orchestrator.system.log_files import CAP_BYTES
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from orchestrator.analysis.outcomes import Status
+from orchestrator.figures.cells import Status
 from orchestrator.figures.launch_samples import LaunchSamples, Samples, Series
 from orchestrator.figures.report import Report
 from orchestrator.report.as_json import to_json

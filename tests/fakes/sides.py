@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from orchestrator import report as reports
-from orchestrator.analysis.outcomes import Status
 from orchestrator.compare.run_figures import VERSION, Side, SideCell, SideDevice
 from orchestrator.config.report_formats import ReportFormat
+from orchestrator.figures.cells import Status
 from orchestrator.figures.keys import CellKey
 from protocol.cell import Workload
 from tests.fakes.runs import FakeRun, shipped

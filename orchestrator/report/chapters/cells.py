@@ -3,10 +3,9 @@
 from functools import partial
 from typing import Final
 
-from orchestrator.analysis.outcomes import Status
 from orchestrator.config.naming import plural
 from orchestrator.config.workloads import WITHOUT_BATCH
-from orchestrator.figures.cells import LoadMetrics
+from orchestrator.figures.cells import LoadMetrics, Status
 from orchestrator.figures.report import Report
 from orchestrator.report.device_labels import label
 from orchestrator.report.layout import Layout

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.analysis.outcomes import Status
 from orchestrator.config.naming import by_reason, sized
+from orchestrator.figures.cells import Status
 from orchestrator.figures.report import CellEntry, Report
 from orchestrator.report.device_labels import labels
 from orchestrator.report.sections import Badge, Finding, Section, Tone

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from orchestrator.analysis.outcomes import Status
-from orchestrator.figures.cells import GenerationMetrics, Measured, PhaseMetrics
+from orchestrator.figures.cells import GenerationMetrics, Measured, PhaseMetrics, Status
 from orchestrator.figures.report import Report
 from orchestrator.report.chapters import model_figures as measured
 from orchestrator.report.chapters.probes import probes

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.analysis.outcomes import Status
 from orchestrator.analysis.sibling_cells import UNSTEADY
+from orchestrator.figures.cells import Status
 from orchestrator.figures.comparisons import Spread
 from protocol.cell import Device, Workload
 from protocol.failure import Category

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.analysis import outcomes
-from orchestrator.analysis.outcomes import CellOutcome, Status
+from orchestrator.analysis.outcomes import CellOutcome
 from orchestrator.config.run_configuration import Plan
+from orchestrator.figures.cells import Status
 from orchestrator.plan import planner
 from orchestrator.state import slots, transitions
 from orchestrator.state.failure_policy import Reach

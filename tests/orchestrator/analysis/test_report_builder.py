@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.analysis.outcomes import Status
 from orchestrator.config.run_configuration import Isolation
-from orchestrator.figures.cells import ModelResult, PhaseMetrics
+from orchestrator.figures.cells import ModelResult, PhaseMetrics, Status
 from orchestrator.figures.report import Report
 from orchestrator.gpu.telemetry.clock_events import CLOCK_EVENT_REASONS, POWER_CAP
 from protocol.cell import Precision, Workload

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.analysis.outcomes import Status
+from orchestrator.figures.cells import Status
 from protocol.cell import Device
 from protocol.failure import Category
 from tests.fakes.runs import FakeRun, gpus

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from orchestrator.analysis import sibling_cells, stragglers
-from orchestrator.analysis.outcomes import Status
+from orchestrator.figures.cells import Status
 from orchestrator.figures.comparisons import FullNode, Standing
 from orchestrator.figures.report import Report
 from orchestrator.kinds.triage import TRIAGE

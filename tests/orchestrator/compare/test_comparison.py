@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from orchestrator.analysis.outcomes import Status
 from orchestrator.compare.comparison import Comparison, compare, exit_code
 from orchestrator.compare.run_figures import Side
 from orchestrator.config import margins
+from orchestrator.figures.cells import Status
 from orchestrator.stats.two_runs import ChangeVerdict
 from protocol.cell import Workload
 from protocol.exit_codes import ExitCode

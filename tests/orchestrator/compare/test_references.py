@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from orchestrator.analysis.outcomes import Status
 from orchestrator.compare import baselines, costs, references, run_figures
 from orchestrator.compare.references import Against
 from orchestrator.compare.thresholds import Threshold
 from orchestrator.errors import ConfigError, RunFolderError
+from orchestrator.figures.cells import Status
 from orchestrator.figures.comparisons import Met
 from orchestrator.figures.table import LimitName
 from orchestrator.report.as_markdown import to_markdown

@@ -15,7 +15,6 @@ import msgspec
 import pytest
 
 from orchestrator.analysis import evidence, report_builder
-from orchestrator.analysis.outcomes import Status
 from orchestrator.config.run_configuration import Configuration, Slot, StoredRun
 from orchestrator.engine import adaptive_launches, run_status
 from orchestrator.engine.adaptive_launches import AdaptiveLaunches, More
@@ -24,6 +23,7 @@ from orchestrator.engine.loop import Loop
 from orchestrator.engine.run import left_to_do
 from orchestrator.engine.run_context import RunContext
 from orchestrator.errors import RunFolderError
+from orchestrator.figures.cells import Status
 from orchestrator.kinds.benchmark import BENCHMARK
 from orchestrator.report import remarks
 from orchestrator.state import archive

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.analysis.outcomes import Status
 from orchestrator.engine.display_events import CellEnded, DeviceLine, Notice, Snapshot
 from orchestrator.engine.launches.link import Link
+from orchestrator.figures.cells import Status
 from orchestrator.selftest import Outcome, Row, accounts, campaign
 from orchestrator.selftest.accounts import Seen, Watch
 from orchestrator.selftest.faults import FAULTS, Done, Fault

@@ -6,8 +6,9 @@ Every test holds the value that was decided where they differed.
 from pathlib import Path
 
 from orchestrator.analysis import outcomes
-from orchestrator.analysis.outcomes import NOT_YET, CellOutcome, Status
+from orchestrator.analysis.outcomes import NOT_YET, CellOutcome
 from orchestrator.engine import run as shell
+from orchestrator.figures.cells import Status
 from orchestrator.kinds.benchmark import BENCHMARK
 from orchestrator.state.replay import BENCHMARK_RULES, BURN_IN_RULES, Replay, replay
 from orchestrator.state.slots import SlotStatus

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.analysis import outcomes
-from orchestrator.analysis.outcomes import Status
 from orchestrator.config.run_configuration import Plan
+from orchestrator.figures.cells import Status
 from orchestrator.plan import batch_scan, planner
 from orchestrator.plan.batch_scan import Figures
 from orchestrator.state import transitions

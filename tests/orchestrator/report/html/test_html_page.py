@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from click.testing import Result
 
-from orchestrator.analysis.outcomes import Status
 from orchestrator.compare import references
 from orchestrator.compare.references import Against
 from orchestrator.compare.thresholds import Threshold
 from orchestrator.config.report_formats import ReportFormat
+from orchestrator.figures.cells import Status
 from orchestrator.figures.comparisons import Standing
 from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.figures.table import LimitName
