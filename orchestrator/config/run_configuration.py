@@ -103,6 +103,11 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return None if self.burn_in is None else self.burn_in.cell_s
 
     @property
+    def until_limit(self) -> bool:
+        """Whether rounds of the same cells are repeated until the time limit: nobody knows how many there will be."""
+        return self.burn_in is not None
+
+    @property
     def by_name(self) -> dict[str, ModelSpec]:
         """Every model and probe that a cell of this run may name."""
         return {model.name: model for model in (*self.probes, *self.models)}

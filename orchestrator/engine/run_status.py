@@ -88,7 +88,7 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
 
 
 def _planned(stored: StoredRun, run: Archive | None) -> int | None:
-    if stored.configuration.burn_in is not None:
+    if stored.configuration.until_limit:
         return None
     return stored.plan.launches if run is None else len(run.replay.state.slots)
 

@@ -59,16 +59,16 @@ class ReplayRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 BENCHMARK_RULES: Final = ReplayRules()
-BURN_IN_RULES: Final = ReplayRules(skips=False, repeats=True, keeps_quarantines=True)
-"""It repeats what failed, there and on all other devices. A device that was quarantined would be rounds behind, and the
-links of those rounds would keep the healthy ones waiting until it has caught up."""
+ROUND_RULES: Final = ReplayRules(skips=False, repeats=True, keeps_quarantines=True)
+"""Of rounds until the time limit: the next one has again what failed, there and on all other devices. A device that was
+quarantined would be rounds behind, and the links of those rounds would keep the healthy ones waiting until then."""
 
 
 def rules_of(stored: StoredRun) -> ReplayRules:
     """The rules of a stored run. Faults that are injected on purpose accuse no GPU."""
     gpus = frozenset(device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA)
     return msgspec.structs.replace(
-        BENCHMARK_RULES if stored.configuration.burn_in is None else BURN_IN_RULES,
+        ROUND_RULES if stored.configuration.until_limit else BENCHMARK_RULES,
         products={device.uuid: device.name for device in stored.devices},
         accusable=frozenset() if stored.configuration.tainted else gpus,
     )

@@ -14,7 +14,7 @@ from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.run_reports import reporting
 from orchestrator.state.attempts import Attempt
-from orchestrator.state.replay import BURN_IN_RULES, replay
+from orchestrator.state.replay import ROUND_RULES, replay
 from orchestrator.store import journal
 from orchestrator.store.journal import Journal
 from orchestrator.store.records import End
@@ -127,7 +127,7 @@ def test_a_lost_result_of_a_stopped_burn_in_is_measured_again(tmp_path: Path) ->
     (reason,) = (one for one in gpu.reasons if NO_MORE in one.text)
     assert (reason.action, gpu.action) == (Action.RESUME, Action.RESUME)
     lost_again(night, attempt)
-    now = replay(night.stored.plan, BURN_IN_RULES, journal.read(night.paths.journal)).state
+    now = replay(night.stored.plan, ROUND_RULES, journal.read(night.paths.journal)).state
     assert now.devices[attempt.start.device].queue[0] == (attempt.start.cell, attempt.start.round)
     night.one(now.cells[attempt.start.cell], attempt.start.round)
     night.work(first=60)

@@ -10,7 +10,7 @@ from orchestrator.analysis.outcomes import NOT_YET, CellOutcome
 from orchestrator.engine import run as shell
 from orchestrator.figures.cells import Status
 from orchestrator.kinds.benchmark import BENCHMARK
-from orchestrator.state.replay import BENCHMARK_RULES, BURN_IN_RULES, Replay, replay
+from orchestrator.state.replay import BENCHMARK_RULES, ROUND_RULES, Replay, replay
 from orchestrator.state.slots import SlotStatus
 from orchestrator.store import journal
 from orchestrator.store.records import Record, Segment, TakenOut
@@ -167,7 +167,7 @@ def test_the_rules_decide_who_has_another_chance(tmp_path: Path) -> None:
     run.dropped(run.cell(), "no time")
     segment: Record = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
     records = (*journal.read(run.paths.journal), segment)
-    kept, repeated = (replay(run.stored.plan, rules, records) for rules in (BENCHMARK_RULES, BURN_IN_RULES))
+    kept, repeated = (replay(run.stored.plan, rules, records) for rules in (BENCHMARK_RULES, ROUND_RULES))
     slot = (run.cell().id, 0)
     assert (kept.state.slots[slot].status, kept.dropped) == (SlotStatus.DROPPED, {slot: "no time"})
     assert (repeated.state.slots[slot].status, repeated.dropped) == (SlotStatus.WAITING, {})

@@ -13,7 +13,7 @@ from orchestrator.config.run_configuration import Plan, Slot
 from orchestrator.engine import run as shell
 from orchestrator.state import transitions, turns
 from orchestrator.state.failure_policy import POLICY, Reaction
-from orchestrator.state.replay import BURN_IN_RULES, replay
+from orchestrator.state.replay import ROUND_RULES, replay
 from orchestrator.state.slots import Ended, Freed, NextLaunch, Postponed, RunState, SlotStatus, Started, with_device
 from orchestrator.store.records import End, Record, Segment, Start
 from protocol.cell import Mode
@@ -155,7 +155,7 @@ def test_the_journal_leads_to_the_same_queues(devices: int, fates: list[Failure 
             found = next(fate, None)
             now = transitions.step(transitions.step(now, Ended(one.launch, found)), Freed(one.device))
             records.append(End(launch=one.launch, at_ns=0, failure=found))
-    restored = replay(one_plan, BURN_IN_RULES, records).state
+    restored = replay(one_plan, ROUND_RULES, records).state
     assert {uuid: one.queue for uuid, one in restored.devices.items()} == {
         uuid: one.queue for uuid, one in now.devices.items()
     }
@@ -222,7 +222,7 @@ def test_in_a_burn_in_want_of_memory_is_forgotten_with_its_round(
         SlotStatus.MEASURED,
     ]
     for segments, again in (([], None), ([SEGMENT], resumed)):
-        _, more = steps.run(replay(one_plan, BURN_IN_RULES, [*records, *segments]).state, lambda _: None)
+        _, more = steps.run(replay(one_plan, ROUND_RULES, [*records, *segments]).state, lambda _: None)
         assert [(one.slot[1], one.cell.batch_size) for one in more] == ([] if again is None else [(1, again)])
     fates = [None, failure(Category.OUT_OF_MEMORY, phase)]
     _, made = steps.run(transitions.begin(one_plan), decide)

@@ -18,7 +18,7 @@ from orchestrator.kinds.burn_in import busy_time, remaining_time, settings
 from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.state import coherence
 from orchestrator.state.archive import assemble
-from orchestrator.state.replay import BENCHMARK_RULES, BURN_IN_RULES, replay
+from orchestrator.state.replay import BENCHMARK_RULES, ROUND_RULES, replay
 from orchestrator.state.slots import SlotStatus
 from orchestrator.state.time_budget import PATIENCE_S, Budget, closing_s
 from orchestrator.store import journal
@@ -250,12 +250,12 @@ def test_what_was_dropped_waits_again_in_the_order_of_the_plan(tmp_path: Path) -
     waiting = dict.fromkeys([*plan.order["cpu:0"][3:], *plan.order["cpu:1"][3:], *more])
     for cell_id, number in waiting:
         night.dropped(cells[cell_id], "dropped: no time was left", number=number)
-    stopped = replay(plan, BURN_IN_RULES, journal.read(night.paths.journal)).state
+    stopped = replay(plan, ROUND_RULES, journal.read(night.paths.journal)).state
     assert stopped.tally[SlotStatus.WAITING] == 0
     assert night.archive().dropped.keys() == waiting.keys()
     night.segment()
     records = journal.read(night.paths.journal)
-    again = replay(plan, BURN_IN_RULES, records).state
+    again = replay(plan, ROUND_RULES, records).state
     for uuid in ("cpu:0", "cpu:1"):
         mine = [slot for slot in more if uuid in cells[slot[0]].devices]
         assert again.devices[uuid].queue == (*plan.order[uuid][3:], *mine)
