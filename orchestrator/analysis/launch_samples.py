@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from orchestrator.analysis import model_figures
+from orchestrator.analysis import cell_figures
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.outcomes import CellOutcome
 from orchestrator.figures.launch_samples import LaunchSamples, Samples, Series
@@ -79,7 +79,7 @@ def _of_cell(tries: Iterable[Attempt], cell: Cell, evidence: Evidence) -> _OfCel
 
 
 def _kept(attempt: Attempt, cell: Cell, evidence: Evidence) -> _Kept:
-    start, value = attempt.start, model_figures.LAUNCH_VALUE.get(cell.workload)
+    start, value = attempt.start, cell_figures.LAUNCH_VALUE.get(cell.workload)
     known = evidence.launches.get(start.launch)
     return _Kept(
         launch=start.launch,

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from orchestrator.analysis import model_figures, plausibility, time_ledgers
-from orchestrator.analysis.cell_figures import Counted, measured
+from orchestrator.analysis import cell_figures, plausibility, time_ledgers
+from orchestrator.analysis.cell_figures import Counted
 from orchestrator.analysis.evidence import Evidence, LaunchEvidence
 from orchestrator.config.workloads import PHASES, WORKLOADS
 from orchestrator.figures.cells import (
@@ -144,15 +144,15 @@ class _Reporter:
                 continue  # a scan that found nothing: it is among the scans
             key, counted = f"batch_size_{requested}", self._counted(cell, device)
             base = self._measured(counted, requested)
-            seen = model_figures.seen(counted, generates=WORKLOADS[cell.workload].generates)
+            seen = cell_figures.seen(counted, generates=WORKLOADS[cell.workload].generates)
             judged = plausibility.judge(seen, cell.precision, reached)
             match cell.workload:
                 case Workload.LOAD:
-                    load = model_figures.load(base, counted)
+                    load = cell_figures.load(base, counted)
                 case Workload.GENERATION:
-                    generation[key] = model_figures.generation(base, counted, judged)
+                    generation[key] = cell_figures.generation(base, counted, judged)
                 case _:
-                    phases[cell.workload][key] = model_figures.phase(base, counted, model.item, judged)
+                    phases[cell.workload][key] = cell_figures.phase(base, counted, model.item, judged)
         statistics, statistics_of = _largest({**phases, Workload.GENERATION: generation})
         return ModelResult(
             gpu_uuid=device.uuid,
@@ -177,7 +177,7 @@ class _Reporter:
 
     def probe(self, cell: Cell, device: Device, spec: ModelSpec) -> ProbeMetrics:
         counted = self._counted(cell, device)
-        return model_figures.probe(self._measured(counted, cell.batch_size), counted, spec)
+        return cell_figures.probe(self._measured(counted, cell.batch_size), counted, spec)
 
     def _parameters(self, cells: list[Cell]) -> int | None:
         """How many a model has whose description does not know, as a user's own: as its launches counted them."""
@@ -213,7 +213,7 @@ class _Reporter:
                 [(self._evidence.launches[attempt.start.launch].result.ledger, attempt) for attempt in good]
             ),
         )
-        return measured(fate, counted, model_figures.LAUNCH_VALUE[cell.workload])
+        return cell_figures.measured(fate, counted, cell_figures.LAUNCH_VALUE[cell.workload])
 
 
 def report_attempt(attempt: Attempt, damaged: Mapping[int, str]) -> AttemptReport:

@@ -1,8 +1,7 @@
 """The table of figures: everything that readers of a report know of a figure, once.
 
-A figure of a cell is a field of the report's types (figures/cells.py), computed in analysis/model_figures.py or
-analysis/cell_figures.py, and a row here. JSON, CSV, PyTorch's records, comparisons and thresholds take names, units and
-direction from the row.
+A figure of a cell is a field of the report's types (figures/cells.py), computed in analysis/cell_figures.py, and a row
+here. JSON, CSV, PyTorch's records, comparisons and thresholds take names, units and direction from the row.
 """
 
 import enum

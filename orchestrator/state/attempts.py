@@ -1,13 +1,12 @@
 """Each attempt at a cell, put together from the records of a journal. Pure."""
 
-from dataclasses import dataclass, replace
+import msgspec
 
 from orchestrator.store.records import Beside, End, Left, Segment, Start
 from protocol.failure import Failure
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """One attempt at a cell. `end` is None when it was interrupted or still runs, `left` when nobody saw it leave.
 
     segment: in which it was started. Monotonic times of other segments do not compare with it (a reboot sets them
@@ -54,8 +53,8 @@ class Attempt:
             case End():
                 lasted_ms = (record.at_ns - self.start.at_ns) / 1e6 if segment == self.segment else None
                 withdrawn = None if self.end is None else self.end.result_sha256 or self.withdrawn
-                return replace(self, end=record, lasted_ms=lasted_ms, withdrawn=withdrawn)
+                return msgspec.structs.replace(self, end=record, lasted_ms=lasted_ms, withdrawn=withdrawn)
             case Left():
-                return replace(self, left=record)
+                return msgspec.structs.replace(self, left=record)
             case Beside():
-                return replace(self, beside=record.by)
+                return msgspec.structs.replace(self, beside=record.by)

@@ -50,7 +50,7 @@ class _Judge:
         self._devices = {device.uuid for device in stored.devices}
         self._models = set(stored.configuration.by_name)
         self._cells = {cell.id: cell.devices for cell in stored.plan.cells}
-        self._until_limit = stored.configuration.cell_s is not None
+        self._until_limit = stored.configuration.until_limit
         self._begun: dict[int, tuple[str, ...]] = {}
         """Launch → the devices of its cell."""
         self._in_segment = False

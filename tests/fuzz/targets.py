@@ -159,7 +159,7 @@ def check_result(data: bytes) -> None:
     first = made.loaded.attempts[0]
     assert first.end is not None
     end = msgspec.structs.replace(first.end, result_sha256=hashlib.sha256(data).hexdigest())
-    attempts = (dataclasses.replace(first, end=end), *made.loaded.attempts[1:])
+    attempts = (msgspec.structs.replace(first, end=end), *made.loaded.attempts[1:])
     made.loaded.folder(first).result.write_bytes(data)
     _reported(dataclasses.replace(made.loaded, attempts=attempts))
 
