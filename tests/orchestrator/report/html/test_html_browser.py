@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
 
 from orchestrator.figures.comparisons import BaselineComparison
 from orchestrator.figures.report import Report
@@ -290,7 +291,7 @@ DRAWN = """return [...document.querySelectorAll(".plot svg")].map((one) => {
 def test_paper_has_every_chart_whole(page: Browser, whole: Path) -> None:
     """None is wider than A4 or higher than a page, nor narrower than it has to be; the screen has its own again."""
     page.open(whole)
-    before = page.run(DRAWN)
+    before = WebDriverWait(page.driver, 60).until(lambda _: len(drawn := page.run(DRAWN)) == len(CHARTS) and drawn)
     page.run("addEventListener('beforeprint', () => { window.told = document.documentElement.dataset.print; })")
     assert page.printed()[:5] == b"%PDF-"
     assert page.run("return window.told") == ""
