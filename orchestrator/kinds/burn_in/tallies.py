@@ -69,17 +69,12 @@ def check(workload: Workload, tally: Tally) -> CheckReport:
 
 def method(launches: Sequence[Verification]) -> str:
     """Describe how the outputs of one check were compared; for a memory test also how often per pattern."""
-    told = methods(launches)
+    ways: dict[str, str] = {}
+    for one in launches:
+        ways.setdefault(_way(one), one.method)
+    told = "; ".join(ways.values())
     times = ", ".join(f"{name} {times}" for name, times in memory_test.marched(launches).items())
     return f"{told}, times from end to end: {times}" if times else told
-
-
-def methods(launches: Sequence[Verification]) -> str:
-    """Return each distinct method once; "" without a launch."""
-    found: dict[str, str] = {}
-    for one in launches:
-        found.setdefault(_way(one), one.method)
-    return "; ".join(found.values())
 
 
 def not_tested(cells: Mapping[str, Sequence[Verification]]) -> dict[str, str]:
