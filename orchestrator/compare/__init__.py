@@ -1,8 +1,6 @@
-"""Runs held against each other, against a baseline, and against thresholds.
+"""Compare runs with each other, with a baseline, and with thresholds.
 
-report.json, a run's folder, @last, a baseline ── reading.py ──▶ Side   what one run measured, reduced (side.py)
-Side, Side ── pairing.py: which cell with which ── facts.py: may they be compared? ── stats/two_runs.py ──▶ Comparison
-               ├─ pooling.py: what a baseline has of a cell, on one device or several
-               └─ lone.py: why a cell has no partner
-Report, Against (baseline, thresholds, price) ── against.py ──▶ Report with baseline_comparison, thresholds, costs
+report.json, run folder, @last, baseline ── run_figures.py ──▶ Side: what one run measured
+Side, Side ── pairing.py (pooling.py, unpaired_cells.py) ── cell_facts.py ── stats/two_runs.py ──▶ Comparison
+Report, Against (baseline, thresholds, price) ── references.py ──▶ Report with baseline_comparison, thresholds, costs
 """

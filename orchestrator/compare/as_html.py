@@ -1,10 +1,4 @@
-"""Comparisons as one HTML file that needs no network, in the look of the report.
-
-Comparison, several ── Page ── report/html/size_limit.py ──▶ bytes
-
-Verdict and exit code come first, then what changed, the speed of each cell on the band of what counts as the same, what
-has no verdict and why, and all cells. Of several runs against one, the reader chooses which is drawn.
-"""
+"""Comparisons as one HTML file, with the verdict and exit code first."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -39,9 +33,9 @@ from orchestrator.stats.two_runs import ChangeVerdict
 from protocol.exit_codes import ExitCode
 
 MOST_DRAWN: Final = 60
-"""Cells of one chart, the gravest."""
+"""Cells of one chart, the gravest first."""
 MOST_NAMES: Final = 30
-"""Of cells that one fact keeps from a verdict."""
+"""Names of cells per reason for no verdict."""
 TOGETHER: Final = "all together"
 _ELSEWHERE: Final = "--format json"
 _ENDS: Final = {
@@ -61,12 +55,12 @@ _FILTERED: Final = ("Second run", "GPU", "Phase", "Mode", "Verdict")
 
 
 def to_html(comparisons: Sequence[Comparison], code: ExitCode) -> bytes:
-    """The whole page, of one comparison or more."""
+    """Render one or several comparisons as HTML."""
     return fitted(page(comparisons, code))
 
 
 def page(comparisons: Sequence[Comparison], code: ExitCode) -> Page:
-    """What the page says."""
+    """Build the page of one or several comparisons."""
     first = comparisons[0]
     several = len(comparisons) > 1
     title = first.title[:1].upper() + first.title[1:]
@@ -102,7 +96,6 @@ def _facts(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, str]]:
 
 
 def _cards(one: Comparison) -> Iterator[Card]:
-    """The mean, and how many cells got which word."""
     yield Card("Geometric mean of the speed", *_mean(one))
     for verdict in wording.GRAVEST_FIRST:
         if count := one.counts.get(verdict, 0):
@@ -115,15 +108,15 @@ def _card_of_run(one: Comparison) -> Card:
 
 
 def _mean(one: Comparison) -> tuple[str, str]:
-    """As figure and detail."""
+    """Return figure and detail."""
     if one.mean is None:
         return NOT_AVAILABLE, "no cell compares"
-    interval = "" if one.mean.low is None else f"{one.mean.low:.3f} to {one.mean.high:.3f} (95%), "
-    return f"{one.mean.ratio:.3f}", f"{interval}over {plural(one.mean.cells, 'cell')}; above 1 is faster"
+    interval = wording.interval(one.mean)
+    between = f"{interval} (95%), " if interval else ""
+    return f"{one.mean.ratio:.3f}", f"{between}over {plural(one.mean.cells, 'cell')}; above 1 is faster"
 
 
 def _changes(comparisons: Sequence[Comparison]) -> Section:
-    """What differs in the stack."""
     tables = [
         table(
             one.title if len(comparisons) == 1 else f"{_runs(one)}: {one.title}",
@@ -139,7 +132,6 @@ def _changes(comparisons: Sequence[Comparison]) -> Section:
 
 
 def _speed(comparisons: Sequence[Comparison]) -> Section:
-    """The chart of all cells that have a ratio."""
     compared = [(one, _with_ratio(one)) for one in comparisons]
     plots = tuple(Ratios(_runs(one), tuple(_drawn(one, cells))) for one, cells in compared if cells)
     rows = [row for one, cells in compared for row in _said(one, cells, several=len(comparisons) > 1)]
@@ -162,12 +154,10 @@ def _speed(comparisons: Sequence[Comparison]) -> Section:
 
 
 def _with_ratio(one: Comparison) -> list[tuple[ComparedCell, float]]:
-    """What can be drawn, the gravest first."""
     return [(cell, cell.ratio) for cell in wording.ordered(one.cells) if cell.ratio is not None]
 
 
 def _drawn(one: Comparison, cells: Sequence[tuple[ComparedCell, float]]) -> Iterator[Ratio]:
-    """The mean, then the gravest cells."""
     name = wording.naming(one)
     if one.mean is not None:
         mean = one.mean
@@ -199,18 +189,16 @@ def _margin(cell: ComparedCell) -> str:
 def _said(
     one: Comparison, cells: Sequence[tuple[ComparedCell, float]], *, several: bool
 ) -> Iterator[tuple[Entry, ...]]:
-    """Rows that say the same as the chart, the mean included."""
+    """Yield the chart as rows, the mean included."""
     name, of = wording.naming(one), f", {one.after}" if several else ""
     if one.mean is not None:
-        interval = "" if one.mean.low is None else f"{one.mean.low:.3f} to {one.mean.high:.3f}"
-        yield f"geometric mean{of}", f"{one.mean.ratio:.3f}", interval, "", ""
+        yield f"geometric mean{of}", f"{one.mean.ratio:.3f}", wording.interval(one.mean), "", ""
     for cell, _ in cells:
         margin = "" if cell.margin_percent is None else number(cell.margin_percent)
         yield f"{name(cell)}{of}", wording.ratio(cell), wording.interval(cell), margin, _badge(cell.verdict)
 
 
 def _without_verdict(comparisons: Sequence[Comparison]) -> Section:
-    """What is not comparable, with the fact; and what stands against a verdict, or would settle it."""
     several = len(comparisons) > 1
     rows: list[tuple[Entry, ...]] = [
         (*((_runs(one),) if several else ()), _badge(verdict), words, str(len(names)), _names(names))
@@ -235,7 +223,6 @@ def _badge(verdict: ChangeVerdict) -> Badge:
 
 
 def _cells(comparisons: Sequence[Comparison]) -> Cells:
-    """Every cell that both runs have; of several runs with the name of the second."""
     fields = _FIELDS if len(comparisons) > 1 else _FIELDS[1:]
     found = [
         (wording.GRAVEST_FIRST.index(cell.verdict), partial(_row, fields, one, cell))

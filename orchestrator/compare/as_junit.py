@@ -1,10 +1,7 @@
-"""Comparisons as JUnit XML, which every CI shows: a suite for each pair of runs, a test case for each cell.
+"""Comparisons as JUnit XML: a suite for each pair of runs, a test case for each cell.
 
-a verdict of --fail-on        failure
-no verdict (INCONCLUSIVE, NOT COMPARABLE)   skipped, with the reason
-any other                     passed
-a cell that the second run lacks            as one that is NOT COMPARABLE; one that it has alone: skipped, but where
-                                            a baseline has no cell of its device: as one that is NOT COMPARABLE
+A verdict of --fail-on is a failure; INCONCLUSIVE and NOT COMPARABLE are skipped, any other verdict passed. A cell that
+only the first run has is NOT COMPARABLE, as is one of a device without a baseline cell. Other new cells are skipped.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -18,7 +15,7 @@ from orchestrator.system.plain_text import plain
 
 
 class _Case(NamedTuple):
-    """outcome: failure, skipped, or nothing for one that passed."""
+    """outcome: "failure", "skipped", or "" for passed."""
 
     name: str
     model_name: str
@@ -27,7 +24,7 @@ class _Case(NamedTuple):
 
 
 def to_junit(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> bytes:
-    """The file."""
+    """Render comparisons as JUnit XML."""
     root = Element("testsuites", name="gpubench compare")
     for one in comparisons:
         suite = SubElement(root, "testsuite", name=plain(f"{one.label_before} -> {one.label_after}: {one.title}"))
@@ -45,16 +42,15 @@ def to_junit(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdic
 
 
 def _cases(one: Comparison, fail_on: Collection[ChangeVerdict]) -> Iterator[_Case]:
-    """The cells that both runs have, then those that one has alone."""
-    name, name_lone = wording.naming(one), wording.naming_lone(one)
+    name = wording.naming(one)
     for cell in one.cells:
         yield _Case(name(cell), cell.model_name, _outcome(cell.verdict, fail_on), _message(cell))
     lost = _outcome(ChangeVerdict.NOT_COMPARABLE, fail_on)
     for lone in one.only_before:
-        yield _Case(name_lone(lone), lone.model_name, lost, lone.why or f"not measured in {one.after}")
+        yield _Case(name(lone), lone.model_name, lost, lone.why or f"not measured in {one.after}")
     for lone in one.only_after:
         outcome = lost if lone.gpu in one.unheld else "skipped"
-        yield _Case(name_lone(lone), lone.model_name, outcome, lone.why or f"not measured in {one.before}")
+        yield _Case(name(lone), lone.model_name, outcome, lone.why or f"not measured in {one.before}")
 
 
 def _outcome(verdict: ChangeVerdict, fail_on: Collection[ChangeVerdict]) -> str:

@@ -1,4 +1,4 @@
-"""Comparisons for a pull request: a headline, a table of what changed, the rest as numbers."""
+"""Comparisons as Markdown for a pull request: a headline, a table of what changed, the rest as numbers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ _MOST_ROWS: Final = 25
 
 
 def to_markdown(comparisons: Sequence[Comparison]) -> str:
-    """The whole text, without a newline at the end."""
+    """Render comparisons as Markdown, without a newline at the end."""
     lines = [line for one in comparisons for line in markdown.lines(_section(one), "###")]
     return "\n".join(lines).rstrip("\n")
 
@@ -28,7 +28,6 @@ def _section(one: Comparison) -> Section:
 
 
 def _word(one: Comparison) -> str:
-    """The comparison in a word, by the gravest verdict that says something."""
     for verdict in (ChangeVerdict.SLOWER, ChangeVerdict.FASTER, ChangeVerdict.SAME, ChangeVerdict.INCONCLUSIVE):
         if number := one.counts.get(verdict):
             return f"{number} of {plural(sum(one.counts.values()), 'cell')} {verdict}"

@@ -1,4 +1,4 @@
-"""Comparisons for a terminal of 80 columns: what changed in the stack first, the verdict last."""
+"""Comparisons for a terminal of 80 columns."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ from protocol.exit_codes import ExitCode
 
 
 def to_text(comparisons: Sequence[Comparison], code: ExitCode) -> str:
-    """The whole text, without a newline at the end."""
+    """Render comparisons as text, without a newline at the end."""
     lines = [line.rstrip() for one in comparisons for line in _one(one)]
     return "\n".join([*lines, f"Exit code {int(code)}: {MEANS[code]}"])
 

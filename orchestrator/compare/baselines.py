@@ -1,11 +1,6 @@
-"""A run against a baseline: by how much it is faster, for each model and over all, of whatever GPU it is. Pure.
+"""Score a run against a baseline: geometric means of the rates' ratios over cells without a fault. Pure.
 
-    Side of the run, Side of the baseline ── cells with the same key, sound on both sides ── ratio of the rates
-      ├─ geometric mean of a model's cells ──▶ <model>_throughput, in percent
-      └─ geometric mean of all cells ────────▶ overall, in percent; overall score = 100 times the mean
-
-A score compares machines, so neither another GPU nor another power limit stands against it. Whether the same GPU became
-slower is another question, with a verdict for an answer: `compare BASELINE REPORT`.
+A score compares machines, so another GPU or power limit is allowed. `compare BASELINE REPORT` judges one GPU.
 """
 
 import math
@@ -34,10 +29,7 @@ NOT_THERE: Final = "not in the baseline"
 
 @dataclass(frozen=True)
 class Held:
-    """by_device: (UUID, cell) → the rate of that device over the baseline's.
-
-    unwatched: cells of the baseline of which nobody knows whether they were throttled. left_out: (UUID, cell) → why.
-    """
+    """by_device: (UUID, cell) → the device's rate over the baseline's. unwatched: without throttling telemetry."""
 
     comparison: BaselineComparison
     by_device: Mapping[tuple[str, CellKey], float]
@@ -46,7 +38,7 @@ class Held:
 
 
 def hold(run: Side, baseline: Side) -> Held:
-    """The run held against the baseline. Several devices of one side are taken together by their median."""
+    """Compare the run with the baseline. Several devices of one side are combined by their median."""
     stored = pairing.by_key(baseline)
     reference = {
         key: sound
@@ -76,10 +68,7 @@ def hold(run: Side, baseline: Side) -> Held:
 
 
 def joined(sides: Sequence[Side]) -> Side:
-    """Several runs as one, as of models that were measured on a GPU each. Raises ConfigError where they are not alike.
-
-    What is compared between runs must be equal in all of them, and a cell of a device in one of them alone.
-    """
+    """Join runs that measured different cells into one. Raises ConfigError for different stacks or duplicate cells."""
     first = sides[0]
     for other in sides[1:]:
         if change := next(cell_facts.differences(first.stack, other.stack), None):
@@ -97,7 +86,7 @@ def joined(sides: Sequence[Side]) -> Side:
 
 
 def reduced(side: Side, name: str) -> Side:
-    """The baseline that a run makes: its sound cells alone. Raises ConfigError where there is none."""
+    """Make a baseline of a run's cells without a fault. Raises ConfigError if there are none."""
     cells = tuple(place.cell for place in pairing.places(side).values() if not cell_facts.fault(place))
     if not cells:
         why = "; ".join(f"{plural(len(places), 'cell')}, {advice}" for advice, places in unsound(side).items())
@@ -106,7 +95,7 @@ def reduced(side: Side, name: str) -> Side:
 
 
 def unsound(side: Side) -> dict[str, list[Place]]:
-    """The cells of a run that are no baseline, by what stands against them and what to do about it."""
+    """Return the cells of a run that cannot be a baseline, by fault and advice."""
     found: dict[str, list[Place]] = {}
     for place in pairing.places(side).values():
         if advice := cell_facts.advice(place):
@@ -115,7 +104,7 @@ def unsound(side: Side) -> dict[str, list[Place]]:
 
 
 def _why_not(place: Place, partners: Sequence[Place], reference: Container[CellKey], stored: Sequence[Place]) -> str:
-    """stored: the same cell in the baseline, sound or not: a run that is taken for one has both."""
+    """stored: the same cell in the baseline, with a fault or without."""
     if fault := cell_facts.fault(place):
         return fault
     if not partners and stored:
@@ -156,7 +145,7 @@ def _comparison(
 
 
 def _note(run: Side, baseline: Side, unknown: int, cells: int) -> str:
-    """What else to know of the score. unknown: cells of it that perhaps were throttled: they count, as in `compare`."""
+    """Return remarks on the score. unknown: number of cells without throttling telemetry; they count."""
     others = {device.gpu_name for device in baseline.devices} - {device.gpu_name for device in run.devices}
     notes = ["the baseline is of another GPU model"] if others else []
     if run.run_ids & baseline.run_ids:

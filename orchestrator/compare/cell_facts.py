@@ -1,10 +1,10 @@
-"""What must agree before two cells are compared, and what may differ and is named. Two tables, and how they are read.
+"""What must agree before two cells are compared, and what may differ and is named.
 
-identity facts   must agree, or the cell is NOT COMPARABLE, with the fact that differs
-faults           of one cell: no limit, score, baseline or trend is built on it; in `compare` identity facts or doubts
-doubts           keep any verdict back: INCONCLUSIVE, with the reason
-not watched      keeps SAME and FASTER back, and is told beside SLOWER, beside a score and a limit, and in the history
-stack facts      are what people compare: never refused, named in the title
+identity facts   must agree, or the cell is NOT COMPARABLE
+faults           keep a cell out of limits, scores, baselines and trends; for `compare` each is one of the other kinds
+doubts           prevent any verdict: INCONCLUSIVE
+not watched      prevents SAME and FASTER, and is reported with all else
+stack facts      are what people compare: named in the title
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,24 +19,19 @@ UNWATCHED: Final = "whether it was throttled is not known"
 
 
 class Place(NamedTuple):
-    """A cell of one run, on its device."""
+    """A cell of one run on its device."""
 
     device: SideDevice
     cell: SideCell
 
 
 class _Fact(NamedTuple):
-    """words: its name. read: what it is on one side, in words."""
-
     words: str
     read: Callable[[Place], str]
 
 
 class _Fault(NamedTuple):
-    """What must be on neither side. found: whether it is there. with_status: what became of the cell is told too.
-
-    remedy: how its times would be measured as they should be. has_ratio: `compare` has a ratio all the same.
-    """
+    """What neither side may have. has_ratio: `compare` still reports a ratio. remedy: how to measure valid times."""
 
     words: str
     found: Callable[[Place], bool]
@@ -57,7 +52,7 @@ _OF_THE_DEVICE: Final = (
     _Fact("memory", lambda one: _known(one.device.memory_mb, "MB")),
     _Fact("power limit", lambda one: _known(one.device.power_limit_w, "W")),
 )
-"""A key of a cell (model, phase, precision, sizes, mode) agrees already: that is how cells found each other."""
+"""The other facts are in the key of a cell, by which it is paired."""
 
 _FAULTS: Final = (
     _Fault("without a result", lambda one: not one.cell.values, with_status=True),
@@ -74,22 +69,19 @@ _FAULTS: Final = (
 
 
 def fault(place: Place) -> str:
-    """Why nothing is to be built on a cell, in words; empty where nothing stands against it."""
+    """Return why nothing may be based on a cell, or ""."""
     found = _gravest(_FAULTS, place)
     return "" if found is None else _told(found, (place,))
 
 
 def advice(place: Place) -> str:
-    """The same, with what to do for times that can be built on."""
+    """Return `fault` with its remedy."""
     found = _gravest(_FAULTS, place)
     return "" if found is None else ": ".join(filter(None, (_told(found, (place,)), found.remedy)))
 
 
 def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
-    """The fact that keeps two cells from being compared, in words; empty where none does.
-
-    any_device: also another model of GPU may be compared, as with a baseline.
-    """
+    """Return the fact that prevents a comparison of two cells, or "". any_device: another GPU model is allowed."""
     if (found := _gravest((one for one in _FAULTS if not one.has_ratio), before, after)) is not None:
         who = {name: one for name, one in (("the first", before), ("the second", after)) if found.found(one)}
         return f"{' and '.join(who)} {'are' if len(who) > 1 else 'is'} {_told(found, who.values())}"
@@ -104,18 +96,16 @@ def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
 
 
 def _gravest(faults: Iterable[_Fault], *places: Place) -> _Fault | None:
-    """The first of these faults that any of them has."""
     return next((fault for fault in faults if any(map(fault.found, places))), None)
 
 
 def _told(found: _Fault, places: Iterable[Place]) -> str:
-    """A fault of these cells, in words."""
     states = ", ".join(dict.fromkeys(one.cell.status.value for one in places))
     return f"{found.words} ({states})" if found.with_status else found.words
 
 
 def doubt(before: Place, after: Place) -> str:
-    """Why there is a ratio and no verdict, whatever it is; empty where nothing stands against one."""
+    """Return why there is a ratio but no verdict, or ""."""
     if DeviceKind.CPU in (before.device.kind, after.device.kind):
         return "a CPU device gets no performance verdict: the machine drifts"
     if (found := _gravest((one for one in _FAULTS if one.has_ratio), before, after)) is not None:
@@ -126,19 +116,19 @@ def doubt(before: Place, after: Place) -> str:
 
 
 def not_watched(kind: str, throttled: bool | None) -> bool:  # noqa: FBT001  # a state of three, as the report has it
-    """Whether nobody knows if a cell was throttled. A CPU device has no such telemetry, so nothing is missing there."""
+    """Whether nobody knows if a cell was throttled. CPU devices have no such telemetry, so they need none."""
     return throttled is None and kind != DeviceKind.CPU
 
 
 def unwatched(before: Place, after: Place) -> str:
-    """Which side was perhaps throttled, because nobody watched its GPU, in words; empty where both were watched."""
+    """Return which side has no throttling telemetry, or ""."""
     sides = {"the first": before, "the second": after}
     who = [name for name, one in sides.items() if not_watched(one.device.kind, one.cell.throttled)]
     return f"whether {' and '.join(who)} {'were' if len(who) > 1 else 'was'} throttled is not known" if who else ""
 
 
 class Change(NamedTuple):
-    """A stack fact that differs. before, after: empty where it is unknown there."""
+    """A stack fact that differs; "" where it is unknown."""
 
     name: str
     before: str
@@ -146,12 +136,12 @@ class Change(NamedTuple):
 
     @property
     def words(self) -> str:
-        """As people write it: "driver 570 -> 580"."""
+        """The change in words: "driver 570 -> 580"."""
         return f"{self.name} {self.before or 'unknown'} -> {self.after or 'unknown'}"
 
 
 def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDevice]]) -> Iterator[Change]:
-    """What differs in the stack, first of the run, then of its devices. paired: those that stand beside each other."""
+    """Yield the differences of the stacks, then of the paired devices."""
     yield from differences(before.stack, after.stack)
     seen: dict[Change, None] = {}
     for old, new in paired:
@@ -163,7 +153,7 @@ def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDe
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
-    """What differs between two stacks, of runs or of devices."""
+    """Yield the differences between two stacks, of runs or of devices."""
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name, ""), after.get(name, "")
         if old != new:

@@ -1,4 +1,4 @@
-"""A comparison as a section: what changed, what matters first."""
+"""A comparison as a section of a report."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -12,35 +12,21 @@ from orchestrator.stats.two_runs import ChangeVerdict
 
 _ROWS: Final = 300
 _REMARKS: Final = 20
-"""In text."""
+_REMARKED: Final = (ChangeVerdict.SLOWER, ChangeVerdict.INCONCLUSIVE, ChangeVerdict.NOT_COMPARABLE)
 
 
 def comparison(one: Comparison, without: Collection[ChangeVerdict]) -> Section:
-    """The cells of all verdicts but those in `without`, and what stands against a verdict."""
+    """Return the cells of all verdicts except `without`, and the reasons for missing verdicts."""
     name = wording.naming(one)
     shown = [cell for cell in wording.ordered(one.cells) if cell.verdict not in without]
-    rows = [
-        (
-            name(cell),
-            wording.ratio(cell),
-            wording.interval(cell),
-            str(cell.verdict),
-        )
-        for cell in shown
-    ]
-    columns = (
-        *texts("Cell"),
-        *numbers("Speed", "95% interval"),
-        *texts("Verdict"),
-    )
+    rows = [(name(cell), wording.ratio(cell), wording.interval(cell), str(cell.verdict)) for cell in shown]
+    columns = (*texts("Cell"), *numbers("Speed", "95% interval"), *texts("Verdict"))
     margins = sorted({cell.margin_percent for cell in shown if cell.margin_percent is not None})
     legend = f"{wording.LEGEND} Margin: {', '.join(number(margin) for margin in margins)} percent."
     remarks = (
         *one.notes,  # of the margin: few, and never cut off
         *wording.apart(one),
-        *wording.remarks(one, ChangeVerdict.SLOWER),
-        *wording.remarks(one, ChangeVerdict.INCONCLUSIVE),
-        *wording.remarks(one, ChangeVerdict.NOT_COMPARABLE),
+        *(remark for verdict in _REMARKED for remark in wording.remarks(one, verdict)),
     )
     return Section(
         "comparison",

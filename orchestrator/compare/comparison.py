@@ -1,10 +1,4 @@
-"""Two runs, cell by cell: what is said of each, and of all together. Pure.
-
-Side, Side ── pairs ─┬─ an identity fact differs ──────────▶ NOT COMPARABLE
-                     ├─ something stands against a verdict ─▶ INCONCLUSIVE, with the ratio and the reason
-                     └─ stats/two_runs.py ─────────────────▶ FASTER | SLOWER | SAME | INCONCLUSIVE
-                          └─ nobody watched for throttling ▶ SLOWER | INCONCLUSIVE, with that as the reason
-"""
+"""Compare two runs cell by cell: NOT COMPARABLE, INCONCLUSIVE, or the verdict of stats/two_runs.py. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -39,13 +33,10 @@ SESSIONS: Final = (
 
 
 class ComparedCell(Part, frozen=True, kw_only=True):
-    """One cell. cell: its name, like that of no other cell of a device: "resnet50 training bf16 b64 solo".
+    """A compared cell. ratio: of the rates, second over first, with 95 % (low, high) and 90 % intervals.
 
-    ratio: of the rates, the second over the first; low, high: its 95 % interval; low_90, high_90: 90 %.
-
-    before, after: medians over the launches, in the unit of the metric. margin_percent: what was counted as the same.
-    p: after Holm over the cells. reason: the fact that differs, or what stands against a verdict; empty else.
-    launches_needed: a side, for a verdict; null where none is needed, or a hundred would not do (needed_beyond).
+    before, after: medians over the launches. p: after Holm over the cells. reason: the fact that differs, or the doubt.
+    launches_needed: per side for a verdict; null if none, or if 100 would not suffice (needed_beyond).
     """
 
     cell: str
@@ -76,10 +67,7 @@ class ComparedCell(Part, frozen=True, kw_only=True):
 
 
 class LoneCell(Part, frozen=True, kw_only=True):
-    """A cell of one run without a partner in the other. gpu: the label of its device.
-
-    why: where the other has it, or in which mode; empty where that has not measured it at all.
-    """
+    """A cell without a partner in the other run. why: where the other run has it; "" if nowhere."""
 
     cell: str
     model_name: str
@@ -88,7 +76,7 @@ class LoneCell(Part, frozen=True, kw_only=True):
 
 
 class StackChange(Part, frozen=True, kw_only=True):
-    """A fact of the stack that differs. Null where it is unknown on that side."""
+    """A stack fact that differs. Null where it is unknown."""
 
     name: str
     before: str | None
@@ -96,7 +84,7 @@ class StackChange(Part, frozen=True, kw_only=True):
 
 
 class Mean(Part, frozen=True, kw_only=True):
-    """The geometric mean of the ratios of all cells that compare, with its 95 % interval where there is one."""
+    """Geometric mean of the ratios."""
 
     ratio: float
     low: float | None
@@ -105,12 +93,10 @@ class Mean(Part, frozen=True, kw_only=True):
 
 
 class Comparison(Part, frozen=True, kw_only=True):
-    """Two runs. title: what changed. only_before, only_after: cells that have no partner in the other run.
+    """Two compared runs. before, after: their names as given; label_*: with id and date. title: what changed.
 
-    before, after: what people called them; label_before, label_after: with id and date, for whoever keeps this.
-    runs_before, runs_after: the id of each, and of a baseline of all runs that it was made of.
-    against_baseline: the first is a baseline, whose cells stand beside those of every device of the second.
-    unheld: devices of the second of which it has no cell, so that they were held against nothing.
+    runs_before, runs_after: ids; of a baseline all of its runs. only_*: cells without a partner.
+    unheld: devices of the second run without a cell in the baseline.
     """
 
     before: str
@@ -132,7 +118,7 @@ class Comparison(Part, frozen=True, kw_only=True):
 
 
 def compare(before: Side, after: Side, margins: Margins, percent: float | None = None) -> Comparison:
-    """Hold `after` against `before`. percent: the margin of every cell, in place of those of configs/margins.yaml."""
+    """Compare `after` with `before`. percent: margin of every cell instead of configs/margins.yaml."""
     found = pairing.beside(before, after)
     places = found.pairs
     reasons = [cell_facts.difference(*pair) for pair in places]
@@ -175,9 +161,9 @@ def compare(before: Side, after: Side, margins: Margins, percent: float | None =
 
 
 def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> ExitCode:
-    """The gravest over the comparisons: 1 for a verdict that is not allowed, 4 where one said nothing, else 0.
+    """Return MISSED for a verdict of fail_on, INCOMPLETE without any verdict, else PASSED.
 
-    A cell of the first run, or a device beside a baseline, without a partner is NOT COMPARABLE. A new cell is no loss.
+    A cell of the first run or a device without a partner is NOT COMPARABLE. New cells are allowed.
     """
     codes = {_exit_code(one, fail_on) for one in comparisons}
     return next((code for code in (ExitCode.MISSED, ExitCode.INCOMPLETE) if code in codes), ExitCode.PASSED)
@@ -205,7 +191,7 @@ def _pair(before: Place, after: Place, margins: Margins, percent: float | None) 
 
 
 def _margin(before: Place, after: Place, margins: Margins) -> float:
-    """Of another board of the same model, the spread between boards joins the margin."""
+    """Return the margin, on another board with the spread between boards added."""
     key = before.cell.key
     share = (margins.runs.end_to_end if WORKLOADS[key.phase].end_to_end else margins.runs.cell).share
     if before.device.gpu_uuid == after.device.gpu_uuid:
@@ -265,7 +251,6 @@ def _lone(places: Sequence[Place], names: _Names, other: Other) -> Iterator[Lone
 
 
 def _boards(compared: Sequence[tuple[Place, Place]]) -> bool:
-    """Whether any cell is compared on another GPU of the same model."""
     return any(
         one.device.gpu_uuid != other.device.gpu_uuid and other.device.kind != DeviceKind.CPU for one, other in compared
     )
@@ -277,7 +262,6 @@ def _mean(pairs: Sequence[Pair]) -> Mean | None:
 
 
 def _title(changes: Sequence[Change]) -> str:
-    """What changed, in a line. Several boards are one change."""
     words = [change.words for change in changes if change.name != "board"]
     boards = sum(change.name == "board" for change in changes)
     if boards:

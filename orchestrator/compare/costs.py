@@ -1,4 +1,4 @@
-"""What a million samples or tokens cost at the price of an hour of the device, and the energy that they take. Pure."""
+"""Cost and energy of a million samples or tokens at a price per device hour. Pure."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -10,11 +10,10 @@ from orchestrator.figures.report import Report
 _MILLION: Final = 1_000_000
 _SECONDS: Final = 3600
 _JOULES: Final = 3_600_000
-"""In a kilowatt hour."""
 
 
 class _Million(NamedTuple):
-    """What there is a million of: samples, by their name, or tokens; how many a second, and the energy of one."""
+    """Unit, rate per second and energy of a sample or token."""
 
     of: str
     per_second: float | None
@@ -22,7 +21,7 @@ class _Million(NamedTuple):
 
 
 def costs(report: Report, price_per_hour: float) -> Iterator[Cost]:
-    """Of every cell with a throughput."""
+    """Yield the cost of every cell with a throughput."""
     for result in report.results:
         phases = {"inference": result.inference_metrics, "training": result.training_metrics}
         for phase, metrics in phases.items():

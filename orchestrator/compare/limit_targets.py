@@ -1,9 +1,4 @@
-"""What a limit can be set for, and what each cell of a report has of it.
-
-    Report, the run held against a baseline ── cells ──▶ Cell ── TARGETS ──▶ a figure, or none
-
-Models alone have limits: a probe has none.
-"""
+"""The figures that a threshold can limit, and their value in each cell of a model. Probes have no thresholds."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -21,11 +16,9 @@ from protocol.cell import Workload
 
 
 class Cell(NamedTuple):
-    """A cell of the report. of_baseline, of_siblings: its speed, in percent of theirs; of_solo: of its own alone.
+    """A cell of the report. of_*: its speed in percent of theirs; no_*: why it is None.
 
-    fault: why nothing is to be built on its times; advice: that, and what to do about it; empty for a sound one.
-    blind_baseline: nobody watched whether the baseline was throttled in it; blind_siblings: likewise. no_baseline: why
-    there is no of_baseline; no_siblings, no_solo: likewise.
+    fault, advice: of its times, or "". blind_*: that reference has no throttling telemetry.
     """
 
     key: CellKey
@@ -44,10 +37,7 @@ class Cell(NamedTuple):
 
 
 class _Siblings(NamedTuple):
-    """A cell among identical devices. speed: in percent of their median. why_not: why there is none, else empty.
-
-    blind: nobody watched whether another one of them was throttled.
-    """
+    """Speed among identical devices in percent of their median; why_not: why it is None."""
 
     speed: float | None
     why_not: str
@@ -60,10 +50,7 @@ _ONE_MODE: Final = "not measured with one device at work (mode: [loaded, solo], 
 
 
 class Target(NamedTuple):
-    """What a threshold limits. read: the figure of a cell, given the samples of an epoch; None if not measured.
-
-    phases: that have such a figure at all.
-    """
+    """A figure that can be limited. read: its value, given the samples per epoch; None if not measured."""
 
     limit: Limit
     phases: tuple[Workload, ...]
@@ -96,11 +83,11 @@ _TARGETS: Final[Mapping[LimitName, Target]] = {
     LimitName.OF_SOLO: Target(Limit(name=LimitName.OF_SOLO, unit="%"), PHASES, lambda cell, _: cell.of_solo),
 }
 TARGETS: Final = {name: _TARGETS[name] for name in LimitName}
-"""1 GB = 1024 x 1024 x 1024 bytes, as the requirements count it."""
+"""1 GB = 1024 x 1024 x 1024 bytes, as in the requirements."""
 
 
 def cells(report: Report, held: Held | None) -> Iterator[Cell]:
-    """Every cell of a model. held: the run against a baseline, None where there is none."""
+    """Yield every cell of a model. held: the comparison with a baseline."""
     gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
     places = pairing.places(run_figures.of_report(report, "this run"))
     siblings = dict(_of_siblings(report, places))
@@ -136,7 +123,7 @@ def cells(report: Report, held: Held | None) -> Iterator[Cell]:
 def _of_siblings(
     report: Report, places: Mapping[tuple[str, CellKey], Place]
 ) -> Iterator[tuple[tuple[object, ...], _Siblings]]:
-    """UUID and cell → how it does among identical devices. Of a median that is made of a cell at fault nothing is."""
+    """Yield (UUID, cell) and its place among identical devices. A median that includes a fault is not used."""
     named = {_among_siblings(uuid, key): place for (uuid, key), place in places.items()}
     for spread in report.cross_gpu:
         key = (
@@ -160,12 +147,10 @@ def _of_siblings(
 
 
 def _told(whys: Iterable[tuple[Place, str]]) -> str:
-    """Each device with why it says nothing; empty where all say something."""
     return "; ".join(f"{place.device.label}: {why}" for place, why in whys if why)
 
 
 def _among_siblings(gpu_uuid: str, key: CellKey) -> tuple[object, ...]:
-    """As _of_siblings names a cell."""
     return (
         *(gpu_uuid, key.phase, key.model_name, key.precision, key.mode),
         *(key.input_size, key.memory_format or None, key.new_tokens, key.batch_size),

@@ -1,8 +1,7 @@
-"""Which device of one run stands beside which of another, and so which cells. Pure.
+"""Pair the devices and cells of two runs. Pure.
 
-two runs         the same UUID ──▶ else the same model of GPU, in the order of their numbers ──▶ else whoever is left
-a baseline, run  every device of the run ──▶ what the baseline has of the cell on that device, else on the same model of
-                 GPU (pooling.py)
+Two runs: the same UUID, else the same GPU model in order, else whatever is left. With a baseline: every device of the
+run with its own cells, else with those of its GPU model (pooling.py).
 """
 
 from collections import deque
@@ -24,7 +23,7 @@ _Devices = list[SideDevice]
 
 
 class Beside(NamedTuple):
-    """What stands beside what. pairs: cells; devices: likewise. What has no partner: cells with a result, devices."""
+    """Paired cells and devices, and those without a partner. Cells without a partner have a result."""
 
     pairs: list[tuple[Place, Place]]
     only_before: list[Place]
@@ -35,12 +34,12 @@ class Beside(NamedTuple):
 
 
 def beside(before: Side, after: Side) -> Beside:
-    """Which cell stands beside which, in the order of the first run; where that is a baseline, of the second."""
+    """Pair cells in the order of the first run, or of the second if the first is a baseline."""
     return _with_baseline(before, after) if before.is_baseline else _of_runs(before, after)
 
 
 def places(side: Side) -> _Places:
-    """Every cell of a run on its device."""
+    """Return every cell of a run on its device."""
     known = {device.gpu_uuid: device for device in side.devices}
     return {
         (cell.gpu_uuid, cell.key): Place(known[cell.gpu_uuid], cell) for cell in side.cells if cell.gpu_uuid in known
@@ -48,7 +47,7 @@ def places(side: Side) -> _Places:
 
 
 def by_key(side: Side) -> dict[CellKey, list[Place]]:
-    """The cells of a run, those of all its devices together."""
+    """Return the cells of all devices by key."""
     found: dict[CellKey, list[Place]] = {}
     for place in places(side).values():
         found.setdefault(place.cell.key, []).append(place)
@@ -56,7 +55,6 @@ def by_key(side: Side) -> dict[CellKey, list[Place]]:
 
 
 def _of_runs(before: Side, after: Side) -> Beside:
-    """One device to one."""
     paired = _paired(before.devices, after.devices)
     partners = {old.gpu_uuid: new.gpu_uuid for old, new in paired}
     first, second = places(before), places(after)
@@ -74,7 +72,6 @@ def _of_runs(before: Side, after: Side) -> Beside:
 
 
 def _paired(before: Sequence[SideDevice], after: Sequence[SideDevice]) -> list[tuple[SideDevice, SideDevice]]:
-    """As many as the smaller run has, in the order of the first run."""
     found: dict[str, SideDevice] = {}
     for same in _SAME:
         taken = {new.gpu_uuid for new in found.values()}
@@ -89,11 +86,7 @@ def _paired(before: Sequence[SideDevice], after: Sequence[SideDevice]) -> list[t
 
 
 def _with_baseline(baseline: Side, run: Side) -> Beside:
-    """Every device of the run with what the baseline has of its cells: its own, else those of whichever devices.
-
-    A cell of the baseline is one for each model of GPU, however many devices it was measured on: where it stands beside
-    anything, none of them is without a partner, though the launches be those of the devices in the middle alone.
-    """
+    """Pair every device with cells of the baseline, which has one cell per GPU model, on however many devices."""
     known = by_key(baseline)
     pairs: list[tuple[Place, Place]] = []
     only_run: list[Place] = []

@@ -1,9 +1,6 @@
-"""What a baseline has of a cell, whichever of its devices measured it: one cell, on what counts as one device. Pure.
+"""Combine a baseline's cell from several devices into one. Pure.
 
-    the cell on each device of it ── those that compare ─┬─ the same board is one of them ──▶ that one
-                                                         └─ the devices in the middle ──────▶ their launches together
-
-In the middle: one device, or of an even number the two, by their median. So one bad board of several moves nothing.
+The same board is preferred, else the median device, or two of an even number: one bad board changes nothing.
 """
 
 import math
@@ -18,15 +15,13 @@ from orchestrator.compare.cell_facts import Place
 from orchestrator.compare.run_figures import SideCell, SideDevice
 
 _DOUBTS: Final[dict[str, Callable[[Sequence[bool]], bool]]] = {"steady": all, "contaminated": any, "power_capped": any}
-"""What one of the cells has, the whole has; steady it is where all are."""
 
 
 def partners(known: Sequence[Place], place: Place, *, any_device: bool = False) -> Sequence[Place]:
-    """What of a baseline a cell is held against. known: that cell, on each device that the baseline has it of.
+    """Return what a cell is compared with. known: this cell on each device of the baseline.
 
-    A board beside itself comes first, so that what boards differ by neither hides a change nor looks like one. Where
-    none compares, the one that shares most with it, so that the fact that differs can be named; none of none.
-    any_device: also another model of GPU may be compared, and the same board is one of several: a score is of machines.
+    If none compares, return the most similar one, whose difference is then named. any_device: another GPU model is
+    allowed, and the same board is not preferred, as for a score of machines.
     """
     compare = [one for one in known if not cell_facts.difference(one, place, any_device=any_device)]
     if not compare:
@@ -39,7 +34,7 @@ def partners(known: Sequence[Place], place: Place, *, any_device: bool = False) 
 
 
 def together(places: Sequence[Place]) -> Place:
-    """These, at least one, as one cell with the launches of all."""
+    """Combine at least one place into one cell with all launches."""
     first = places[0]
     if len(places) == 1:
         return first
@@ -58,11 +53,10 @@ def together(places: Sequence[Place]) -> Place:
 
 
 def _launches(cells: Sequence[SideCell]) -> tuple[float, ...]:
-    """The launches of all, on logarithms moved to the mean of the boards.
+    """Return all launches, shifted (as logarithms) to the mean of the boards, whose spread is in the margin already.
 
-    What boards differ by is in the margin; between the launches it would look like noise, and widen every interval.
-    Each is as far from the mean of its own board as makes their variance that within the boards, which has as many
-    degrees fewer as there are boards. Where each board has one launch, nothing is known within: they stay as they are.
+    Distances from the board's mean are stretched to the variance within boards, which has one degree of freedom less
+    per board. With one launch per board nothing is known within boards, so they stay unchanged.
     """
     logs = [[math.log(value) for value in cell.values] for cell in cells]
     launches = sum(map(len, logs))
@@ -76,7 +70,7 @@ def _launches(cells: Sequence[SideCell]) -> tuple[float, ...]:
 
 
 def device(devices: Sequence[SideDevice]) -> SideDevice:
-    """These, at least one, as one device: its names are those of all, and so are facts in which they differ."""
+    """Combine at least one device into one."""
     first = devices[0]
     if len(devices) == 1:
         return first

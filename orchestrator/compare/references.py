@@ -1,9 +1,6 @@
-"""What a run is held against, kept in its folder, so that `report RUN` and `resume` say the same whenever it is made.
+"""What a run is compared with (baseline, thresholds, price), kept in its folder for `report` and `resume`.
 
-What the options of `report` name stands in its place in the reports of that call alone, and is not kept.
-
---compare-baseline, --thresholds, --price ──▶ Against ──▶ held_against.json
-Report, Against ── hold ──▶ Report with baseline_comparison, score, thresholds, costs, and the verdict they lead to
+Options of `report` replace it for that call only.
 """
 
 from collections.abc import Sequence
@@ -27,23 +24,22 @@ from protocol.paths import RunPaths
 
 MISSED: Final = "threshold missed"
 MOST_PRICE: Final = 1e9
-"""Of an hour, in any currency. What is made of it stays a number that every format can tell."""
+"""Per hour, in any currency. Keeps derived numbers printable."""
 _WITHOUT: Final = "Without the file, the run is held against nothing."
 
 
 class Against(Part, frozen=True, kw_only=True):
-    """price_per_hour: of a device. What was not asked for is null, or empty."""
+    """References of a run. Null or empty where nothing was requested."""
 
     baseline: Side | None = None
     thresholds: tuple[Threshold, ...] = ()
     price_per_hour: Annotated[float, msgspec.Meta(gt=0, le=MOST_PRICE)] | None = None
 
     def __bool__(self) -> bool:
-        """Whether anything was asked for."""
         return self != NOTHING
 
     def beside(self, given: "Against") -> "Against":
-        """The same, with what was given in place of what is here."""
+        """Return the references with those of `given` in their place."""
         return Against(
             baseline=given.baseline or self.baseline,
             thresholds=given.thresholds or self.thresholds,
@@ -55,13 +51,13 @@ NOTHING: Final = Against()
 
 
 def store(against: Against, paths: RunPaths) -> None:
-    """Keep it in the folder of the run; nothing is written for nothing. Raises StorageError."""
+    """Write the references into the run folder, if there are any. Raises StorageError."""
     if against:
         write_durably(paths.held_against, msgspec.json.format(msgspec.json.encode(against), indent=2) + b"\n")
 
 
 def stored(paths: RunPaths) -> Against:
-    """What the run in that folder is held against. Raises RunFolderError where the file is damaged."""
+    """Read the references from the run folder. Raises RunFolderError for a damaged file."""
     if not paths.held_against.exists():
         return NOTHING
     try:
@@ -75,14 +71,10 @@ def stored(paths: RunPaths) -> Against:
 
 
 def hold(report: Report, against: Against) -> Report:
-    """The report, with what comes of holding the run against it."""
+    """Add the comparison with the references to the report."""
     if not against:
         return report
-    held = (
-        None
-        if against.baseline is None
-        else baselines.hold(run_figures.of_report(report, "this run"), against.baseline)
-    )
+    held = baselines.hold(run_figures.of_report(report, "this run"), against.baseline) if against.baseline else None
     results = tuple(thresholds.judge(report, against.thresholds, held))
     price = against.price_per_hour
     return replace(
@@ -106,11 +98,7 @@ def _scored(summary: Summary, found: BaselineComparison) -> Summary:
 
 
 def _verdict(verdict: RunVerdict, results: Sequence[ThresholdResult]) -> RunVerdict:
-    """A missed threshold is known, whatever else the run has not measured; one without a figure leaves it incomplete.
-
-    What ended otherwise (a hardware fault, gpubench itself failed) ends as it did, and tells of the thresholds too.
-    What the run says of itself (a straggler, a GPU that was slowed down) stays: it may be why a threshold was missed.
-    """
+    """Combine the verdict of the run with its thresholds. Graver outcomes (hardware fault, internal error) stay."""
     told = tuple(thresholds.missed(results))
     if not told:
         return verdict

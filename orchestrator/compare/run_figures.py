@@ -1,9 +1,4 @@
-"""One side of a comparison: what a run measured, reduced to what two runs are compared by. Also a baseline's file.
-
-    Report ── of_report ──▶ Side ── devices, stack, cells with the figure of each launch
-
-A baseline outlives the version of the report that it was made of, so this format has a version of its own.
-"""
+"""One side of a comparison: a run reduced to what runs are compared by. Also the format of a baseline file."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Final
@@ -25,19 +20,14 @@ from protocol.result import SteadyState
 VERSION: Final = 1
 
 RUNS_APART: Final = ", "
-"""Between the ids of runs that a baseline was made of."""
 LEAST: Final = 1e-9
 MOST: Final = 1e18
 Rate = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
-"""Nothing that gpubench measures lies beyond: what does was made up, and its powers would overflow."""
+"""Figures beyond were not measured by gpubench, and their powers would overflow."""
 
 
 class SideCell(Part, frozen=True, kw_only=True):
-    """A cell on one device. values: the figure of each launch; is_time: less is better; metric: its name in the report.
-
-    status, reason: what became of it; ran_at: the batch size that ran. parameters: of the model, as counted.
-    throttled: None where nobody has watched.
-    """
+    """A cell on one device. values: the figure of each launch. throttled: None without telemetry."""
 
     gpu_uuid: str
     key: CellKey
@@ -63,7 +53,7 @@ class SideCell(Part, frozen=True, kw_only=True):
 
 
 class SideDevice(Part, frozen=True, kw_only=True):
-    """A device of the run. label: "GPU 0". stack: its own facts, which may differ between runs."""
+    """A device of the run. label: "GPU 0". stack: its facts that may differ between runs."""
 
     gpu_uuid: str
     label: str
@@ -75,10 +65,7 @@ class SideDevice(Part, frozen=True, kw_only=True):
 
 
 class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """A run. stack: what it ran on, by name: {"driver": "580.95.05"}.
-
-    baseline_version: None for a run that is no baseline. ended: how, where it did not end well, in words.
-    """
+    """A run. stack: {"driver": "580.95.05"}. baseline_version: None for a run. ended: how, if it did not end well."""
 
     baseline_version: int | None
     name: str
@@ -92,24 +79,24 @@ class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_baseline(self) -> bool:
-        """Whether it was made to be one, by `make-baseline`."""
+        """Whether it was made by `make-baseline`."""
         return self.baseline_version is not None
 
     @property
     def label(self) -> str:
-        """Its name with what tells it from any other: @last means another run tomorrow, and a file may be replaced."""
+        """The name with run id and date: @last means another run tomorrow, and a file may be replaced."""
         day = self.test_date.partition("T")[0]
         named = self.is_baseline or self.run_id in self.name
         return f"{self.name} ({day})" if named else f"{self.name} ({self.run_id}, {day})"
 
     @property
     def run_ids(self) -> frozenset[str]:
-        """Of the runs that it was made of: mostly one."""
+        """Ids of the runs it was made of."""
         return frozenset(self.run_id.split(RUNS_APART))
 
 
 def impossible(report: Report) -> Iterator[str]:
-    """Figures of launches that nothing has measured, each with its cell, as "1e+308 of resnet50 inference fp32 b8"."""
+    """Yield the figures outside of LEAST to MOST: "1e+308 of resnet50 inference fp32 b8 on GPU-1"."""
     for uuid, key, metric, _ in _metrics(report):
         for value in metric.launch_values:
             if not LEAST <= value <= MOST:
@@ -117,7 +104,7 @@ def impossible(report: Report) -> Iterator[str]:
 
 
 def of_report(report: Report, name: str) -> Side:
-    """The run of that report, without figures that are `impossible`. name: what people call it, as a file or folder."""
+    """Reduce a report, without `impossible` figures. name: of the file or folder."""
     return Side(
         baseline_version=None,
         name=name,
@@ -132,7 +119,7 @@ def of_report(report: Report, name: str) -> Side:
 
 
 def _ended(report: Report) -> str:
-    """Of thresholds that were missed nothing: they are about figures, which are compared here."""
+    """Return how the run ended, except for missed thresholds."""
     verdict, cells = report.verdict, report.summary.cells
     if verdict.exit_code not in (ExitCode.PASSED, ExitCode.MISSED):
         return ": ".join((verdict.word, *verdict.reasons[:1]))
@@ -141,7 +128,6 @@ def _ended(report: Report) -> str:
 
 
 def _stack(report: Report) -> dict[str, str]:
-    """What people compare: all that may differ between two runs that are compared."""
     data, asked = report.metadata, report.test_configuration
     drivers = dict.fromkeys(one.driver_version for one in report.gpu_info if one.driver_version)
     facts: Mapping[str, object] = {
@@ -183,7 +169,6 @@ def _device(gpu: GpuInfo) -> SideDevice:
 
 
 def _metrics(report: Report) -> Iterator[tuple[str, CellKey, Measured, int | None]]:
-    """Every cell on its device, with the number of its model's parameters."""
     for result in report.results:
         for key, metric in keys.of_model(result):
             yield result.gpu_uuid, key, metric, result.parameters_count

@@ -1,4 +1,4 @@
-"""JSON that people hand in, read with suspicion: typed, whole, and never more than memory holds."""
+"""Read JSON from users strictly: typed, complete, and within memory."""
 
 import os
 import re
@@ -16,13 +16,13 @@ MAX_BYTES: Final = 256 * 1024 * 1024
 _LONE_SURROGATE: Final = re.compile(
     rb"(?<!\\)(?:\\\\)*\\u[dD][89abAB][0-9a-fA-F]{2}(?:[^\\]|\\[^u]|\\u[^dD]|\\u[dD][^c-fC-F])"
 )
-"""The first half of a character without its second one, which msgspec takes for a file that ends there."""
+"""The first half of a surrogate pair without the second, which msgspec reports as truncated."""
 
 T = TypeVar("T")
 
 
 def contents(path: Path) -> bytes:
-    """What is in the file. Raises ConfigError for one that is missing, no regular file, or beyond the cap."""
+    """Return the content of a file. Raises ConfigError if it is missing, no regular file, or above MAX_BYTES."""
     try:
         with safe_read.opened(path) as file:
             if os.fstat(file.fileno()).st_size > MAX_BYTES:
@@ -35,7 +35,7 @@ def contents(path: Path) -> bytes:
 
 
 def decode(data: bytes, kind: type[T], name: str) -> T:
-    """`data` as `kind`, strictly. Raises ConfigError that names the file and the place in it."""
+    """Decode `data` strictly as `kind`. Raises ConfigError with file and position."""
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:

@@ -1,8 +1,6 @@
-"""Limits that a run must keep to: a file that people write, and each limit held against each cell that it means.
+"""Thresholds: limits from a file, each compared with each matching cell.
 
-    thresholds.yaml ── read ──▶ Threshold ── judge(report) ──▶ target, actual, met | missed | not measured
-
-A limit that no cell of the run can be held against is not met: it is `not measured`, and the run does not pass.
+A threshold without a matching figure is `not measured`, and the run does not pass.
 """
 
 import enum
@@ -37,7 +35,7 @@ BLIND_SIBLINGS: Final = "whether its siblings were throttled is not known"
 
 
 class Bound(enum.StrEnum):
-    """How a figure is held against its limit."""
+    """Kind of limit."""
 
     BELOW = "below"
     AT_MOST = "at_most"
@@ -54,7 +52,7 @@ _HOLDS: Final[Mapping[Bound, tuple[str, Callable[[float, float], bool]]]] = {
 
 
 class Threshold(Part, frozen=True, kw_only=True):
-    """A limit. Left out, models, batch_sizes, precisions mean all. samples_per_epoch: for epoch_time_s alone."""
+    """A limit. Empty models, batch_sizes, precisions match all. samples_per_epoch: only for epoch_time_s."""
 
     name: str
     figure: LimitName
@@ -70,11 +68,11 @@ class Threshold(Part, frozen=True, kw_only=True):
 
     @property
     def limit(self) -> tuple[Bound, float]:
-        """The one bound that is given."""
+        """The given bound and its value."""
         return next((bound, value) for bound in Bound if (value := getattr(self, bound)) is not None)
 
     def means(self, key: CellKey) -> bool:
-        """Whether it is about this cell."""
+        """Whether it applies to this cell."""
         return (
             key.phase == self.phase
             and (not self.models or key.model_name in self.models)
@@ -89,10 +87,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(path: Path, models: Collection[str], probes: Collection[str]) -> tuple[Threshold, ...]:
-    """The limits of a file, at least one. Raises ConfigError that names the line and the key.
-
-    models: that a limit may name; a mistyped one would be `not measured`, hours later. probes: that none may name.
-    """
+    """Read at least one threshold. Raises ConfigError with line and key. probes: names that it may not have."""
     document = yaml_file.read(path)
     found = document.convert(_File).thresholds
     if not found:
@@ -117,7 +112,7 @@ def _no_model(name: str, models: Collection[str], probes: Collection[str]) -> st
 
 
 def mistake(threshold: Threshold) -> str:
-    """What is wrong with a limit whose types are right; empty where nothing is."""
+    """Return what is wrong with a threshold beyond its types, or ""."""
     given = [bound for bound in Bound if getattr(threshold, bound) is not None]
     if len(given) != 1:
         return f"expected one of {listed(Bound)}, got {listed(given, 'and') if given else 'none'}"
@@ -129,15 +124,11 @@ def mistake(threshold: Threshold) -> str:
 
 
 def pointless(threshold: Threshold) -> str:
-    """Why a limit without mistakes says nothing, whatever is measured; empty where it says something.
-
-    No mistake in the folder of a run, which may be of a version that took it.
-    """
+    """Return why a valid threshold proves nothing, or "". Accepted in run folders of older versions."""
     return _another_phase(threshold) or _never_missed(threshold)
 
 
 def _another_phase(threshold: Threshold) -> str:
-    """That the figure is none of the phase, and which are; empty where it is one."""
     if threshold.phase in TARGETS[threshold.figure].phases:
         return ""
     there = [figure for figure, target in TARGETS.items() if threshold.phase in target.phases]
@@ -147,7 +138,6 @@ def _another_phase(threshold: Threshold) -> str:
 
 
 def _never_missed(threshold: Threshold) -> str:
-    """That every figure there can be keeps to it; empty where one would not."""
     bound, limit = threshold.limit
     target = TARGETS[threshold.figure].limit
     if not all(_HOLDS[bound][1](end, limit) for end in (target.least, target.most)):
@@ -157,7 +147,7 @@ def _never_missed(threshold: Threshold) -> str:
 
 
 def judge(report: Report, thresholds: Sequence[Threshold], held: Held | None) -> Iterator[ThresholdResult]:
-    """Each limit with each cell that it means. held: the run against a baseline, None where there is none."""
+    """Compare each threshold with each matching cell. held: the comparison with a baseline."""
     cells = list(limit_targets.cells(report, held)) if thresholds else []
     for threshold in thresholds:
         meant = [cell for cell in cells if threshold.means(cell.key)]
@@ -170,7 +160,7 @@ def judge(report: Report, thresholds: Sequence[Threshold], held: Held | None) ->
 
 
 def exit_code(results: Sequence[ThresholdResult]) -> ExitCode:
-    """1 where a limit is missed, 4 where one could not be held against any figure, else 0."""
+    """Return MISSED if any is missed, INCOMPLETE if any is not measured, else PASSED."""
     seen = {one.status for one in results}
     if Met.MISSED in seen:
         return ExitCode.MISSED
@@ -178,7 +168,7 @@ def exit_code(results: Sequence[ThresholdResult]) -> ExitCode:
 
 
 def missed(results: Sequence[ThresholdResult]) -> Iterator[str]:
-    """What keeps a run from passing, in words."""
+    """Describe missed and unmeasured thresholds."""
     for status, words in ((Met.MISSED, "missed"), (Met.NOT_MEASURED, "could not be held against any figure")):
         names = [one.threshold for one in results if one.status is status]
         if names:
@@ -189,14 +179,13 @@ def missed(results: Sequence[ThresholdResult]) -> Iterator[str]:
 
 
 def _whys(results: Sequence[ThresholdResult], status: Met) -> str:
-    """Why there are no figures, in brackets; of those that are there, their own notes say what to know."""
     notes = list(dict.fromkeys(one.note for one in results if one.status is status and one.actual is None))
     more = f"; and {plural(len(notes) - 2, 'other reason')}" if len(notes) > 2 else ""
     return f" ({'; '.join(notes[:2])}{more})" if notes else ""
 
 
 def _why_not(threshold: Threshold, cell: Cell) -> str:
-    """Why its figure is not the one that the limit means, and what to do; empty where it is."""
+    """Return why a cell has not the limited figure, or ""."""
     metric = cell.metric
     if metric.status == Status.OK:
         return cell.advice if TARGETS[threshold.figure].limit.of_time else ""
@@ -227,15 +216,13 @@ def _result(threshold: Threshold, cell: Cell | None, actual: float | None, note:
 
 
 def _doubt(threshold: Threshold, cell: Cell, actual: float | None) -> str:
-    """What to know about the figure, or why there is none."""
     if actual is None:
-        if threshold.figure is LimitName.OF_BASELINE:
-            return cell.no_baseline
-        if threshold.figure is LimitName.OF_SIBLINGS:
-            return cell.no_siblings
-        if threshold.figure is LimitName.OF_SOLO:
-            return cell.no_solo
-        return cell.metric.telemetry_note or "not among the figures of this cell"
+        missing = {
+            LimitName.OF_BASELINE: cell.no_baseline,
+            LimitName.OF_SIBLINGS: cell.no_siblings,
+            LimitName.OF_SOLO: cell.no_solo,
+        }
+        return missing.get(threshold.figure, cell.metric.telemetry_note or "not among the figures of this cell")
     words = {
         cell.fault: True,
         cell_facts.UNWATCHED: cell_facts.not_watched(cell.gpu.kind, cell.metric.throttled),

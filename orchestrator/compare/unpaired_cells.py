@@ -1,4 +1,4 @@
-"""Why a cell has no partner, where the other side did measure it: on another device, or in the other mode. Pure."""
+"""Why a cell has no partner although the other side measured it: on another device or in the other mode. Pure."""
 
 from collections.abc import Container, Mapping
 from typing import Final
@@ -15,16 +15,12 @@ _HOW: Final[Mapping[str, str]] = {
     Mode.SOLO: "measure with --solo",
     Mode.LOADED: "measure on several GPUs, without --solo",
 }
-"""What a run has to do for a mode; in reports that were handed in there may be words that are none."""
 BASELINE: Final = "the baseline"
 OTHER: Final = "the other run"
 
 
 def other_mode(key: CellKey, known: Container[CellKey], who: str, *, wanted: str | None = None) -> str:
-    """How a cell differs from one that `who` knows, where that is the mode alone, in words; empty where it is not.
-
-    wanted: the mode that both should have; None for that of `who`.
-    """
+    """Return how a cell differs from one of `who` in mode only, or "". wanted: recommended mode."""
     for mode in Mode:
         if mode != key.mode and replace(key, mode=mode.value) in known:
             how = f" ({_HOW[wanted or mode]})" if (wanted or mode) in _HOW else ""
@@ -33,10 +29,7 @@ def other_mode(key: CellKey, known: Container[CellKey], who: str, *, wanted: str
 
 
 class Other:
-    """The other side, where a cell is looked for on the same model of GPU. who: what it is called.
-
-    is_first: it is the first run, which the second is to be measured like.
-    """
+    """The other run, searched for a cell on the same GPU model. is_first: it is the reference for the second run."""
 
     def __init__(self, side: Side, *, is_first: bool) -> None:
         self._who = BASELINE if side.is_baseline else OTHER
@@ -48,7 +41,7 @@ class Other:
                 of_model.setdefault(place.cell.key, []).append(place.device.label)
 
     def why(self, place: Place) -> str:
-        """Why a cell has no partner here, in words; empty where it was not measured at all."""
+        """Return why a cell has no partner, or "" if it was not measured at all."""
         known, key = self._labels.get(place.device.gpu_name, {}), place.cell.key
         if labels := known.get(key):
             return f"{self._who} has it on {', '.join(labels)}"

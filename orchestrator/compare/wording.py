@@ -1,9 +1,9 @@
-"""Comparisons in words and numbers, for every format: headlines, ratios, remarks."""
+"""Texts of a comparison for all formats: headlines, ratios, remarks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from orchestrator.compare.comparison import ComparedCell, Comparison, LoneCell
+from orchestrator.compare.comparison import ComparedCell, Comparison, LoneCell, Mean
 from orchestrator.config.naming import plural
 from orchestrator.stats.two_runs import MOST_LAUNCHES, ChangeVerdict
 from protocol.exit_codes import ExitCode
@@ -16,7 +16,6 @@ GRAVEST_FIRST: Final = (
     ChangeVerdict.NOT_COMPARABLE,
 )
 _MOST_LONE: Final = 10
-"""Names of cells that one run alone has, where the format is read from top to bottom."""
 LEGEND: Final = "Speed: of the second over the first, above 1 is faster."
 MEANS: Final = {
     ExitCode.PASSED: "no verdict that fails the comparison",
@@ -27,14 +26,14 @@ NOTHING: Final = "no cell was measured in both"
 
 
 def ordered(cells: Sequence[ComparedCell]) -> list[ComparedCell]:
-    """What matters first; the furthest from one first within a word."""
+    """Sort by verdict, gravest first, then by distance of the ratio from one."""
     return sorted(
         cells, key=lambda cell: (GRAVEST_FIRST.index(cell.verdict), -abs((cell.ratio or 1.0) - 1.0), cell.cell)
     )
 
 
 def headline(one: Comparison) -> str:
-    """How many cells got which word, the mean, how many cells of the first run have no partner, devices likewise."""
+    """Return the numbers of verdicts, the mean, and the numbers of cells and devices without a partner."""
     told = {"missing": 0, "without a partner": 0}
     for cell in one.only_before:
         told["without a partner" if cell.why else "missing"] += 1
@@ -44,36 +43,32 @@ def headline(one: Comparison) -> str:
 
 
 def verdicts(one: Comparison) -> str:
-    """1 SLOWER, 3 SAME."""
+    """Return "1 SLOWER, 3 SAME"."""
     return ", ".join(f"{one.counts[word]} {word}" for word in GRAVEST_FIRST if one.counts.get(word)) or NOTHING
 
 
 def mean(one: Comparison) -> str:
-    """The geometric mean, with its interval; empty where nothing compares."""
+    """Return the geometric mean with its interval, or ""."""
     if one.mean is None:
         return ""
-    interval = "" if one.mean.low is None else f" ({one.mean.low:.3f} to {one.mean.high:.3f})"
-    return f"geometric mean of the speed {one.mean.ratio:.3f}{interval} over {plural(one.mean.cells, 'cell')}"
+    between = f" ({interval(one.mean)})" if interval(one.mean) else ""
+    return f"geometric mean of the speed {one.mean.ratio:.3f}{between} over {plural(one.mean.cells, 'cell')}"
 
 
-def naming(one: Comparison) -> Callable[[ComparedCell], str]:
-    """How its cells are called: with the device where there are several. Beside a baseline, that of the run."""
-    several = _on_several(one)
-    return lambda cell: f"{_device(one, cell)} {cell.cell}" if several else cell.cell
+def naming(one: Comparison) -> Callable[[ComparedCell | LoneCell], str]:
+    """Return a function that names cells, with the device if there are several."""
+    if not _on_several(one):
+        return lambda cell: cell.cell
 
+    def name(cell: ComparedCell | LoneCell) -> str:
+        if isinstance(cell, LoneCell):
+            return f"{cell.gpu} {cell.cell}"
+        return f"{cell.gpu_after if one.against_baseline else cell.gpu_before} {cell.cell}"
 
-def naming_lone(one: Comparison) -> Callable[[LoneCell], str]:
-    """How cells without a partner are called: likewise."""
-    several = _on_several(one)
-    return lambda cell: f"{cell.gpu} {cell.cell}" if several else cell.cell
-
-
-def _device(one: Comparison, cell: ComparedCell) -> str:
-    return cell.gpu_after if one.against_baseline else cell.gpu_before
+    return name
 
 
 def _on_several(one: Comparison) -> bool:
-    """Whether its cells, with a partner and without, are on several devices."""
     if one.against_baseline:
         return len({cell.gpu_after for cell in one.cells} | {cell.gpu for cell in one.only_after}) > 1
     pairs = {(cell.gpu_before, cell.gpu_after) for cell in one.cells}
@@ -82,17 +77,17 @@ def _on_several(one: Comparison) -> bool:
 
 
 def ratio(cell: ComparedCell) -> str:
-    """0.950."""
+    """Return "0.950"."""
     return "" if cell.ratio is None else f"{cell.ratio:.3f}"
 
 
-def interval(cell: ComparedCell) -> str:
-    """0.941 to 0.958, of 95 %."""
+def interval(cell: ComparedCell | Mean) -> str:
+    """Return the 95 % interval: "0.941 to 0.958"."""
     return "" if cell.low is None else f"{cell.low:.3f} to {cell.high:.3f}"
 
 
 def remark(cell: ComparedCell) -> str:
-    """What stands against a verdict, and how many launches would be needed; empty where there is nothing to say."""
+    """Return what prevents a verdict, and the needed launches, or ""."""
     words = [cell.reason] if cell.reason else []
     if cell.launches_needed is not None:
         words.append(f"{cell.launches_needed} launches a side would be needed")
@@ -102,14 +97,14 @@ def remark(cell: ComparedCell) -> str:
 
 
 def remarks(one: Comparison, verdict: ChangeVerdict) -> Iterator[str]:
-    """The remarks on cells of one verdict: each once, with the cells that it is about."""
+    """Yield each remark of one verdict once, with its cells."""
     for words, names in grouped(one, verdict).items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         yield f"{verdict}: {words}: {', '.join(names[:3])}{more}"
 
 
 def grouped(one: Comparison, verdict: ChangeVerdict) -> dict[str, list[str]]:
-    """What stands against a verdict → the cells that it is about, of one verdict."""
+    """Return remark → names of its cells, for one verdict."""
     name, found = naming(one), dict[str, list[str]]()
     for cell in one.cells:
         if cell.verdict is verdict and (words := remark(cell)):
@@ -118,8 +113,8 @@ def grouped(one: Comparison, verdict: ChangeVerdict) -> dict[str, list[str]]:
 
 
 def apart(one: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Cells that have no partner, by the reason, the first of them by name."""
-    name = naming_lone(one)
+    """Yield the cells without a partner, grouped by reason."""
+    name = naming(one)
     for cells, side in ((one.only_before, one.before), (one.only_after, one.after)):
         reasons: dict[str, list[LoneCell]] = {}
         for cell in cells:

@@ -1,10 +1,4 @@
-"""Trends as one HTML file that needs no network, in the look of the report.
-
-Trend, several ── Page ── report/html/size_limit.py ──▶ bytes
-
-Whether anything changed comes first, then a chart for each cell with the figures as a table, those that changed before
-the others. Of several GPUs that measured a cell, the reader chooses which is drawn.
-"""
+"""Trends as one HTML file, with changes first and a chart for each cell."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -19,9 +13,9 @@ from orchestrator.report.html.size_limit import fitted
 from orchestrator.report.sections import Badge, Card, Cells, Chart, Entry, Section, Table, Tone, numbers, ranked, texts
 
 MOST_SERIES: Final = 80
-"""That are drawn, the changed ones first."""
+"""Series drawn, changed ones first."""
 MOST_POINTS: Final = 2000
-"""Of all charts together, and of their tables: the newest runs of each series. More do not fit into 3 MB."""
+"""Points of all charts together, the newest runs of each series. More do not fit into 3 MB."""
 _ELSEWHERE: Final = "--format json"
 _COLUMNS: Final = (
     *texts("Run", "Began", "Device", "Cell", "Figure"),
@@ -36,12 +30,12 @@ _AXIS: Final = (
 
 
 def to_html(trends: Sequence[Trend], asked: Mapping[str, str]) -> bytes:
-    """The whole page. trends: one at least. asked: what was asked for, by its name, the model as "Model"."""
+    """Render at least one trend as HTML. asked: the requested filters, the model as "Model"."""
     return fitted(page(trends, asked), MOST_POINTS)
 
 
 def page(trends: Sequence[Trend], asked: Mapping[str, str]) -> Page:
-    """What the page says."""
+    """Build the page of at least one trend."""
     runs = sorted({(point.test_date, point.run_id) for one in trends for point in one.points})
     heading = f"{asked['Model']} over {plural(len(runs), 'run')}"
     found = [(one, point) for one in trends for point in one.points if wording.change(point)]
@@ -65,7 +59,6 @@ def page(trends: Sequence[Trend], asked: Mapping[str, str]) -> Page:
 
 
 def _verdict(trends: Sequence[Trend], changes: int) -> tuple[Badge, str]:
-    """Nothing is called unchanged of which nobody could tell."""
     judged = sum(not wording.unjudged(one) for one in trends)
     of_all = f"{judged} of {plural(len(trends), 'series', 'series')}"
     if changes:
@@ -81,7 +74,6 @@ def _sentences(words: Iterable[str]) -> str:
 
 
 def _told(trend: Trend, point: TrendPoint) -> str:
-    """A change as a sentence."""
     with_it = f", with {'; '.join(point.stack)}" if point.stack else ""
     of = f"{trend.figure} of {wording.cell(trend)} on {wording.device(trend)}"
     return f"{wording.change(point)} from {point.test_date[:10]} (run {point.run_id}) on{with_it}: {of}"
@@ -92,19 +84,15 @@ def _named(run: tuple[str, str]) -> str:
 
 
 def _cards(trends: Sequence[Trend], runs: Sequence[tuple[str, str]], changes: int) -> Iterator[Card]:
+    devices = set(map(wording.device, trends))
     yield Card("Runs", str(len(runs)), f"from {runs[0][0][:10]} to {runs[-1][0][:10]}")
-    yield Card("Cells", str(len({one.key for one in trends})), f"on {plural(len(_devices(trends)), 'device')}")
+    yield Card("Cells", str(len({one.key for one in trends})), f"on {plural(len(devices), 'device')}")
     left_out = sum(bool(point.left_out) for one in trends for point in one.points)
     yield Card("Changes of a level", str(changes), tone=Tone.WARN if changes else Tone.PLAIN)
     yield Card("Not counted", str(left_out), f"of {plural(sum(len(one.points) for one in trends), 'figure')}")
 
 
-def _devices(trends: Sequence[Trend]) -> dict[str, None]:
-    return dict.fromkeys(wording.device(one) for one in trends)
-
-
 def _section(trends: Sequence[Trend]) -> Section:
-    """A chart for each cell."""
     drawn = _changed_first(trends)[:MOST_SERIES]
     cells: dict[str, list[Trend]] = {}
     for one in drawn:
@@ -117,7 +105,7 @@ def _section(trends: Sequence[Trend]) -> Section:
 
 
 def _changed_first(trends: Sequence[Trend]) -> list[Trend]:
-    """Cells of which any changed, and of each cell the devices on which it did."""
+    """Sort cells with a change first, and within a cell the devices with one."""
     changed = [one for one in trends if any(map(wording.change, one.points))]
     cells = dict.fromkeys(map(wording.cell, (*changed, *trends)))
     order = {cell: place for place, cell in enumerate(cells)}
@@ -125,7 +113,6 @@ def _changed_first(trends: Sequence[Trend]) -> list[Trend]:
 
 
 def _chart(name: str, cell: str, trends: Sequence[Trend], runs: int) -> tuple[Chart, Table]:
-    """runs: so many of each series, the newest."""
     figure, margin = trends[0].figure, trends[0].margin_percent
     whys = dict.fromkeys(map(wording.unjudged, trends))  # an empty one is that of a series that is judged
     marks = f"changes of the level beyond {margin:g} % are marked" if "" in whys else ""
@@ -161,12 +148,11 @@ def _row(trend: Trend, point: TrendPoint) -> tuple[Entry, ...]:
 
 
 def _value(point: TrendPoint) -> str:
-    """Without commas between thousands: the table is sorted by it."""
+    """Return the figure without thousands separators, so that the table can be sorted by it."""
     return "" if point.value is None else wording.figure(point.value).replace(",", "")
 
 
 def _of_runs(points: Sequence[TrendPoint]) -> Iterator[OfRun]:
-    """With their days below them, and with times where several runs are of a day."""
     days = {point.test_date[:10] for point in points}
     length = len("2026-11-01" if len(days) == len(points) else "2026-11-01 21:30")
     for point in points:
@@ -190,14 +176,12 @@ def _of_run(point: TrendPoint, began: str) -> OfRun:
 
 
 def _cells(trends: Sequence[Trend]) -> Cells:
-    """Every figure of every run, what changed first where there are more than a page holds."""
     found = [(_rank(point), partial(_entry, one, point)) for one in trends for point in one.points]
     more = f"{{}} more are in {_ELSEWHERE}; changes are here first."
     return ranked(Table("Every figure of every run", _COLUMNS, (), more=more), _FILTERED, found)
 
 
 def _rank(point: TrendPoint) -> int:
-    """Of what changed, then of what ran on another stack than the run before."""
     return 2 * (not wording.change(point)) + (not point.stack)
 
 

@@ -1,7 +1,6 @@
-"""Puts a damaged history out of the way, under a name that nothing has: history.damaged-1.db. Nothing is deleted.
+"""Move a damaged history aside, to an unused name: history.damaged-1.db.
 
-Two processes may find the same damage. Whoever holds the damaged file's lock moves it; the other one then sees that
-another file, or none, has its name by now, and leaves that alone.
+Of two processes that find the same damage, the one with the file's lock moves it; the other sees another inode.
 """
 
 import fcntl
@@ -11,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 _COMPANIONS: Final = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a database. Left behind, it would be taken for that of the new one."""
+"""Files beside a database that SQLite would take for those of a new one."""
 
 
 def move(path: Path, inode: int | None) -> Path | None:
-    """Move the file that has that inode; returns where to, None where somebody has done it. Raises OSError."""
+    """Move the file with this inode. Returns its new path, or None if another process moved it. Raises OSError."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

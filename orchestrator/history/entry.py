@@ -1,4 +1,4 @@
-"""From a report to what the history keeps of it. Pure."""
+"""Reduce a report to its history entry. Pure."""
 
 import math
 import os
@@ -23,7 +23,7 @@ OFFENCES: Final = frozenset({HealthVerdict.FAIL, HealthVerdict.WARN})
 
 
 def of_report(report: Report, folder: Path, *, tainted: bool) -> RunRecord:
-    """The run of that report. folder: where it is. tainted: nothing in it is a measurement."""
+    """Return the entry of a report. folder: of the run. tainted: nothing in it is a measurement."""
     reduced = run_figures.of_report(report, report.metadata.run_id)
     devices = tuple(_devices(report, reduced))
     counts = Counter(one.device.gpu_name for one in devices)
@@ -68,14 +68,14 @@ def _devices(report: Report, reduced: Side) -> Iterator[DeviceRecord]:
 
 
 def _why_of_health(judged: DeviceHealth) -> str:
-    """What led to its verdict, where that is FAIL or WARN."""
+    """Return the signals behind FAIL or WARN, or ""."""
     if judged.verdict not in OFFENCES:
         return ""
     return "; ".join(one.words for one in judged.signals if one.state.value == judged.verdict.value)
 
 
 def _why_of_night(night: GpuBurnIn) -> str:
-    """What led to its verdict. Where nothing speaks against the device, also what was checked: there is no figure."""
+    """Return the reasons of the verdict; without FAIL or WARN also the number of checks."""
     reasons = dict.fromkeys(one.text for one in night.reasons if one.verdict is night.verdict)
     if night.verdict in OFFENCES or not night.checks:
         return "; ".join(reasons)
@@ -85,28 +85,23 @@ def _why_of_night(night: GpuBurnIn) -> str:
 
 
 def _cells(report: Report, reduced: Side) -> Iterator[CellRecord]:
-    """In the order of side.of_report, which has a cell for each of these metrics."""
+    """Yield the cells in the order of run_figures.of_report."""
     metrics: list[Measured] = [metric for result in report.results for _, metric in keys.of_model(result)]
     devices = {device.gpu_uuid: device for device in reduced.devices}
     for cell, metric in zip(reduced.cells, [*metrics, *report.probes], strict=True):
         place = Place(devices[cell.gpu_uuid], cell)
+        unwatched = cell_facts.not_watched(place.device.kind, cell.throttled)
         yield CellRecord(
             gpu_uuid=cell.gpu_uuid,
             key=cell.key,
             status=cell.status,
-            doubt=cell_facts.fault(place) or _doubt(place),
+            doubt=cell_facts.fault(place) or (cell_facts.UNWATCHED if unwatched else ""),
             metric=cell.metric,
             launches=cell.values,
             figures=_figures(metric),
         )
 
 
-def _doubt(place: Place) -> str:
-    """Why it counts for no trend, though nothing is known against it; empty where it counts."""
-    return cell_facts.UNWATCHED if cell_facts.not_watched(place.device.kind, place.cell.throttled) else ""
-
-
 def _figures(metric: Measured) -> dict[str, float]:
-    """Every figure of it, by its name in the report."""
     values = {name: getattr(metric, name) for name in metric.__struct_fields__}
     return {name: value for name, value in values.items() if isinstance(value, float) and math.isfinite(value)}

@@ -1,9 +1,4 @@
-"""The history for other programs: JSON with all that is kept, or CSV with a row for each cell of each run.
-
-A device without a cell, as in a burn-in, whose cells are checks and have no figure, has a row with its verdicts.
-
-Both are made in parts, a run each: nobody knows how long a history gets.
-"""
+"""Export the history as JSON, or as CSV with a row per cell and run, in parts of one run each."""
 
 import csv
 import io
@@ -24,7 +19,7 @@ COLUMNS: Final = (
 
 
 def to_json(runs: Iterable[RunRecord]) -> Iterator[bytes]:
-    """Everything that is kept of these runs."""
+    """Yield the runs with everything that is kept of them."""
     head, tail = indented({"history_version": len(MIGRATIONS), "runs": ()}).split(b"[]")
     yield head + b"["
     between, end = b"\n    ", b"]"
@@ -35,12 +30,12 @@ def to_json(runs: Iterable[RunRecord]) -> Iterator[bytes]:
 
 
 def indented(value: object) -> bytes:
-    """Anything of the history as JSON that people can read too."""
+    """Encode a value as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2)
 
 
 def to_csv(runs: Iterable[RunRecord]) -> Iterator[bytes]:
-    """A row for each cell, with the figure that runs are compared by, and its launches with semicolons between."""
+    """Yield a row per cell, and one per device without cells (burn-in)."""
     yield _written([COLUMNS])
     for made in runs:
         devices = {one.device.gpu_uuid: one for one in made.devices}
@@ -49,12 +44,11 @@ def to_csv(runs: Iterable[RunRecord]) -> Iterator[bytes]:
 
 
 def rows(made: RunRecord) -> int:
-    """How many rows of CSV that run has."""
+    """Count the CSV rows of a run."""
     return len(made.cells) + len(_without(made))
 
 
 def _without(made: RunRecord) -> list[DeviceRecord]:
-    """The devices without a cell."""
     having = {cell.gpu_uuid for cell in made.cells}
     return [one for one in made.devices if one.device.gpu_uuid not in having]
 

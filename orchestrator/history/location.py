@@ -1,4 +1,4 @@
-"""Where the history is kept: the file that somebody named, else one in the user's data folder, else nowhere."""
+"""Find the history file: the named one, else one in the user's data folder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ NOWHERE: Final = (
 
 @dataclass(frozen=True)
 class Place:
-    """The history's file. default: it lies in our own folder, so whatever is there is ours to set aside."""
+    """The history file. default: it is in our own folder, so a damaged one may be moved."""
 
     path: Path
     default: bool
 
 
 def find(file: str | None, environment: Mapping[str, str]) -> Place:
-    """Where the history is. file: that somebody named. Raises HistoryError where there is no folder for it."""
+    """Return the place of the history. file: the named one. Raises HistoryError without a usable folder."""
     if file is not None:
         return Place(Path(file), default=False)
     data_home = Path(environment.get("XDG_DATA_HOME", ""))

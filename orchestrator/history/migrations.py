@@ -1,15 +1,12 @@
-"""The schema of the history, as the steps in which it came to be. A step that was shipped is never changed.
+"""The schema of the history as migrations, which never change once released.
 
-Step n brings a database from user_version n - 1 to n; all that are missing are done in one transaction.
-
-    runs ──< devices    what each run said of each of its devices
-         ──< cells      what each cell measured on one of them
+Migration n leads from user_version n - 1 to n.
 """
 
 from typing import Final
 
 APPLICATION_ID: Final = 0x67707562
-"""What tells a history from the databases of other programs: "gpub", as `PRAGMA application_id` has it."""
+"""`PRAGMA application_id` of a history: "gpub"."""
 
 _RUNS: Final = """
 CREATE TABLE runs (
@@ -79,4 +76,3 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "PRAGMA user_version = 2",
     ),
 )
-"""1: runs, devices and cells. 2: the verdicts of burn-ins, beside those of health."""

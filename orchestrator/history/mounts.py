@@ -1,6 +1,6 @@
-"""Whether a file lies on a disk of this machine, told by the type of its file system. Pure.
+"""Whether a file is on a local disk. Pure.
 
-SQLite's write-ahead log needs memory that all its processes share, which a network does not give.
+SQLite's write-ahead log needs memory shared by all processes, which a network file system lacks.
 """
 
 import re
@@ -12,13 +12,13 @@ LOCAL: Final = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "nilfs2", "overlay", "ramfs", "reiserfs", "tmpfs"}
     | {"ufs", "xfs", "zfs"}
 )
-"""Whatever is not here may be another machine's (nfs, cifs, lustre, fuse.sshfs, 9p), so it is taken for that."""
+"""All other types (nfs, cifs, lustre, fuse.sshfs, 9p) are treated as remote."""
 
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
 
 def is_local(path: Path, mounts: str) -> bool:
-    """Whether `path`, absolute and without links, is on a local disk. mounts: what /proc/self/mounts says."""
+    """Whether an absolute path without links is on a local disk. mounts: content of /proc/self/mounts."""
     kind = ""
     for line in mounts.splitlines():
         fields = line.split(" ")

@@ -1,4 +1,4 @@
-"""Reads the history: runs by a filter, one run in full, points of trends, and what was said against devices."""
+"""Queries of the history: runs by a filter, one run, points of trends, offences of devices."""
 
 import sqlite3
 from collections import Counter
@@ -17,7 +17,6 @@ Kept = TypeVar("Kept", bound=msgspec.Struct)
 Read = TypeVar("Read")
 
 SHOWN: Final = 5
-"""So many runs are named that an id may mean."""
 _RUNS: Final = """
 SELECT run_id, test_date, folder, hostname, profile, seconds, verdict, exit_code, finished, tainted, health, burn_in,
     planned, ok, stack
@@ -78,19 +77,19 @@ ORDER BY test_date, runs.run_id
 
 
 def lines(connection: sqlite3.Connection, wanted: Filter) -> list[RunLine]:
-    """The runs that are wanted, newest first."""
+    """Return the matching runs, newest first."""
     with _as_of_now(connection):
         return _runs(connection, _WANTED, msgspec.structs.asdict(wanted))
 
 
 def run(connection: sqlite3.Connection, name: str) -> RunRecord:
-    """All that is kept of the run of that id, or the one that begins so. Raises HistoryError as `line` does."""
+    """Return everything kept of the run with this id or unique prefix. Raises HistoryError."""
     with _as_of_now(connection):
         return in_full(connection, _meant(connection, name))
 
 
 def line(connection: sqlite3.Connection, name: str) -> RunLine:
-    """The run of that id, or the one that begins so. Raises HistoryError where it means none, or several."""
+    """Return the run with this id or unique prefix. Raises HistoryError for none or several."""
     with _as_of_now(connection):
         return _meant(connection, name)
 
@@ -107,7 +106,7 @@ def _meant(connection: sqlite3.Connection, name: str) -> RunLine:
 
 
 def in_full(connection: sqlite3.Connection, run: RunLine) -> RunRecord:
-    """All that is kept of a run."""
+    """Return everything kept of a run."""
     devices = [
         _made(
             DeviceRecord,
@@ -129,10 +128,7 @@ def in_full(connection: sqlite3.Connection, run: RunLine) -> RunRecord:
 
 
 def each(connection: sqlite3.Connection) -> Iterator[RunRecord]:
-    """All that is kept of every run, oldest first; one at a time, so that a long history fits into memory.
-
-    No run keeps who records another one waiting for longer than it is read; one that is taken out meanwhile is missing.
-    """
+    """Yield every run, oldest first, each read in its own short transaction. Runs deleted meanwhile are missing."""
     for (run_id,) in connection.execute(_IDS).fetchall():
         with _as_of_now(connection):
             made = [in_full(connection, run) for run in _runs(connection, _OF_ID, {"run_id": run_id})]
@@ -141,7 +137,6 @@ def each(connection: sqlite3.Connection) -> Iterator[RunRecord]:
 
 @contextmanager
 def _as_of_now(connection: sqlite3.Connection) -> Iterator[None]:
-    """All that is read in it is of one moment, whoever writes meanwhile."""
     connection.execute("BEGIN")
     try:
         yield
@@ -158,7 +153,7 @@ def points(
     batch_size: int | None = None,
     since: str | None = None,
 ) -> list[Point]:
-    """Every recorded cell of a model that is wanted, oldest run first."""
+    """Return the matching cells of a model, oldest run first."""
     wanted = {"model": model, "gpu": gpu, "precision": precision, "batch_size": batch_size, "since": since}
     return [
         _made(
@@ -176,27 +171,27 @@ def points(
 
 
 def models(connection: sqlite3.Connection) -> list[str]:
-    """The names of all models and probes of which cells are recorded."""
+    """Return the names of all recorded models and probes."""
     return msgspec.convert([row[0] for row in connection.execute(_MODELS)], list[str])
 
 
 def devices(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    """UUID and name of all devices that are recorded."""
+    """Return UUID and name of all recorded devices."""
     return msgspec.convert(connection.execute(_DEVICES_EVER).fetchall(), list[tuple[str, str]])
 
 
 def verdicts(connection: sqlite3.Connection) -> list[str]:
-    """Every word that a run, its health or its burn-in was given."""
+    """Return all recorded verdicts of runs, health and burn-ins."""
     return msgspec.convert([row[0] for row in connection.execute(_VERDICTS)], list[str])
 
 
 def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, str, str]]:
-    """Of a model: precisions, batch sizes and UUIDs that are recorded together, and when a run last measured that."""
+    """Return precision, batch size, UUID and latest date of the recorded cells of a model."""
     return msgspec.convert(connection.execute(_KINDS, (model,)).fetchall(), list[tuple[str, int, str, str]])
 
 
 def offences(connection: sqlite3.Connection, uuids: Sequence[str]) -> list[Offence]:
-    """What runs have said against these GPUs, oldest first, those aside that injected faults on purpose."""
+    """Return FAIL and WARN of these GPUs, oldest first, without runs with injected faults."""
     return [
         _made(Offence, **dict(zip(Offence.__struct_fields__, row, strict=True)))
         for uuid in uuids
@@ -219,12 +214,11 @@ def _line(connection: sqlite3.Connection, value: dict[str, object]) -> RunLine:
 
 
 def _made(kind: type[Kept], **values: object) -> Kept:
-    """A part of the history. SQLite keeps bytes in a column of texts too, so that types are looked at here."""
+    """Convert with type checks: SQLite may return bytes in a text column."""
     return msgspec.convert(values, kind)
 
 
 def _decoded(text: object, kind: type[Read]) -> Read:
-    """What a column of JSON holds; of a text, as above, whatever else SQLite may give."""
     return msgspec.json.decode(str(text), type=kind)
 
 

@@ -1,4 +1,4 @@
-"""What the history holds, as types. Units are in the names of figures, as in the report."""
+"""Types of the history. Units are in the names of figures, as in the report."""
 
 from typing import Annotated, Final
 
@@ -9,15 +9,11 @@ from orchestrator.figures.keys import CellKey
 from orchestrator.figures.parts import Part
 
 LONGEST_S: Final = 1e11
-"""Three thousand years: SQLite keeps also what is infinite."""
+"""Three thousand years: SQLite would also store infinity."""
 
 
 class RunLine(Part, frozen=True, kw_only=True):
-    """A run in a line. devices: how many of each, "8 x NVIDIA H200". burn_in: its verdict, empty for other runs.
-
-    test_date: ISO 8601, UTC. tainted: faults were injected on purpose, so nothing of it is a measurement.
-    planned, ok: cells.
-    """
+    """A run in a line. devices: "8 x NVIDIA H200". planned, ok: cells. test_date: ISO 8601, UTC."""
 
     run_id: str
     test_date: str
@@ -38,7 +34,7 @@ class RunLine(Part, frozen=True, kw_only=True):
 
 
 class DeviceRecord(Part, frozen=True, kw_only=True):
-    """A device in a run, and what was said of it. *_words: why; health_words are empty but for FAIL and WARN."""
+    """A device in a run with its verdicts. *_words: reasons; health_words only for FAIL and WARN."""
 
     device: SideDevice
     health: str
@@ -48,10 +44,9 @@ class DeviceRecord(Part, frozen=True, kw_only=True):
 
 
 class CellRecord(Part, frozen=True, kw_only=True):
-    """A cell on one device. metric: the figure that runs are compared by; launches: it, of each launch.
+    """A cell on one device. launches: the metric in each launch; figures: medians over the launches.
 
-    figures: every figure of the report, medians over the launches. doubt: why it is no measurement of the device as it
-    should be (throttled, or nobody knows; contaminated, a smaller batch), empty for a sound one.
+    doubt: why it is no valid measurement of the device, or "".
     """
 
     gpu_uuid: str
@@ -64,7 +59,7 @@ class CellRecord(Part, frozen=True, kw_only=True):
 
 
 class RunRecord(Part, frozen=True, kw_only=True):
-    """All that is kept of a run."""
+    """Everything kept of a run."""
 
     run: RunLine
     devices: tuple[DeviceRecord, ...]
@@ -84,7 +79,7 @@ class Point(Part, frozen=True, kw_only=True):
 
 
 class Offence(Part, frozen=True, kw_only=True):
-    """That a run said FAIL or WARN of a device, by its health or by a burn-in. words: why."""
+    """A FAIL or WARN of a device by its health or a burn-in."""
 
     run_id: str
     test_date: str
@@ -96,10 +91,7 @@ class Offence(Part, frozen=True, kw_only=True):
 
 
 class Filter(Part, frozen=True, kw_only=True):
-    """Which runs are listed; None: all. run_id: how it begins. since: as test_date.
-
-    gpu: the beginning of a UUID, or a part of a name. verdict: of the run, of its health, or of its burn-in.
-    """
+    """Filter of runs; None: any. run_id: prefix. gpu: prefix of a UUID or part of a name. since: as test_date."""
 
     run_id: str | None = None
     gpu: str | None = None

@@ -1,13 +1,12 @@
-"""Opens the history's file, so that whoever reads or writes finds a whole database of this version, and no other.
+"""Open the history file as a valid database of this version.
 
-    nothing there ─────────▶ writers make one; readers find none
-    ours, older ───────────▶ brought up to date, in one transaction
-    ours, newer ───────────▶ refused, untouched
-    another program's ─────▶ refused, untouched
-    damaged ───────────────▶ writers set it aside and make another (damaged_file.py); readers refuse
+    missing ─────────────▶ writers create it; readers find none
+    older ───────────────▶ migrated in one transaction
+    newer, or foreign ───▶ refused, untouched
+    damaged ─────────────▶ writers move it aside and create another (damaged_file.py); readers refuse
 
-Several processes may do all of this at once: each waits for the other up to BUSY_S. What is committed is on the disk.
-On a local disk the database has a write-ahead log, elsewhere a rollback journal (mounts.py).
+Processes wait for each other up to BUSY_S. Commits are durable. A local disk has a write-ahead log, a remote one a
+rollback journal (mounts.py).
 """
 
 import math
@@ -27,29 +26,25 @@ from orchestrator.history.migrations import APPLICATION_ID, MIGRATIONS
 
 BUSY_S: Final = 10.0
 CHECKED_BYTES: Final = 100 * 2**20
-"""Up to this size all of it is checked before it is written: a fifth of a second, a second or two over a network."""
+"""Larger files are not checked before writing. The check takes 0.2 s, over a network 1 to 2 s."""
 _LONGEST: Final = 80
-"""Characters of a text that is quoted in a message."""
 _NONE_OF_OURS: Final = "{path}: no history of gpubench, nor another database: left as it is. Name another file."
 _CLOSED: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM})
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _HEADER_BYTES: Final = 100
 _MAGIC: Final = b"SQLite format 3\0"
 _ID_AT: Final = 68
-"""Where application_id is in the header of a database (https://www.sqlite.org/fileformat.html, 1.3)."""
+"""Offset of application_id in the header (https://www.sqlite.org/fileformat.html, 1.3)."""
 _TRIES: Final = 3
 
 
 class DamagedError(HistoryError):
-    """The file is no whole database."""
+    """The file is no valid database."""
 
 
 @contextmanager
 def writing(place: Place, notes: list[str] | None = None) -> Iterator[sqlite3.Connection]:
-    """The history, made where there is none. notes: gets a sentence where a damaged one was set aside.
-
-    Raises HistoryError.
-    """
+    """Open the history for writing. notes: gets a message if a damaged one was moved aside. Raises HistoryError."""
     path = _real(place.path)
     told = [] if notes is None else notes
     with _told(path):
@@ -64,7 +59,7 @@ def writing(place: Place, notes: list[str] | None = None) -> Iterator[sqlite3.Co
 
 @contextmanager
 def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
-    """The history, to be read; None where there is none yet. Raises HistoryError, also for a damaged one."""
+    """Open the history for reading; None if there is none. Raises HistoryError, also for a damaged one."""
     path = _real(place.path)
     with _told(path):
         if not path.exists():
@@ -82,10 +77,7 @@ def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
 
 
 def refusal(place: Place) -> str:
-    """Why no run could be recorded there: another program's file, or a history of a newer version. Writes nothing.
-
-    Empty where that is not so: what else may go wrong is seen by who writes.
-    """
+    """Return why runs cannot be recorded there (foreign file, newer version), or "". Writes nothing."""
     path = _real(place.path)
     try:
         with _told(path):
@@ -101,7 +93,7 @@ def refusal(place: Place) -> str:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of it or nothing: also for a process that is killed in the middle."""
+    """Run a block in a transaction that a killed process leaves undone."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -113,7 +105,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
-    """Bring the database up to date. Whoever was quicker has done it for all."""
+    """Migrate the database, unless another process was faster."""
     if _number(connection, "PRAGMA user_version") == len(migrations):
         return
     with transaction(connection):
@@ -123,7 +115,7 @@ def migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]] 
 
 
 def _real(path: Path) -> Path:
-    """The file itself: SQLite keeps its log beside it, and not beside a link to it."""
+    """Resolve links: SQLite keeps its log beside the file itself."""
     return Path(os.path.realpath(path))
 
 
@@ -142,10 +134,7 @@ def _whole(path: Path, place: Place, notes: list[str], checked_bytes: float) -> 
 
 
 def _open(path: Path, checked_bytes: float = 0) -> sqlite3.Connection:
-    """A connection that may write. Raises DamagedError, HistoryError for what is refused.
-
-    checked_bytes: up to which size all of the file is looked at; damage elsewhere is found by whoever comes across it.
-    """
+    """Open for writing. Raises DamagedError and HistoryError. checked_bytes: larger files are not checked."""
     connection = _connect(path, "rwc")
     try:
         with _damage_named(path):
@@ -161,7 +150,7 @@ def _open(path: Path, checked_bytes: float = 0) -> sqlite3.Connection:
 
 
 def _open_as_is(path: Path) -> sqlite3.Connection:
-    """A connection to a file, or in a folder, that we may not write; nothing is made or brought up to date."""
+    """Open without writing: nothing is created or migrated."""
     connection = _as_it_is(path)
     try:
         with _damage_named(path):
@@ -189,7 +178,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _require_ours(connection: sqlite3.Connection, path: Path) -> None:
-    """Raises HistoryError for another program's database and for a newer version, DamagedError for a broken one."""
+    """Raise HistoryError for a foreign database or a newer version, DamagedError for a broken one."""
     for setting in ("foreign_keys = ON", "synchronous = FULL", "trusted_schema = OFF", "cell_size_check = ON"):
         connection.execute(f"PRAGMA {setting}")
     application, version = _number(connection, "PRAGMA application_id"), _number(connection, "PRAGMA user_version")
@@ -212,7 +201,6 @@ def _require_whole(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _journal(connection: sqlite3.Connection, path: Path) -> None:
-    """A write-ahead log on local disks alone."""
     known = mounts.MOUNTS.read_text(encoding="utf-8", errors="surrogateescape") if mounts.MOUNTS.exists() else ""
     wanted = "wal" if mounts.is_local(path, known) else "delete"
     if connection.execute("PRAGMA journal_mode").fetchone()[0] == wanted:
@@ -230,12 +218,9 @@ def _number(connection: sqlite3.Connection, question: str) -> int:
 
 
 def _ours(path: Path, place: Place) -> bool:
-    """Whether a damaged file is ours to set aside: nobody named it, or it says so itself."""
-    return place.default or _says_ours(path)
-
-
-def _says_ours(path: Path) -> bool:
-    """Whether the header of a damaged file says that it was a history."""
+    """Whether a damaged file may be moved aside: it is the default one, or its header says so."""
+    if place.default:
+        return True
     with suppress(OSError), path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
         return header.startswith(_MAGIC) and header[_ID_AT : _ID_AT + 4] == APPLICATION_ID.to_bytes(4, "big")
@@ -256,7 +241,6 @@ def _damage_named(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Whatever SQLite and the disk refuse, as words."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,10 +1,6 @@
-"""From the points of many runs to trends: one series for each cell on each GPU, with the places where it changed. Pure.
+"""Trends: a series for each cell on each GPU over many runs, with its changes (stats/change_points.py). Pure.
 
-    Points ── by GPU and cell ── the figure of each run ── sound runs alone ── stats/change_points.py ──▶ changes
-                                                        └─ what differs in the stack from the run before ──▶ notes
-
-A run that is tainted, or whose cell was throttled (or nobody watched whether), contaminated or measured at a smaller
-batch, is shown and judged no part of the series. A CPU device is shown and gets no changes: the machine drifts.
+Runs that are tainted, throttled, unwatched, contaminated or at a smaller batch are shown but not judged.
 """
 
 import math
@@ -22,14 +18,12 @@ from protocol.cell import DeviceKind
 
 TAINTED: Final = "tainted: faults were injected on purpose"
 _QUIET: Final = frozenset({"seed"})
-"""Facts of a run that are no part of the stack that it ran on."""
 
 
 class TrendPoint(Part, frozen=True, kw_only=True):
-    """A run. value: null where it has none. left_out: why it is no part of the series, empty where it is one.
+    """A run in a trend. left_out: why it does not count, or "". stack: what differs from the run before.
 
-    stack: what differs from the run before, in words. change_percent: of the level from this run on against the one
-    before it; null where it did not change here.
+    change_percent: of the level from this run on; null without a change.
     """
 
     run_id: str
@@ -42,7 +36,7 @@ class TrendPoint(Part, frozen=True, kw_only=True):
 
 
 class Trend(Part, frozen=True, kw_only=True):
-    """A cell on one device, oldest run first. figure: what is shown. margin_percent: what counts as the same."""
+    """A cell on one device, oldest run first."""
 
     cell: str
     key: CellKey
@@ -56,10 +50,7 @@ class Trend(Part, frozen=True, kw_only=True):
 
 
 def trends(points: Sequence[Point], margins: Margins, figure: str | None = None) -> tuple[Trend, ...]:
-    """One for each cell on each device that ever had the figure. points: of runs from the oldest on.
-
-    figure: None for the one that runs are compared by.
-    """
+    """Return the trend of each cell on each device. points: oldest first. figure: default the main one."""
     series: dict[tuple[str, str, CellKey], list[Point]] = {}
     for point in points:
         # A GPU is the same one in another host; CPU devices are called alike on every host.
@@ -70,7 +61,7 @@ def trends(points: Sequence[Point], margins: Margins, figure: str | None = None)
 
 
 def figures(points: Sequence[Point]) -> tuple[str, ...]:
-    """The names of all figures that any of these cells has."""
+    """Return the names of all figures of these cells."""
     return tuple(sorted({name for point in points for name in point.cell.figures}))
 
 
@@ -112,7 +103,7 @@ def _left_out(point: Point, value: float | None) -> str:
 
 
 def _changes(values: Sequence[float | None], left_out: Sequence[str], margin: float) -> Iterator[tuple[int, float]]:
-    """Places at which the level changes, and by how many percent. Of what can be zero, no ratio can be told."""
+    """Yield place and percent of each change. A figure that can be zero has no ratios."""
     sound = [
         (place, value)
         for place, (value, why) in enumerate(zip(values, left_out, strict=True))
@@ -125,7 +116,6 @@ def _changes(values: Sequence[float | None], left_out: Sequence[str], margin: fl
 
 
 def _differences(before: Point, after: Point) -> Iterator[str]:
-    """What is not as it was in the run before: the stack of the run, then facts of the device."""
     for one, other in ((before.stack, after.stack), (_facts(before), _facts(after))):
         yield from (change.words for change in cell_facts.differences(one, other) if change.name not in _QUIET)
 

@@ -1,4 +1,4 @@
-"""Writes runs into the history, and takes them out. Each run is there once: what is written again replaces it."""
+"""Record runs in the history and remove them. A run recorded again replaces its entry."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 
 def record(connection: sqlite3.Connection, made: RunRecord) -> None:
-    """Write a run, in place of what was recorded of it before."""
+    """Record a run."""
     run = made.run
     with transaction(connection):
         connection.execute(_DELETE, (run.run_id,))
@@ -47,7 +47,7 @@ def record(connection: sqlite3.Connection, made: RunRecord) -> None:
 
 
 def remove(connection: sqlite3.Connection, run_ids: Iterable[str]) -> None:
-    """Take runs out, with all that was recorded of them, and give their space back."""
+    """Remove runs and free their space."""
     with transaction(connection):
         connection.executemany(_DELETE, [(run_id,) for run_id in run_ids])
     # Somebody else uses it, or the disk has no room for the copy: then the space is that of the runs to come.

@@ -1,1 +1,1 @@
-"""The kinds of run, each with everything that is its own."""
+"""The kinds of run: benchmark, triage, burn-in, each with everything that only it needs."""

@@ -1,4 +1,4 @@
-"""A benchmark: each cell measured for a number of launches. `quick` is a preset of it."""
+"""The benchmark: every cell is launched a fixed number of times. `quick` is a preset of it."""
 
 from typing import Final
 

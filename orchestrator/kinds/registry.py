@@ -1,4 +1,4 @@
-"""Every kind of run, by the name that its stored configuration gives it."""
+"""All kinds of run, by name."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ KINDS: Final[dict[str, Kind]] = {kind.name: kind for kind in (BENCHMARK, TRIAGE,
 
 
 def of(configuration: Configuration) -> Kind:
-    """Return the kind of the run that this configuration describes. A preset that is no kind is a benchmark."""
+    """Return the kind of a run. A preset without a kind of its own is a benchmark."""
     if configuration.burn_in is not None:
         return KINDS[BURN_IN.name]
     return KINDS.get(configuration.preset or "", KINDS[BENCHMARK.name])

@@ -1,4 +1,4 @@
-"""A triage: a benchmark whose reports begin with the answer to which GPU is slow."""
+"""The triage: a benchmark whose reports begin with the GPU that is slow."""
 
 from typing import Final
 
@@ -18,7 +18,6 @@ from orchestrator.report.sections import Section, shown
 
 
 def _score(report: Report) -> Section | None:
-    """The score, only where it was asked for."""
     return None if report.baseline_comparison is None else shown(baseline, findings=False)(report)
 
 

@@ -1,6 +1,4 @@
-"""The burn-in's part of the report: the evidence of each GPU, judged by kinds/burn_in/verdict.py, written down.
-Pure.
-"""
+"""Build the burn-in's part of the report: collect the evidence of each GPU and judge it (verdict.py). Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +51,7 @@ _UNASKED: Final = Attributed(None)
 
 @dataclass(frozen=True)
 class _Good:
-    """A launch with a result. found: what it says of one device; None where that was not asked yet."""
+    """A launch with a result. found: its verification as one device sees it."""
 
     attempt: Attempt
     cell: Cell
@@ -63,12 +61,10 @@ class _Good:
 
 @dataclass(frozen=True)
 class _Night:
-    """What all GPUs share. paces: by device, what its rates say. soaks: what of them is left out.
+    """Facts of the whole burn-in. By device: paces, at_work, ahead.
 
-    uncounted: launches without a result that counts which verified something.
-    done: cells and rounds of which there is a result. lost: launches without one that are a finding. waits: when a
-    device may have waited for one that was not ready, by segment. stalled: launches in which a worker stood still.
-    at_work: when each device was. ahead: what makes up for what each lacks. untried: cells that lacked time alone.
+    uncounted: launches without a valid result that verified something. lost: without a result, and a finding.
+    waits: when a device may have waited for another. stalled: launches whose worker was suspended.
     """
 
     archive: Archive
@@ -89,7 +85,7 @@ class _Night:
 
 
 def analyse(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnInReport:
-    """What the burn-in says of each GPU."""
+    """Return the burn-in report of a run."""
     asked = requested(archive.stored.configuration)
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
@@ -103,30 +99,27 @@ def analyse(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
     rates = rate_checks.paces(archive.stored.devices, launched, evidence.devices, soaks)
     lost = lost_launches.lost(archive, asked, evidence.damaged)
     done = frozenset((one.cell.id, one.attempt.start.round) for one in good)
-    compared = bit_comparison.compare(list(_samples(good, uncounted)))
-    told = gpu_waits.told(archive, [one for one in lost if one.attempt.failure is not None])
-    stalled = tuple(one for one in good if one.evidence.stalls)
-    loaded = busy_time.at_work(archive, evidence, lost)
+    at_work = busy_time.at_work(archive, evidence, lost)
     night = _Night(
-        archive,
-        evidence,
-        judged,
-        asked,
-        compared,
-        rates,
-        soaks,
-        uncounted,
-        done,
-        lost,
-        told,
-        stalled,
-        loaded,
-        ahead=remaining_time.ahead(archive, loaded),
+        archive=archive,
+        evidence=evidence,
+        health=judged,
+        asked=asked,
+        compared=bit_comparison.compare(list(_samples(good, uncounted))),
+        paces=rates,
+        soaks=soaks,
+        uncounted=uncounted,
+        done=done,
+        lost=lost,
+        waits=gpu_waits.told(archive, [one for one in lost if one.attempt.failure is not None]),
+        stalled=tuple(one for one in good if one.evidence.stalls),
+        at_work=at_work,
+        ahead=remaining_time.ahead(archive, at_work),
         untried=remaining_time.untried(archive, lost, done),
     )
     gpus = []
     seen = _seen(good, uncounted)
-    accused = links.accused(seen, compared.deviations, archive.stored.devices)
+    accused = links.accused(seen, night.compared.deviations, archive.stored.devices)
     for device in archive.stored.devices:
         mine = [_share(one, device, accused) for one in good if device.uuid in one.cell.devices]
         work = _work(night, device, mine, tuple(wrong_bits.shares(uncounted, device, accused)))
@@ -148,13 +141,11 @@ def analyse(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
 
 
 def _seen(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> list[tuple[Cell, Mapping[str, Verification]]]:
-    """What each device has found in each launch, whether its result counts or not."""
     counting = [(one.cell, links.seen_by(one.cell, one.evidence)) for one in good]
     return [*counting, *((one.cell, one.seen) for one in uncounted)]
 
 
 def _share(one: _Good, device: Device, accused: Accused) -> _Good:
-    """The launch as this device has it."""
     found = links.attributed(links.seen_by(one.cell, one.evidence), one.cell, device.uuid, accused)
     return replace(
         one,
@@ -164,13 +155,13 @@ def _share(one: _Good, device: Device, accused: Accused) -> _Good:
 
 
 def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[Sample]:
-    """Of results that do not count too: others who compute on a GPU may slow it down, and never change a bit."""
+    """Return the bits of all launches. Other processes slow a GPU down but never change its bits."""
     yield from wrong_bits.samples((one.attempt, one.cell, one.evidence.result.verification) for one in good)
     yield from wrong_bits.samples((one.attempt, one.cell, one.seen[one.cell.devices[0]]) for one in uncounted)
 
 
 def _work(night: _Night, device: Device, mine: Sequence[_Good], beside: Sequence[Share]) -> Work:
-    """Everything that is known of one GPU. beside: what counts against it in launches without a result that counts."""
+    """Collect the facts of one GPU. beside: its share of launches without a valid result."""
     archive, evidence, compared = night.archive, night.evidence, night.compared
     health, why = _health(device, night.health)
     verified = [(one, one.evidence.result.verification) for one in mine if one.evidence.result.verification is not None]
@@ -210,10 +201,7 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good], beside: Sequence
 
 
 def _explained(night: _Night, device: Device) -> Mapping[Segment, Sequence[Span]]:
-    """When this device may have waited for another, by segment. That its own worker stood still explains nothing.
-
-    Nor was it idle in a launch of its own whose result was lost since: nobody else waited for that one.
-    """
+    """Return when this device may have waited for another. Its own stalls and lost results explain nothing."""
     found = {segment: [*spans] for segment, spans in night.waits.items()}
     for attempt, cell, _ in night.lost:
         if attempt.failure is None and device.uuid in cell.devices:
@@ -225,7 +213,6 @@ def _explained(night: _Night, device: Device) -> Mapping[Segment, Sequence[Span]
 
 
 def _not_tested(night: _Night, device: Device, verified: Sequence[tuple[_Good, Verification]]) -> dict[str, str]:
-    """What was not tested on a device → why not."""
     archive = night.archive
     found = links.not_tested(device, archive.stored, archive.taken_out) | heat_soak.not_tested(device, night.evidence)
     by_cell: dict[str, list[Verification]] = defaultdict(list)
@@ -243,7 +230,6 @@ def _not_tested(night: _Night, device: Device, verified: Sequence[tuple[_Good, V
 def _planned(
     night: _Night, device: Device, verified: Sequence[tuple[_Good, Verification]], not_tested: Mapping[str, str]
 ) -> Iterator[Planned]:
-    """Every cell of a device, and what its launches verified; if nothing, why: as they said, or as it was dropped."""
     seen: dict[str, list[Verification]] = defaultdict(list)
     for one, found in verified:
         seen[one.cell.id].append(found)
@@ -259,7 +245,6 @@ def _planned(
 
 
 def _skipped(archive: Archive, device: Device) -> Iterator[str]:
-    """Cells of a device of which nothing more was launched. Their earlier rounds are no evidence for later ones."""
     for cell in archive.stored.plan.cells:
         scope = next((scope for scope in scopes(cell) if scope in archive.skipped), None)
         if device.uuid in cell.devices and scope is not None:
@@ -267,7 +252,6 @@ def _skipped(archive: Archive, device: Device) -> Iterator[str]:
 
 
 def _health(device: Device, judged: HealthReport) -> tuple[HealthVerdict, str]:
-    """The health verdict on a device, and what led to it."""
     for one in judged.gpus:
         if one.gpu_uuid == device.uuid:
             told = [signal.words for signal in one.signals if signal.state in {"FAIL", "WARN"}]
@@ -277,7 +261,6 @@ def _health(device: Device, judged: HealthReport) -> tuple[HealthVerdict, str]:
 
 
 def _too_hot(archive: Archive, device: Device) -> str:
-    """Why a device's load was ended for its heat, and when; empty where it was not."""
     if device.uuid not in archive.too_hot:
         return ""
     reason, seconds = archive.too_hot[device.uuid]
@@ -285,7 +268,6 @@ def _too_hot(archive: Archive, device: Device) -> str:
 
 
 def _lost_time(night: _Night, device: Device, work: busy_time.Work) -> str:
-    """When a device was not at work, and why, in words."""
     stalled = ((one.attempt, one.cell, one.evidence.stalls) for one in night.stalled if device.uuid in one.cell.devices)
     lost = [one for one in night.lost if device.uuid in one.cell.devices]
     waited = {segment: [*spans] for segment, spans in _explained(night, device).items()}
@@ -295,7 +277,6 @@ def _lost_time(night: _Night, device: Device, work: busy_time.Work) -> str:
 
 
 def _cut_short(archive: Archive) -> str:
-    """Why the run was not gone on with to its end, and when; empty where it was."""
     finished = archive.finished
     if finished is None:
         return "the orchestrator died"
@@ -324,13 +305,12 @@ def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], n
         temperature_max_c=max(temperatures, default=None),
         average_power_draw_w=sum(powers) / len(powers) if powers else None,
         not_tested=dict(work.not_tested),
-        unfinished=tuple(what for what, why in work.not_tested.items() if _was_planned(what, why)),
+        unfinished=tuple(
+            what
+            for what, why in work.not_tested.items()
+            if why == memory_test.NEVER or what.endswith(links.LATER)  # planned, and not done to its end
+        ),
     )
-
-
-def _was_planned(what: str, why: str) -> bool:
-    """Whether something that was not tested could have been, and did not come to its end."""
-    return why == memory_test.NEVER or what.endswith(links.LATER)
 
 
 def _pace(kind: str, told: RateVerdict) -> PaceReport:

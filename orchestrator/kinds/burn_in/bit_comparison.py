@@ -1,15 +1,9 @@
-"""Whether launches that had to give the same bits gave the same bits: between rounds, and between GPUs. Pure.
+"""Compare launches that had to give the same bits, between rounds and between GPUs. Pure.
 
-    launches of one cell with the same key ──▶ what each GPU gave most often ──▶ what most GPUs gave
-                                                     │ a launch that differs: this GPU, this round
-                                                     └ a GPU that differs: this GPU, or nobody knows which
-
-The key names everything that may change the bits of a correct product: the model of the GPU, the driver, the libraries,
-and the batch size.
-Launches are compared within a key alone, so that another algorithm is no fault. Where no output is given by more than
-half of the GPUs of a key, somebody is wrong and comparing cannot tell who: nothing is claimed of any of them. But a GPU
-that has no usual bits contradicts itself: where all others usually give the same, and more than half of all GPUs gave
-it at least once, that is right. So whoever always gives the same is only ever outvoted by more than half of all GPUs.
+The key has everything that may change correct bits: GPU model, driver, libraries, batch size. Without an output from
+more than half of the GPUs of a key nothing is claimed. A GPU without usual bits contradicts itself: what all others
+usually give is right if more than half of all GPUs gave it at least once. So a GPU that always gives the same bits is
+outvoted only by more than half of all GPUs.
 """
 
 from collections import Counter, defaultdict
@@ -22,10 +16,7 @@ Digests = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """What one launch gave. cell: the same for all devices. key: see protocol.verification.Verification.
-
-    begun: when the launch began, by the calendar.
-    """
+    """The digests of one launch. cell: the same on all devices. key: see protocol.verification.Verification."""
 
     device: str
     cell: str
@@ -38,10 +29,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class Deviation:
-    """A launch that gave other bits than it had to.
+    """A launch with unexpected bits. at: position of the first digest that differs.
 
-    at: position of the first digest that differs. against: how many launches, or GPUs, gave the same other bits.
-    of: how many were compared. between_gpus: other GPUs say so; else other rounds of the same GPU.
+    against, of: so many of the compared GPUs (between_gpus), or launches of this GPU, gave the expected bits.
     """
 
     sample: Sample
@@ -53,11 +43,9 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """deviations: of launches, the earliest first. undecided: cell and key → devices that disagree without a
-    majority.
+    """deviations: in order of launches. undecided: cell and key → devices that disagree without a majority.
 
-    compared: device → launches of it that were compared with another one's bits. alone: device → cells that no other
-    device did with the same key.
+    compared: device → number of compared launches. alone: device → cells that no other device ran with its key.
     """
 
     deviations: tuple[Deviation, ...]
@@ -67,7 +55,7 @@ class Comparison:
 
 
 def compare(samples: Sequence[Sample]) -> Comparison:
-    """Hold every launch against the others of its cell and key. Samples without digests say nothing."""
+    """Compare every launch with the others of its cell and key. Samples without digests are ignored."""
     groups: dict[tuple[str, tuple[str, ...]], list[Sample]] = defaultdict(list)
     for sample in samples:
         if sample.digests:
@@ -93,7 +81,7 @@ def compare(samples: Sequence[Sample]) -> Comparison:
 
 
 def undecided(device: str, compared: Comparison) -> Iterator[str]:
-    """Cells of a device in which nobody can say what is right, and why not."""
+    """Return the cells of a device without a majority, with the reason."""
     for (cell, _), devices in compared.undecided.items():
         if devices == (device,):
             yield f"{cell}: its rounds disagree, and no majority of them says which is right"
@@ -102,10 +90,7 @@ def undecided(device: str, compared: Comparison) -> Iterator[str]:
 
 
 def not_tested(device: str, compared: Comparison, cells: int) -> dict[str, str]:
-    """What → why: bits of a device that no other one's were held against. cells: that it gave bits of.
-
-    Wrong alike in every round is then found by the check of truth alone.
-    """
+    """Report bits of a device that were not compared with another device. cells: number of cells with bits."""
     alone = dict.fromkeys(compared.alone.get(device, ()))
     if not alone:
         return {}
@@ -123,17 +108,13 @@ def _by_device(group: Sequence[Sample]) -> dict[str, list[Digests]]:
 
 
 def _most(given: Sequence[Digests]) -> Digests | None:
-    """What a device gave in more than half of its launches; None where it gave nothing that often."""
+    """Return what a device gave in more than half of its launches, or None."""
     digests, times = Counter(given).most_common(1)[0]
     return digests if times * 2 > len(given) else None
 
 
 def _majority(group: Sequence[Sample], usual: Mapping[str, Digests | None]) -> tuple[Digests | None, int]:
-    """What more than half of the devices usually give, and how many do. One device is its own majority.
-
-    Else what all give that have usual bits, where more than half of the devices gave it at least once; and how many
-    did. It speaks against none that always gives the same.
-    """
+    """Return the right digests and how many devices gave them; (None, 0) without a majority."""
     known = Counter(digests for digests in usual.values() if digests is not None)
     for digests, votes in known.most_common(1):
         if votes * 2 > len(usual):
@@ -147,7 +128,7 @@ def _majority(group: Sequence[Sample], usual: Mapping[str, Digests | None]) -> t
 def _deviations(
     group: Sequence[Sample], usual: Mapping[str, Digests | None], right: Digests | None, votes: int
 ) -> Iterator[Deviation]:
-    """Launches that gave other bits than most GPUs, or, without a majority of GPUs, than their own GPU usually does."""
+    """Return launches that differ from most GPUs or, without a majority, from the usual bits of their GPU."""
     for sample in group:
         expected = usual[sample.device] if right is None else right
         if expected is None or sample.digests == expected:
@@ -164,5 +145,4 @@ def _deviations(
 
 
 def _first_difference(found: Digests, expected: Digests) -> int:
-    """Position of the first digest that differs; that of the first one missing where one is shorter."""
     return next(at for at, (one, other) in enumerate(zip_longest(found, expected)) if one != other)

@@ -1,19 +1,18 @@
-"""Whose fault wrong bits are that were found on the way from one device to another. Pure.
+"""Attribute wrong bits on the way between devices to one of them. Pure.
 
-    a device's own numbers were wrong before it sent them ──▶ that device, and what others received of these follows
-    it had anything else wrong by itself ───────────────────▶ that device: it explains its copies; the others are open
-    copies between that device and others, in any launch ───▶ that device: it explains them too; the others are open
-    the same of one that another check has proven faulty ───▶ likewise
-    copies between one device and several others ───────────▶ that device: it explains them all; the others are open
-    copies between two devices, which nothing else explains ▶ their link: either of the two, or what lies between
-    a sum that is wrong on one device, and no copy ─────────▶ that device, or the way to it: in a ring the last hop
-    a sum that is wrong on several, and no copy ────────────▶ nobody knows: what one of them gave is in all of them
-    a sum that is wrong, and copies of others too ──────────▶ nobody knows: it may follow from them, or be its own
-    a sum that is wrong, and another one is to blame ───────▶ probably that one: what it gave is in the sums of all
-    a sum that is wrong, and the launch was cut off ────────▶ nobody knows: others may not have come to look at theirs
+    own numbers wrong before they were sent ────────────▶ that device; what others received of them follows
+    anything else wrong by itself ──────────────────────▶ that device explains its copies
+    copies between it and others wrong in any launch ───▶ likewise
+    proven faulty by another check ─────────────────────▶ likewise
+    copies between one device and several others wrong ─▶ that device explains them all
+    copies between two devices, not explained ──────────▶ their link: either device, or what lies between
+    a sum wrong on one device, no copy ─────────────────▶ that device, or the way to it: in a ring the last hop
+    a sum wrong on several devices, no copy ────────────▶ unknown: the sums of all contain every device
+    a sum wrong, and copies of others too ──────────────▶ unknown: it may follow from them
+    a sum wrong, and another device is to blame ────────▶ probably that device
+    a sum wrong in a launch that was cut off ───────────▶ unknown: others may not have checked theirs
 
-A fault that comes and goes shows in one copy of a launch, and in another one of the next: so the copies of the whole
-night are looked at together. With two devices there is nobody to hold them against: a wrong copy is their link's.
+An intermittent fault hits another copy in each launch, so the copies of the whole burn-in are combined.
 """
 
 from collections import defaultdict
@@ -24,16 +23,15 @@ from itertools import islice
 from protocol.verification import BEFORE_SENT, WARMING_UP, Mismatch, Verification
 
 _Pairs = frozenset[frozenset[str]]
-"""Two devices each, between which a copy was wrong, whichever of them sent it."""
+"""Pairs of devices with a wrong copy, in either direction."""
 
 
 @dataclass(frozen=True)
 class Blamed:
-    """A mismatch that counts against `device`.
+    """A mismatch that counts against `device`. ends: sender and receiver of a copy.
 
-    ends: of a copy, sender and receiver. link: it may be either of them, or what lies between, and counts against both.
-    doubtful: it may follow from what counts against others. culprit: the device whose fault it probably is;
-    of a sum, another one.
+    link: either end is at fault, or what lies between; it counts against both. doubtful: it may follow from another
+    device's fault. culprit: the device that is probably at fault.
     """
 
     device: str
@@ -45,14 +43,11 @@ class Blamed:
 
 
 def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[str] = ()) -> dict[str, int]:
-    """Devices that explain the wrong copies of a night → with how many others they had such; 0: its own were wrong.
+    """Return the devices that explain wrong copies, and the number of their partners; 0 for wrong own numbers.
 
-    launches: what each device has found in each of them, of links alone. proven: devices that other checks of the
-    night have proven faulty.
-    A device that had its own numbers wrong, in a transfer or elsewhere, explains all of its copies. Copies that have no
-    device in common are looked at each for themselves. Of what is left of those that have, the fewest devices that are
-    in all of them are to blame, where no others are as few; each of these has two others at least, or the one other
-    would do as well. Where others are as few, those that would be to blame if nothing were known of any device.
+    launches: what each device found in link launches. proven: devices proven faulty by other checks.
+    Wrong own numbers explain all copies of a device. Of the remaining connected copies the smallest set of devices that
+    covers them is to blame if it is unique, else the one that is unique when nothing is known.
     """
     own = {device for seen in launches for device, one in seen.items() if any(_own(device, one))} | {*proven}
     wrong = frozenset(frozenset(pair) for seen in launches for pair in _copies(seen))
@@ -61,10 +56,7 @@ def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[
 
 
 def blamed(seen: Mapping[str, Verification], culprits: Collection[str], *, cut_off: bool = False) -> list[Blamed]:
-    """What counts against whom in one launch. seen: device → what it has found. culprits: of its whole night.
-
-    cut_off: it ended before its result.
-    """
+    """Return the mismatches of one launch with the device they count against. cut_off: it ended before its result."""
     found = [Blamed(device, one) for device, verification in seen.items() for one in _own(device, verification)]
     for ends, wrong in _copies(seen).items():
         found += [one for mismatch in wrong for one in _of_copy(mismatch, ends, culprits)]
@@ -84,12 +76,11 @@ def blamed(seen: Mapping[str, Verification], culprits: Collection[str], *, cut_o
 
 
 def _own(device: str, verification: Verification) -> Iterator[Mismatch]:
-    """What a device had wrong without any other."""
     return (one for one in verification.kept if not one.of_all and one.sender in {None, device})
 
 
 def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mismatch]]:
-    """Sender and receiver → what was wrong, and had not been before it was sent."""
+    """Return wrong copies by sender and receiver, without those that were wrong before they were sent."""
     found: dict[tuple[str, str], list[Mismatch]] = defaultdict(list)
     for receiver, verification in seen.items():
         for one in verification.kept:
@@ -102,17 +93,13 @@ def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mism
 
 
 def _was_wrong_before(sent: Verification, copy: Mismatch) -> bool:
-    """Whether a device's numbers were wrong before it sent them, in the iteration of a copy.
-
-    Of one that errs so often that not all details are kept, those behind the last of them are taken for more of it.
-    """
+    """Whether the sender's numbers were wrong before this copy. After its last kept mismatch they are assumed to be."""
     wrong = [_when(one) for one in sent.kept if one.what.startswith(BEFORE_SENT)]
     more = bool(wrong) and sent.mismatches > len(sent.kept)
     return _when(copy) in wrong or (more and _when(copy) > _when(sent.kept[-1]))
 
 
 def _when(one: Mismatch) -> tuple[bool, int]:
-    """Whether it was measured by then, and the iteration: in order of time."""
     return not one.what.endswith(WARMING_UP), one.iteration
 
 
@@ -126,7 +113,6 @@ def _of_copy(mismatch: Mismatch, ends: tuple[str, str], culprits: Collection[str
 
 
 def _connected(wrong: _Pairs) -> Iterator[_Pairs]:
-    """The pairs, those together that have devices in common."""
     left = set(wrong)
     while left:
         together = {left.pop()}
@@ -137,14 +123,14 @@ def _connected(wrong: _Pairs) -> Iterator[_Pairs]:
 
 
 def _beside(known: Collection[str], together: _Pairs) -> Iterator[str]:
-    """The fewest devices that explain what those that are known do not; where others are as few, as if none were."""
+    """Return the fewest devices that explain what the known ones do not."""
     left = frozenset(pair for pair in together if pair.isdisjoint(known))
     for part in _connected(left):
         yield from _explaining(part) or _explaining(together) & frozenset[str]().union(*part)
 
 
 def _explaining(wrong: _Pairs) -> frozenset[str]:
-    """The fewest devices of which every pair has one; none where others are as few."""
+    """Return the unique smallest set of devices that covers all pairs; empty if it is not unique."""
     for most in range(1, len(wrong) + 1):
         match list(islice(_in_all(wrong, most), 2)):
             case []:
@@ -157,7 +143,7 @@ def _explaining(wrong: _Pairs) -> frozenset[str]:
 
 
 def _in_all(wrong: _Pairs, most: int) -> Iterator[frozenset[str]]:
-    """Every choice of at most so many devices of which each pair has one: the busiest, or all it had such with."""
+    """Return covers of at most `most` devices. Branches on the busiest device: itself, or all its partners."""
     if not wrong:
         yield frozenset()
         return

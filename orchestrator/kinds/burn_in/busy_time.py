@@ -1,4 +1,4 @@
-"""When each device was at work in a burn-in: from the launches of its segments to the time that was served. Pure."""
+"""When each device of a burn-in was at work, and how much of its time it has served. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
@@ -24,10 +24,7 @@ Work = Mapping[Segment, Load]
 
 
 def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mapping[str, Work]:
-    """Every device of a burn-in, by its UUID. Its verdict goes by this, and so does what `resume` is to make up for.
-
-    lost: launches of the run that are a finding.
-    """
+    """Return the work of each device, by UUID. lost: launches that are a finding."""
     asked = requested(archive.stored.configuration)
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
@@ -48,16 +45,13 @@ def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mappi
 
 
 def remaining(archive: Archive, evidence: Evidence) -> Remaining:
-    """What a burn-in has served so far.
-
-    A device that was taken out is not waited for, or the others would serve their time twice; unless all of them were.
-    """
+    """Return the remaining time of a burn-in. Quarantined devices do not count, unless all are."""
     asked = requested(archive.stored.configuration)
     return remaining_of(archive, at_work(archive, evidence, lost_launches.lost(archive, asked)))
 
 
 def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
-    """The same from when each device was at work."""
+    """Return the remaining time from when each device was at work."""
     asked = requested(archive.stored.configuration)
     out = staying_out(at_work, archive.taken_out)
     waited_for = [device for device in archive.stored.devices if device.uuid not in out]
@@ -75,10 +69,7 @@ def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
 
 
 def longest_s(archive: Archive, device: Device) -> float:
-    """Seconds of work of the longest launch that is planned for a device.
-
-    So much may be missing at the end, where there was no time for it. On a CPU a replay lasts longer than a short cell.
-    """
+    """Return the seconds of the longest planned launch. On a CPU a replay takes longer than a short cell."""
     stored = archive.stored
     asked, models = requested(stored.configuration), stored.configuration.by_name
     cell_s, scale = asked.cell_s[device.kind], estimate.scale(stored.configuration, device, stored.devices)
@@ -88,9 +79,9 @@ def longest_s(archive: Archive, device: Device) -> float:
 
 
 def launch_s(archive: Archive, device: Device) -> float:
-    """What a launch of a device took in this run, its start included, as most did, or one that was cut off, so far.
+    """Return the typical seconds of a launch, its start included.
 
-    Never less than the estimate of the shortest one: by that `resume` decides what it begins (state/time_budget.py).
+    Never less than the shortest estimate, by which `resume` decides what it launches (state/time_budget.py).
     """
     stored = archive.stored
     cells = {cell.id: cell for cell in stored.plan.cells}
@@ -108,7 +99,7 @@ def launch_s(archive: Archive, device: Device) -> float:
 
 
 def _unfinished_s(archive: Archive, device: Device) -> float:
-    """The longest launch that was cut off at work, of cells that have no result yet: they take at least so long."""
+    """Return the seconds of the longest launch cut off at work, among cells without a result."""
     asked = requested(archive.stored.configuration)
     done = {attempt.start.cell for attempt in archive.attempts if attempt.promised}
     stopped = lost_launches.cut_off(archive, lost_launches.lost(archive, asked), device)
@@ -121,11 +112,9 @@ def work(
     halted: Mapping[Segment, tuple[Span, ...]],
     cell_s: float,
 ) -> Work:
-    """That of a device. good: its launches with a result, from the first measured block to the last.
+    """Return the work of a device. good: its launches with a result. halted: of all sessions in order.
 
-    cut_off: those that ended with the run, and did not hang. They prove nothing, but until then it was at work: since
-    when is not known of them, so they count for no longer than a cell takes. Before that they began, or were slow.
-    halted: when the orchestrator stood still, of all segments in their order. cell_s: seconds that a cell takes.
+    cut_off: launches that ended with the run; each counts for at most cell_s, because the begin of its work is unknown.
     """
     first = next(iter(halted), None)
     loads = {
@@ -145,14 +134,12 @@ def work(
 
 
 def served_s(work: Work) -> float:
-    """Seconds that a device was at work, interruptions left out."""
+    """Return the seconds that a device was at work."""
     return served_time.seconds(work.values())
 
 
 def idle(work: Work, waits: Mapping[Segment, Sequence[Span]]) -> Iterator[Idle]:
-    """When a device was idle for long. waits: when it may have waited for a device, itself or another
-    (gpu_waits.py).
-    """
+    """Return unexplained idle times. waits: when the device may have waited for another (gpu_waits.py)."""
     for segment, load in work.items():
         first_ns, last_ns = min(begin for begin, _ in load.launches), max(end for _, end in load.launches)
         edges = ((first_ns, first_ns), (last_ns, last_ns))  # a stall may be the last thing there was

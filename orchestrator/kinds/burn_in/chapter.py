@@ -1,7 +1,4 @@
-"""The burn-in: what each GPU did and its verdict, the reasons, and the evidence.
-
-GPUs of which the same is to be said share a finding: an interrupted burn-in is one, not eight.
-"""
+"""The burn-in chapter of the report. GPUs with the same reasons share a finding."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,14 +20,14 @@ from protocol.cell import Workload
 
 COLUMNS: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "FLOP", "Max C", "W")
 _PRIORITIES: Final = {"FLOP": 2, "Rounds": 1}
-"""Columns that a narrow format drops: what they say is in the JSON report."""
+"""Columns that a narrow format drops. The JSON report has them."""
 _LONGEST_TITLE: Final = 80
 _MOST_AN_HOUR: Final = 1
-"""Errors an hour that it means something to have excluded: no GPU that is in use makes more."""
+"""Only bounds up to this many errors per hour are shown. No GPU in use makes more."""
 
 
 def burn_in(report: Report) -> Section | None:
-    """The chapter; None for a run that was no burn-in."""
+    """Return the burn-in chapter; None for another kind of run."""
     night = report.burn_in
     if night is None:
         return None
@@ -86,7 +83,7 @@ def _told(
 
 
 def answer(report: Report) -> Answer | None:
-    """The gravest verdict and the GPUs that have it: "PASS: 3 of 3 GPUs", "FAIL: GPU 1 of 2"."""
+    """Return the gravest verdict and its GPUs: "PASS: 3 of 3 GPUs", "FAIL: GPU 1 of 2"."""
     night = report.burn_in
     if night is None:
         return None
@@ -100,22 +97,19 @@ def answer(report: Report) -> Answer | None:
 
 
 def profile(report: Report) -> str:
-    """What was asked for, for programs."""
+    """Return the profile of the run, for programs."""
     return report.test_configuration.profile if report.burn_in is None else f"burn-in, level {report.burn_in.level}"
 
 
 def injected(night: BurnInReport) -> Iterator[str]:
-    """The faults that were asked for, those that were not found first; what became of each comes first.
-
-    A line that is cut off has lost how often, never whether.
-    """
+    """Describe the injected faults, undetected ones first. Each line begins with its outcome, in case it is cut off."""
     told = [(_fate(one), one) for one in night.injected]
     for fate, one in sorted(told, key=lambda pair: list(Fate).index(pair[0])):
         yield f"{fate.upper()}: {one.fault}: {one.outcome.removeprefix(f'{fate}: ')}"
 
 
 def proven(night: BurnInReport) -> str:
-    """Behind "injected on purpose": how many were brought about, if not all, and how many of these were found."""
+    """Return how many faults were injected and found, as a suffix of "injected on purpose"."""
     asked = len(night.injected)
     done = sum(_fate(one) is not Fate.UNDONE for one in night.injected)
     found = sum(one.found for one in night.injected)
@@ -130,20 +124,19 @@ def _fate(one: InjectedReport) -> Fate:
 
 
 def _columns_of(night: BurnInReport, report: Report) -> Iterator[tuple[str, ...]]:
-    """What a column is called and what it says of each device; what none has (a CPU no temperature) is no column."""
+    """Return title and values of each column. A column without values (temperature of a CPU) is dropped."""
     every = zip(COLUMNS, *(_row(gpu, report) for gpu in night.gpus), strict=True)
     return (column for column in every if any(column[1:]))
 
 
 def meaning(night: BurnInReport) -> str:
-    """How far the verdicts may be taken."""
+    """Return what the verdicts prove."""
     if night.tainted:
         return f"Faults were injected on purpose{proven(night)}: this says nothing about the GPUs."
     return "PASS says that no error was seen in the checks below, never that there is none."
 
 
 def _row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
-    """What one device did, in the columns of COLUMNS."""
     operations = sum(check.verified_operations for check in gpu.checks)
     return (
         label_of(gpu.gpu_uuid, report),
@@ -159,17 +152,14 @@ def _row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
 
 
 def asked(night: BurnInReport) -> str:
-    """What was asked for, and how long GPUs were at work: the least and the most.
-
-    Ordinary gaps between launches are included; the column of load is without them.
-    """
+    """Return the level, the requested time, and the shortest and longest time at work."""
     served = sorted(gpu.served_seconds for gpu in night.gpus)
     at_work = " to ".join(dict.fromkeys(duration(seconds) for seconds in (*served[:1], *served[-1:])))
     return f"Level {night.level}, {duration(night.duration_seconds)} asked for, {at_work} at work"
 
 
 def short(seconds: float) -> str:
-    """A duration that fits into a column: "42 s", "1:22 min", "12 min", "7:58 h"."""
+    """Return a duration that fits into a column: "42 s", "1:22 min", "12 min", "7:58 h"."""
     if round(seconds) < 60:
         return f"{seconds:.0f} s"
     if seconds < 600 and round(seconds) % 60:
@@ -179,7 +169,7 @@ def short(seconds: float) -> str:
 
 
 def _who(gpus: Sequence[GpuBurnIn], report: Report) -> str:
-    """These GPUs, at least one, and what to do; of one alone, the board to look for, as far as a line holds it."""
+    """Name these GPUs and the action; for a single GPU also serial and PCI address, as far as the line has room."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     alike = [devices[gpu.gpu_uuid] for gpu in gpus]
     todo = f": {gpus[0].action}" if gpus[0].action is not Action.NOTHING else ""
@@ -191,13 +181,11 @@ def _who(gpus: Sequence[GpuBurnIn], report: Report) -> str:
 
 
 def _reasons(reasons: Sequence[ReasonReport]) -> Iterator[str]:
-    """Why the verdict is no PASS."""
     told = Counter(f"{reason.verdict}: {reason.text}" for reason in reasons)
     return (text if count == 1 else f"{text} ({count} times)" for text, count in told.items())
 
 
 def _warming_up(night: BurnInReport) -> Iterator[str]:
-    """What was left out of the rates, and why no longer."""
     soaks = [gpu.heat_soak for gpu in night.gpus if gpu.heat_soak is not None]
     if not soaks:
         return
@@ -210,7 +198,7 @@ def _warming_up(night: BurnInReport) -> Iterator[str]:
 
 
 def _health(report: Report) -> Iterator[str]:
-    """The verdicts on the hardware; what led to one that is no PASS stands among the reasons."""
+    """Return the health verdicts. The signals behind a WARN or FAIL are among the reasons."""
     told: dict[str, list[str]] = {}
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     for one in report.health.gpus:
@@ -223,7 +211,6 @@ def _health(report: Report) -> Iterator[str]:
 
 
 def _without_result(report: Report) -> Iterator[str]:
-    """How many launches have none; what explains them stands among the reasons, and their logs in the run's folder."""
     ended = sum(map(out_of_time, report.failures))
     if ended:
         yield f"ended by the time limit: {ended}"
@@ -232,7 +219,7 @@ def _without_result(report: Report) -> Iterator[str]:
 
 
 def evidence(night: BurnInReport) -> Iterator[str]:
-    """What the checks were, told once: they are the same on every GPU; and how fast the devices are connected."""
+    """Describe the checks, over all GPUs, and the rates of the links."""
     for kind in dict.fromkeys(check.check for gpu in night.gpus for check in gpu.checks):
         told = [check for gpu in night.gpus for check in gpu.checks if check.check == kind]
         wrong = sum(check.mismatches for check in told)
@@ -251,7 +238,7 @@ def evidence(night: BurnInReport) -> Iterator[str]:
 
 
 def _bound(told: Sequence[CheckReport]) -> str:
-    """What the GPU that was checked least excludes; by the hour only where that says something: after three of them."""
+    """Return the error rate that the least checked GPU excludes; per hour only after at least three hours."""
     each = [check.error_bound for check in told if check.error_bound is not None]
     hourly = [check.error_bound_per_hour for check in told if check.error_bound_per_hour is not None]
     if not each:
@@ -261,10 +248,7 @@ def _bound(told: Sequence[CheckReport]) -> str:
 
 
 def not_tested(night: BurnInReport) -> list[str]:
-    """What was not tested, and why, told once: first what was planned and did not come to its end.
-
-    What has the same reason is told of together: patterns of memory that have never come to theirs are one line.
-    """
+    """Return what was not tested and why, planned checks first. Checks with the same reason share a line."""
     unfinished = {what for gpu in night.gpus for what in gpu.unfinished}
     alike: dict[tuple[bool, str], set[str]] = {}
     for gpu in night.gpus:
@@ -275,20 +259,18 @@ def not_tested(night: BurnInReport) -> list[str]:
 
 
 def _joined(names: Sequence[str]) -> str:
-    """Names, at least one, with the words that all begin with told once: "memory: pattern modulo 20, random"."""
+    """Join names and write their common first words once: "memory: pattern modulo 20, random"."""
     begin = commonprefix(names) if len(names) > 1 else ""  # noqa: RUF071 - cut back to whole words below
     begin = begin[: begin.rfind(" ") + 1]
     return begin + ", ".join(name.removeprefix(begin) for name in names)
 
 
 def _launches(kind: str, told: Sequence[CheckReport], night: BurnInReport) -> str:
-    """How many there were. One of links is the same launch for all its devices."""
     launches = [one.launches for one in (night.links if kind == Workload.LINKS else told)]
     return plural(sum(launches), "launch", "launches")
 
 
 def _links(night: BurnInReport) -> Iterator[str]:
-    """How fast the devices are connected."""
     for one in night.links:
         rates = {
             "copies": one.copies_gb_per_second,

@@ -1,4 +1,4 @@
-"""What is known of one GPU after a burn-in, as types: merge/ fills them, verdict.py judges."""
+"""Facts of one GPU after a burn-in, as types: collected by analysis.py, judged by verdict.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,17 +15,13 @@ from protocol.verification import Mismatch
 
 
 def named(cell: Cell) -> str:
-    """A cell in words, the same on all GPUs."""
+    """Return the name of a cell, the same on all GPUs."""
     return f"{WORKLOADS[cell.workload].title} of {cell.model} in {cell.precision}"
 
 
 @dataclass(frozen=True)
 class RateVerdict:
-    """What one kind of rates says, and how. why: of a GPU that is slower, what probably made it so; None: not known.
-
-    courses: how its rates went over time, by what they were held against. aside: of which work nothing is said, and
-    why; it ends the words too.
-    """
+    """Verdict on one kind of rate. aside: which work was not judged, and why; also part of words."""
 
     pace: Pace
     words: str
@@ -36,10 +32,7 @@ class RateVerdict:
 
 @dataclass(frozen=True)
 class Tally:
-    """What one kind of check did on one GPU. operations, verified_bytes: that were compared; measured_s: at work.
-
-    method: how outputs were compared, in words. covered: by the test of memory; None where no launch says so.
-    """
+    """Sums of one kind of check on one GPU. operations, verified_bytes: compared ones."""
 
     launches: int = 0
     checks: int = 0
@@ -53,10 +46,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A mismatch that a launch found in its own work, whether it has a result that counts or not.
-
-    doubt: why it may be no fault of this GPU; empty where it is one for sure.
-    """
+    """A mismatch found by a launch. doubt: why it may be no fault of this GPU, or ""."""
 
     workload: Workload
     precision: str
@@ -68,11 +58,9 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Planned:
-    """A cell that was planned for a GPU, as `named` has it, and how many checks all of its launches made.
+    """A planned cell of a GPU and its number of checks. why: there are none. untried: it lacked only time.
 
-    why: there are none, as far as that is known. impossible: its launches came to an end, and say that the software
-    cannot verify it here; that is no gap where other cells of its kind were verified, but told as not tested.
-    untried: it lacked nothing but time.
+    impossible: the software cannot verify here, which is excused if other cells of the check were verified.
     """
 
     workload: Workload
@@ -85,7 +73,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Idle:
-    """A gap in the work of a GPU that nothing explains: since when, by the calendar, and for how long."""
+    """An unexplained gap in the work of a GPU."""
 
     at: str
     seconds: float
@@ -93,10 +81,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What can be done about a night that lacks something. left_s: of its time, that `resume` would have for launches.
-
-    launch_s: what one took, its start included. least: how long a new burn-in must be, as the command line has it.
-    """
+    """What completes a burn-in: `resume` for left_s, with launches of launch_s, or a new one with options `least`."""
 
     left_s: float
     launch_s: float
@@ -105,18 +90,11 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Work:
-    """Everything that is known of one GPU after the night.
+    """All facts of one GPU after a burn-in. Texts are empty where there is nothing to say.
 
-    asked_s, served_s: seconds asked for, and that it was at work (kinds/burn_in/served_time.py). cell_s: of the longest
-    launch. ahead: what makes up for what it lacks. idle: when it was not at work, for long. planned: its cells. beside:
-    who else computed on it, for each launch beside others.
-    wrong: mismatches that were kept. unclear: how many more may be its own, or follow from what others had wrong.
-    unread: launches of which nobody can see whether they found anything wrong, and why, in words.
-    deviations: of its launches from the majority. undecided: cells in which GPUs disagree without one, in words.
-    failures: launches without a result, in words; without_file: those that had one, which is lost; made_up: those that
-    another one of the same round made up for, but that are a finding all the same. paces: kind of rate → what it says.
-    not_tested: what → why. lost_time: when it was not at work, and why, in words. goes_on: somebody works on the run.
-    interrupted: why the run ended early, and when, or empty. taken_out, too_hot: why the GPU was, or empty.
+    asked_s, served_s: seconds requested and at work. cell_s: the longest launch. unread: mismatches cannot be read.
+    unclear: mismatches without details that may be its own. undecided: cells in which GPUs disagree.
+    beside: other processes on the GPU, one text per contaminated launch. not_tested: check → reason.
     """
 
     asked_s: float
@@ -149,5 +127,5 @@ class Work:
 
     @property
     def mismatches(self) -> int:
-        """All of them, the details of which were kept or not."""
+        """All mismatches, with details or without."""
         return sum(tally.mismatches for tally in self.tallies.values())

@@ -1,12 +1,7 @@
-"""When GPUs of a burn-in were not ready, and the journal tells why. Pure.
+"""When a device may have waited for others, as far as the journal shows. Pure.
 
-    a launch that failed ── and all others of its cell in its round: what made up for it takes its time too
-    somebody else computes on a GPU ──┐
-    memory that was not given back ───┴── until it was gone, or the GPU given up (state/blocked_gpus.py)
-    a launch on several GPUs ── until the last of them had come to it, or there was no time for it any more
-
-The others may have waited for it, to test their links together: that is no gap of theirs. That they did for a reason
-that the journal does not tell is told of what they lack (`for_links`), and excuses nothing.
+It waits while a failed launch is repeated, while another process computes on a GPU or memory is not given back (until
+the GPU is given up, state/blocked_gpus.py). Waits before a launch on several GPUs (`for_links`) excuse no gap.
 """
 
 import bisect
@@ -25,13 +20,13 @@ from orchestrator.state.blocked_gpus import PATIENCE_S
 from orchestrator.store.records import Foreign, Segment
 
 _STEP_NS: Final = 1_000_000_000
-"""From one launch to the next it takes less where nobody is waited for."""
+"""The longest time from one launch to the next without waiting."""
 _LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
-"""Then the GPU was given up, and nobody waits for it any more."""
+"""After this time the GPU is given up and nobody waits for it."""
 
 
 def told(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
-    """On any device, by segment. lost: launches of the whole run that failed."""
+    """Return the waits on any device, by session. lost: failed launches of the whole run."""
     found: dict[Segment, list[Span]] = defaultdict(list)
     again = {(attempt.start.cell, attempt.start.round) for attempt, _, _ in lost}
     for attempt in archive.attempts:
@@ -46,7 +41,7 @@ def told(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Sp
 
 
 def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
-    """When a device had nothing to do but to wait for others that were at work, to begin a launch on all of them."""
+    """Return when a device waited for others that were still at work, before a launch on all of them."""
     several = {cell.id: len(cell.devices) > 1 for cell in archive.stored.plan.cells if uuid in cell.devices}
     for segment in archive.segments:
         attempts = [one for one in archive.attempts if one.segment == segment]
@@ -66,12 +61,11 @@ def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
 
 
 def over_ns(attempt: Attempt) -> int:
-    """When it was over; at once, had that been in a later segment, the clock of which may be another one."""
+    """Return when a launch ended; its start if it ended in a later session, whose clock may differ."""
     return attempt.start.at_ns + round((attempt.lasted_ms or 0.0) * 1e6)
 
 
 def _foreign(records: Iterable[Foreign]) -> Iterator[Span]:
-    """From when to when somebody else was on a GPU, of one segment."""
     since: dict[str, int] = {}
     for one in records:
         if one.by:
@@ -84,7 +78,7 @@ def _foreign(records: Iterable[Foreign]) -> Iterator[Span]:
 
 
 def _memory(archive: Archive) -> Iterator[tuple[Segment, Span]]:
-    """From the end of a launch whose memory was not given back in time to the next one there."""
+    """Return the spans between a launch that did not give its memory back and the next one there."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     launched: dict[tuple[Segment, str], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:

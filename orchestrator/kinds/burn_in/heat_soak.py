@@ -1,11 +1,7 @@
-"""When a GPU has done warming up: what its rates say before that is no fault of it, and is not judged. Pure.
+"""The end of a GPU's heat soak, before which its rates are not judged. Pure.
 
-    hottest so far      ╭──────────────      steady: it has risen by no more than `rise_c` over the last `windows`
-                    ╭───╯├── windows ──┤     cap:    it was not after so long, and is judged from there on
-                ────╯                        neither: temperatures that cannot be read, or work that ended before
-
-The hottest window so far is followed, not the last one: a round has heavy cells and light
-ones, and the light ones cool. Wrong bits are judged from the first product on.
+It ends when the hottest window so far has risen by at most `rise_c` over the last `windows`, or at a cap. The hottest
+window is used because light cells of a round cool the GPU down. Wrong bits are judged from the first product on.
 """
 
 from collections import defaultdict
@@ -17,6 +13,7 @@ from orchestrator.config.run_configuration import BurnIn
 from orchestrator.figures.burn_in import Ending, HeatSoakReport
 from orchestrator.gpu.telemetry.climate import Climate
 from orchestrator.kinds.burn_in import levels
+from orchestrator.kinds.burn_in.gpu_waits import over_ns
 from orchestrator.kinds.burn_in.levels import HeatSoakRule
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
@@ -27,10 +24,9 @@ from protocol.cell import Device, DeviceKind
 
 @dataclass(frozen=True)
 class HeatSoak:
-    """The first part of the work of one GPU, which is not judged. Windows are counted as in stats/windows.py.
+    """The unjudged first part of a GPU's work. Windows are counted as in stats/windows.py.
 
-    begin: its first window. until: the first that is judged; None where no temperature could be read, so that the first
-    round is left out. reached_c: the hottest window in it, in degrees Celsius; None like until.
+    until: the first judged window; None if no temperature was read, which excludes the first round.
     """
 
     begin: int
@@ -39,21 +35,17 @@ class HeatSoak:
     reached_c: float | None = None
 
     def leaves_out(self, round_: int, at_ns: int) -> bool:
-        """Whether what a launch of a round did at this moment, monotonic in nanoseconds, is not judged."""
+        """Whether what a launch of a round did at `at_ns` (monotonic) is excluded."""
         return round_ == 0 if self.until is None else at_ns < self.until * WINDOW_NS
 
     @property
     def seconds(self) -> float | None:
-        """How long it lasted, in whole windows."""
+        """Duration in whole windows."""
         return None if self.until is None else (self.until - self.begin) * WINDOW_NS / 1e9
 
 
 def heat_soak(work: Sequence[Climate], begin: int, end: int, asked_s: float, rule: HeatSoakRule) -> HeatSoak:
-    """The heat soak of one GPU that was at work from window `begin` to window `end`, both included.
-
-    work: its windows, in order; those without a temperature are passed over. asked_s: what the burn-in is to last, of
-    which the heat soak takes a share at most.
-    """
+    """Return the heat soak of a GPU at work in the windows `begin` to `end`, both included."""
     readings = [
         (one.number, one.temperature_c) for one in work if begin <= one.number <= end and one.temperature_c is not None
     ]
@@ -71,11 +63,11 @@ def heat_soak(work: Sequence[Climate], begin: int, end: int, asked_s: float, rul
 
 
 Soaks = Mapping[tuple[str, Segment], HeatSoak]
-"""By device and segment: a GPU cools down while nobody works on the run."""
+"""Heat soaks by device and session: a GPU cools down between sessions."""
 
 
 def heat_soaks(archive: Archive, evidence: Evidence, asked: BurnIn) -> Soaks:
-    """Those of every device and segment with a launch."""
+    """Return the heat soak of every device and session with a launch."""
     attempts: dict[tuple[str, Segment], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:
         attempts[attempt.start.device, attempt.segment].append(attempt)
@@ -83,22 +75,20 @@ def heat_soaks(archive: Archive, evidence: Evidence, asked: BurnIn) -> Soaks:
     found = {}
     for (uuid, segment), made in attempts.items():
         climates = evidence.devices.get(uuid, DeviceEvidence()).climates.get(segment.boot_id, ())
-        # An end may stand in a later segment, and a boot later: its own segment's times alone are meant here.
-        ends = [one.start.at_ns + round((one.lasted_ms or 0.0) * 1e6) for one in made]
-        begin = min(one.start.at_ns for one in made)
-        found[uuid, segment] = heat_soak(climates, begin // WINDOW_NS, max(ends) // WINDOW_NS, asked.duration_s, rule)
+        begin, end = min(one.start.at_ns for one in made), max(map(over_ns, made))
+        found[uuid, segment] = heat_soak(climates, begin // WINDOW_NS, end // WINDOW_NS, asked.duration_s, rule)
     return found
 
 
 def not_tested(device: Device, evidence: Evidence) -> dict[str, str]:
-    """What → why: a GPU whose temperature nobody reads cannot be stopped for it. Of a CPU device nothing is claimed."""
+    """Report that a GPU without temperature readings cannot be stopped for heat."""
     climates = evidence.devices.get(device.uuid, DeviceEvidence()).climates.values()
     read = any(one.temperature_c is not None for own in climates for one in own)
     return {} if read or device.kind is not DeviceKind.CUDA else {"stop for heat": "no temperature was read"}
 
 
 def reported(device: Device, soaks: Soaks) -> HeatSoakReport | None:
-    """What is reported of a device's; None of a CPU device, whose rates are not judged, and of one without a launch."""
+    """Return the heat soak of a device for the report; None for a CPU device, and without a launch."""
     own = [soak for (uuid, _), soak in soaks.items() if uuid == device.uuid]
     if device.kind is not DeviceKind.CUDA or not own:
         return None

@@ -1,10 +1,7 @@
-"""What became of the faults that a burn-in was asked to bring about: each one found, or not, and where not. Pure.
+"""Whether each injected fault was found. Pure.
 
-    flipped bits ──▶ in each launch of the round, on the device: did a check find wrong bits?
-    slowed       ──▶ is the device slower beside its siblings? Over the night nothing changes: it is slow from the first
-    hot          ──▶ was its load ended?
-
-A launch without a result that counts brought nothing about that had to be found: it is left out, unless it was found.
+A slowed GPU is slow from the start, so only its siblings show it. A launch without a valid result counts only if the
+fault was found in it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -29,10 +26,7 @@ def injected(
     paces: Mapping[str, Mapping[str, RateVerdict]],
     too_hot: Collection[str],
 ) -> Iterator[InjectedReport]:
-    """Each fault, in the order in which they were asked for. good: launches with a result.
-
-    uncounted: others, that verified something.
-    """
+    """Return the outcome of each fault, in order. uncounted: verified launches without a valid result."""
     known = {device.uuid: device for device in devices}
     for one in asked:
         mine = [launch for launch in good if one.device in launch[1].devices]
@@ -50,7 +44,6 @@ def injected(
 
 
 def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, str]:
-    """more: launches without a result that counts in which it was found."""
     if not mine and not more:
         return Fate.UNDONE, "not brought about: no launch of that round has a result"
     found = [(cell, _shows(links.seen_by(cell, evidence), device)) for _, cell, evidence in mine]
@@ -63,10 +56,7 @@ def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, st
 
 
 def _shows(seen: Mapping[str, Verification], device: str) -> bool:
-    """Whether a device found anything of its own wrong, or others in what it sent them.
-
-    What others sent to it, and sums over all, may be wrong by a flip of theirs.
-    """
+    """Whether a device found own mismatches, or others found some in what it sent. Received data proves nothing."""
     if device in seen and seen[device].mismatches > len(seen[device].kept):
         return True  # what no details are kept of
     return any(

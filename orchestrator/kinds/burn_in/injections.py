@@ -1,10 +1,10 @@
-"""Faults that a burn-in brings about itself, so that each detector is seen to work (`--inject`). Pure.
+"""Faults that a burn-in injects into itself to prove that they are found (`--inject`). Pure.
 
-    flip:<gpu>:<round>[:bits]    every check of that round on that GPU gets so many flipped bits (1), once
-    slow:<gpu>:<percent>         everything that this GPU does by itself takes so much longer
-    hot:<gpu>:<celsius>          the GPU is read as so hot, all the time (gpu/telemetry/sampler.py)
+    flip:<gpu>:<round>[:bits]    flips so many bits (default 1) once in every check of that round on that GPU
+    slow:<gpu>:<percent>         slows down everything that this GPU does by itself
+    hot:<gpu>:<celsius>          replaces the measured temperature of the GPU (gpu/telemetry/sampler.py)
 
-Rounds count from 1, as people and reports do. A run with one of them is tainted: it proves the detectors, never a GPU.
+Rounds count from 1. The run is tainted: it proves the detectors, not the GPUs.
 """
 
 from collections import Counter
@@ -22,11 +22,11 @@ FORMS = "flip:<gpu>:<round>[:bits], slow:<gpu>:<percent> or hot:<gpu>:<celsius>"
 MOST_BITS = 64
 SLOWEST_PERCENT = 1000
 HOTTEST_READ_C = 200
-"""Beyond the limit of any board, so that each of them can be made to fail."""
+"""Beyond the limit of any board, so that every board can be made to fail."""
 
 
 def parse(text: str, devices: Sequence[Device], origin: str = "--inject") -> Asked:
-    """Return the fault that `text` asks for. <gpu>: number or UUID of a device of the run. Raises ConfigError."""
+    """Parse a fault. <gpu>: number or UUID of a device of the run. Raises ConfigError."""
     kind, *words = text.split(":")
     if kind not in FAULTS:
         raise ConfigError(
@@ -53,9 +53,12 @@ def parse(text: str, devices: Sequence[Device], origin: str = "--inject") -> Ask
 
 
 def require_one_of_each(asked: Sequence[Asked], device: Device, origin: str = "--inject") -> None:
-    """Raises ConfigError for several faults of a kind on a device, flips in the same round: one alone would happen."""
+    """Raise ConfigError for several faults of a kind on a device, or in one round: only one would happen."""
     mine = [one for one in asked if one.device == device.uuid]
-    for kind, count in (("slow", sum(one.slow_percent > 0 for one in mine)), ("hot", sum(map(_is_hot, mine)))):
+    for kind, count in (
+        ("slow", sum(one.slow_percent > 0 for one in mine)),
+        ("hot", sum(one.hot_c is not None for one in mine)),
+    ):
         if count > 1:
             raise ConfigError(f"{origin} {kind}: there are {count} of them for {device.label}. Ask for one alone")
     rounds = Counter(one.round for one in mine if one.round is not None)
@@ -68,7 +71,7 @@ def require_one_of_each(asked: Sequence[Asked], device: Device, origin: str = "-
 
 
 def told(one: Asked, device: Device) -> str:
-    """What an injection does to its device, in words."""
+    """Describe what a fault does to its device."""
     if one.hot_c is not None:
         return f"{device.label} is read as {one.hot_c} degrees C hot, all the time"
     if one.slow_percent:
@@ -78,10 +81,7 @@ def told(one: Asked, device: Device) -> str:
 
 
 def for_launch(asked: Sequence[Asked], device: str, round_: int, workload: Workload) -> Injection | None:
-    """What a launch has to bring about; None for a launch like any other.
-
-    Links are not slowed: those of one GPU cannot be, without those of all others.
-    """
+    """Return what a launch has to inject, or None. Links of one GPU cannot be slowed without those of all others."""
     mine = [one for one in asked if one.device == device and one.round in (None, round_)]
     bits = max((one.flip_bits for one in mine), default=0)
     slow = max((one.slow_percent for one in mine if workload is not Workload.LINKS), default=0.0)
@@ -89,12 +89,12 @@ def for_launch(asked: Sequence[Asked], device: str, round_: int, workload: Workl
 
 
 def hot(asked: Sequence[Asked]) -> dict[str, int]:
-    """GPUs that are to be read as so hot, by UUID."""
+    """Return the injected temperature of each GPU."""
     return {one.device: one.hot_c for one in asked if one.hot_c is not None}
 
 
 def _device(words: Sequence[str], devices: Sequence[Device]) -> tuple[str | None, list[str]]:
-    """The device at the beginning of `words`, and what follows it. Names of CPU devices ("cpu:0") have a colon."""
+    """Split off the device at the beginning of `words`. Names of CPU devices ("cpu:0") contain a colon."""
     for taken in (2, 1):
         name = ":".join(words[:taken])
         for device in devices:
@@ -103,12 +103,7 @@ def _device(words: Sequence[str], devices: Sequence[Device]) -> tuple[str | None
     return None, []
 
 
-def _is_hot(one: Asked) -> bool:
-    return one.hot_c is not None
-
-
 def _number(word: str) -> int | float | None:
-    """A whole number where it is written as one."""
     try:
         return int(word) if word.isdecimal() else float(word)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A burn-in: rounds of checks until its time is up, and a verdict on each GPU. Ties this slice together."""
+"""The burn-in: rounds of checks until its time is up, and a verdict on each GPU."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -24,21 +24,17 @@ from orchestrator.state.archive import Archive
 from protocol.cell import Cell, Device
 
 HANGS_S: Final = 60.0
-"""What a phase of a launch may take beside the length of its cell."""
+"""Allowed time of a phase beyond twice the length of its cell."""
 _SHOWN_REASONS: Final = 3
 
 
 def plan(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan of a burn-in for these devices, by the levels that ship. Raises ConfigError."""
+    """Return the plan of a burn-in for these devices. Raises ConfigError."""
     return planning.make(configuration, devices, levels.load())
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the terms of a launch: a cell has a time to fill, and no interval to reach.
-
-    A phase that lasts three times the length of a cell, and a minute, hangs. It is ended then, long before the burn-in
-    is over: what comes after it is done, and the next round has it again.
-    """
+    """Return the terms of a launch. A phase beyond twice the length of its cell and a minute is ended as hanging."""
     asked, own = requested(configuration), configuration.deadlines
     cell_s = asked.cell_s[device.kind]
     most_s = 2 * cell_s + HANGS_S
@@ -53,13 +49,13 @@ def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell:
 
 
 def telemetry_terms(configuration: Configuration) -> TelemetryTerms:
-    """Return when a GPU is stopped for its heat, and which ones are read as hot on purpose."""
+    """Return the temperature limit and the injected temperatures."""
     asked = requested(configuration)
     return TelemetryTerms(TemperatureStop(celsius=asked.max_temperature_c), injections.hot(asked.injections))
 
 
 def as_reported(stored: StoredRun) -> Configuration:
-    """Return the configuration with what its cells have: those of its level on these devices."""
+    """Return the configuration with the models and batch sizes of its cells."""
     cells, known = stored.plan.cells, stored.configuration.by_name
     return msgspec.structs.replace(
         stored.configuration,
@@ -71,7 +67,7 @@ def as_reported(stored: StoredRun) -> Configuration:
 
 
 def analysed(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the verdict on each GPU, and what it means for the run."""
+    """Return the verdict on each GPU and its consequences for the run."""
     report = analyse(archive, evidence, health)
     labels = {device.uuid: device.label for device in archive.stored.devices}
     return KindAnalysis(
@@ -84,7 +80,6 @@ def analysed(archive: Archive, evidence: Evidence, health: HealthReport) -> Kind
 
 
 def _unproven(report: BurnInReport) -> Iterator[str]:
-    """Name injected faults that no check can have found."""
     fates = [one.fate for one in report.injected]
     if undone := fates.count(Fate.UNDONE):
         it = "it" if undone == 1 else "them"
@@ -95,7 +90,6 @@ def _unproven(report: BurnInReport) -> Iterator[str]:
 
 
 def _reasons(report: BurnInReport, verdict: HealthVerdict, labels: Mapping[str, str]) -> Iterator[str]:
-    """Name the GPUs with this verdict, and the first reason for it; the chapter of the burn-in has all reasons."""
     named: dict[str, list[str]] = {}
     for gpu in report.gpus:
         if gpu.verdict is verdict:

@@ -1,4 +1,4 @@
-"""The levels of the burn-in, as configs/burn_in.yaml has them: which checks, on what, and how long each lasts."""
+"""The burn-in levels of configs/burn_in.yaml: the checks of a round, their inputs and their length."""
 
 import functools
 import math
@@ -14,23 +14,20 @@ from orchestrator.stats.windows import WINDOW_NS
 from protocol.cell import DeviceKind, Precision, Workload
 
 CHECKS: Final = (Workload.SOAK, Workload.TRUTH, Workload.MEMORY, Workload.REPLAY, Workload.LINKS)
-"""What every level does in each round, where the devices have it, and without which there is no PASS."""
+"""Checks of every round at every level, where the devices have them. Without each of them there is no PASS."""
 LONGEST: Final = "full"
 _SHORTEST_ROUND: Final = 0.5
-"""Of a duration, however short: the rest is for starting, which takes as long in a short one."""
+"""Share of even the shortest duration that a round gets. The rest is for starting."""
 
 
 def requested(configuration: Configuration) -> BurnIn:
-    """Return what the configuration of a burn-in asks for."""
+    """Return the burn-in of a configuration that has one."""
     assert configuration.burn_in is not None
     return configuration.burn_in
 
 
 class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a round does. replay: by kind of device, model → precision. up_to_s: see configs/burn_in.yaml.
-
-    links: of what is added up over all devices.
-    """
+    """Checks of a round. replay: model → precision by kind of device. links: precisions of the sums."""
 
     truth: tuple[Precision, ...]
     soak: tuple[Precision, ...]
@@ -39,15 +36,12 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     up_to_s: float | None = None
 
     def cells(self, kind: DeviceKind, *, steps: bool) -> int:
-        """How many cells a round has at most on a device of this kind; one of them is the test of memory."""
+        """Return the most cells of a round on this kind of device, the memory test included."""
         return len(self.soak) + len(self.truth) + steps + len(self.replay[kind]) + len(self.links) + 1
 
 
 class OnDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """On one kind of device. side: of matrices; batch: of training steps; links_mib: that a device sends another.
-
-    share: of the duration that one cell lasts; least_s, most_s: its bounds, in seconds.
-    """
+    """Sizes on one kind of device: side of matrices, batch of training steps, MiB sent to each other device."""
 
     side: int
     links_mib: int
@@ -66,19 +60,19 @@ class HeatSoakRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_share: float
 
     def most_windows(self, asked_s: float) -> int:
-        """Windows after which a GPU is judged though it is still warming up, in a burn-in of `asked_s`."""
+        """Return the windows after which a GPU is judged even while it still warms up."""
         return math.ceil(min(self.most_s, self.most_share * asked_s) * 1e9 / WINDOW_NS)
 
 
 class StepsRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long a device works and rests under --steps."""
+    """Seconds of load and of rest under --steps."""
 
     on_s: float
     off_s: float
 
 
 class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file. least_rounds: that have room in what is left of a duration after `starting_s` seconds."""
+    """The whole file. At least `least_rounds` rounds must fit into the duration less `starting_s`."""
 
     levels: dict[str, Level]
     devices: dict[DeviceKind, OnDevice]
@@ -88,14 +82,14 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     steps: StepsRule
 
     def level_for(self, duration_s: float) -> str:
-        """The level that a duration means where no other is asked for."""
+        """Return the default level for a duration."""
         fitting = [
             name for name, level in self.levels.items() if level.up_to_s is not None and duration_s <= level.up_to_s
         ]
         return fitting[0] if fitting else LONGEST
 
     def cell_s(self, duration_s: float, kind: DeviceKind, level: str, *, steps: bool = False) -> float:
-        """How long one cell lasts in a burn-in of `duration_s`: never so long that a whole round has no time."""
+        """Return the seconds of one cell: short enough that a whole round fits."""
         bounds = self.devices[kind]
         wanted_s = min(max(duration_s * bounds.share, bounds.least_s), bounds.most_s)
         round_s = max((duration_s - self.starting_s) / self.least_rounds, duration_s * _SHORTEST_ROUND)
@@ -104,5 +98,5 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @functools.cache
 def load(folder: Path | None = None) -> BurnInTable:
-    """The table that ships, or that of `folder`. Raises ConfigError for a broken file."""
+    """Return the shipped table, or that of `folder`. Raises ConfigError for an invalid file."""
     return yaml_file.read((folder or configs_folder()) / "burn_in.yaml").convert(BurnInTable)

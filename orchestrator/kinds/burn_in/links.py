@@ -1,4 +1,4 @@
-"""Launches on several devices in the report of a burn-in: each device's share in them, and how fast they are. Pure."""
+"""Launches on several devices: each device's share in them, and their rates. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
@@ -19,24 +19,22 @@ from protocol.result import SeriesName
 from protocol.verification import Mismatch, Verification
 
 LATER: Final = ": in later rounds"
-"""Ends what is said of links that were tested, and not to the end of the night."""
+"""Suffix of links that were tested, but not until the end of the burn-in."""
 _NONE = "it has none in this run"
 _SLICE = "a slice of a GPU has no links of its own"
 
 
 class Accused(NamedTuple):
-    """Who explains the wrong copies of the night, as blame.culprits has it. labels: device → how people call it."""
+    """Devices that explain wrong copies (blame.culprits), and the labels of all devices."""
 
     culprits: Mapping[str, int]
     labels: Mapping[str, str]
 
 
 class Attributed(NamedTuple):
-    """What one of a launch's devices verified, and the mismatches that count against it. None: it says nothing.
+    """What one device of a launch verified, with the mismatches that count against it. None: nothing.
 
-    doubts: of each mismatch that is kept, why it may be no fault of this device; empty where it is one for sure.
-    unclear: what it has found of which no details were kept, where those that were kept count against others alone, or
-    there are none.
+    doubts: for each mismatch why it may be no fault of this device, or "". unclear: more of them without details.
     """
 
     verification: Verification | None
@@ -45,7 +43,7 @@ class Attributed(NamedTuple):
 
 
 def seen_by(cell: Cell, evidence: LaunchEvidence) -> dict[str, Verification]:
-    """Device → what it has found in a launch with a result."""
+    """Return what each device found in a launch with a result."""
     result = evidence.result
     own = {} if result.verification is None else {cell.devices[0]: result.verification}
     return own | result.others
@@ -56,10 +54,7 @@ def accused(
     deviations: Iterable[Deviation],
     devices: Iterable[Device],
 ) -> Accused:
-    """Who explains the wrong copies of a night. launches: each with what its devices have found, of all checks.
-
-    What a device has wrong for sure where it works alone proves it faulty: the other end of its copies need not be.
-    """
+    """Return the devices that explain wrong copies. A device with errors while it works alone is proven faulty."""
     transfers = [seen for cell, seen in launches if cell.workload is Workload.LINKS]
     proven = {one.sample.device for one in deviations}
     for cell, seen in launches:
@@ -69,17 +64,13 @@ def accused(
 
 
 def _is_proof(found: Verification) -> bool:
-    """Whether a device alone has made these mismatches: those without details count as any, as in its verdict."""
     return found.mismatches > 0 and not (found.kept and all(map(verdict.another_algorithm, found.kept)))
 
 
 def attributed(
     seen: Mapping[str, Verification], cell: Cell, device: str, accused: Accused, *, cut_off: bool = False
 ) -> Attributed:
-    """What a launch says of one of its devices. seen: device → what it has found.
-
-    cut_off: the launch ended before all had their result.
-    """
+    """Return what a launch says of one of its devices. cut_off: the launch ended before all devices had a result."""
     own = seen.get(device)
     if own is None or len(cell.devices) == 1:
         return Attributed(own, () if own is None else ("",) * len(own.kept))
@@ -92,14 +83,14 @@ def attributed(
 
 
 def found_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> int:
-    """How many copies, sums and own numbers were wrong, each once, where it was found: it may count against two."""
+    """Count wrong copies, sums and own numbers, each once. Each may count against two devices."""
     return sum(
         found.mismatches for cell, seen in launches if cell.workload is Workload.LINKS for found in seen.values()
     )
 
 
 def not_tested(device: Device, run: StoredRun, taken_out: Collection[str]) -> dict[str, str]:
-    """Why links of a device are not tested, or not any more. taken_out: devices that are out of the run."""
+    """Return why links of a device are not tested, or no longer. taken_out: quarantined devices."""
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
     labels = {other.uuid: other.label for other in run.devices}
@@ -113,7 +104,7 @@ def not_tested(device: Device, run: StoredRun, taken_out: Collection[str]) -> di
 
 
 def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
-    """The rates of each cell of links: medians over its launches."""
+    """Return the rates of each link cell: medians over its launches."""
     cells = {cell.id: cell for cell, _ in good if cell.workload is Workload.LINKS}
     for cell_id, cell in cells.items():
         launches = [evidence for one, evidence in good if one.id == cell_id]
@@ -135,7 +126,6 @@ def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
 
 
 def _in_words(one: Blamed, accused: Accused) -> Mismatch:
-    """The mismatch, with devices by the names that people know."""
     if one.ends is None:
         way = " (the device is at fault, or the way to it)" if one.mismatch.of_all and not one.doubtful else ""
         return msgspec.structs.replace(one.mismatch, what=f"{one.mismatch.what}{way}")
@@ -147,7 +137,6 @@ def _in_words(one: Blamed, accused: Accused) -> Mismatch:
 
 
 def _doubt(one: Blamed, accused: Accused, *, cut_off: bool) -> str:
-    """Why a mismatch may be no fault of the device against which it counts; empty where it is one for sure."""
     if not one.doubtful:
         return ""
     if one.culprit is not None:
@@ -160,7 +149,6 @@ def _doubt(one: Blamed, accused: Accused, *, cut_off: bool) -> str:
 
 
 def _fault_of(culprit: str, accused: Accused) -> str:
-    """Whose fault a copy or a sum probably is, and why."""
     why = "which had numbers wrong without any other device"
     if others := accused.culprits[culprit]:
         why = f"whose copies with {plural(others, 'device')} were wrong, or of a way that these copies share"
@@ -168,7 +156,7 @@ def _fault_of(culprit: str, accused: Accused) -> str:
 
 
 def _rate(launches: Sequence[LaunchEvidence], series: SeriesName) -> float | None:
-    """GB/s, of 1e9 bytes; None where there was nothing of the kind."""
+    """Return GB/s (1e9 bytes), or None without such a series."""
     found = [
         one.result.bytes_per_iteration[series] / one.figures.means_ms[series] / 1e6
         for one in launches

@@ -1,16 +1,14 @@
-"""Launches of a burn-in that came to no result, and what they say of a device. Pure.
+"""Launches of a burn-in without a result, and what they mean for a device. Pure.
 
-    it hung, at work on the device ─────────────────────────────────────────────▶ UNKNOWN
-    failed by itself otherwise ──────────────────────┬─ nobody made up for it ──▶ UNKNOWN
-                                                     └─ another launch did ─────▶ WARN
-    ended with the run or its time
-     ├─ it should have been over for long ───────────────────────────────────────▶ it hung
-     └─ before that ─────────────────────────────────────────────────────────────▶ no finding
-    its result file was damaged or deleted since ────┬─ nobody made up for it ──▶ UNKNOWN
-    the host, or somebody on it, ended it ───────────┴─ another launch did ─────▶ no finding
+    hung while at work on the device ────────────────────────────────────▶ UNKNOWN
+    failed otherwise ────────────────────────────┬─ not repeated ────────▶ UNKNOWN
+                                                 └─ repeated with result ▶ WARN
+    ended with the run or its time ─┬─ long overdue ─────────────────────▶ hung
+                                    └─ in time ──────────────────────────▶ no finding
+    result file damaged or deleted ──────────────┬─ not repeated ────────▶ UNKNOWN
+    ended by the host or somebody on it ─────────┴─ repeated with result ▶ no finding
 
-Of the last, whether the time was served says the rest. What hangs once may hang again, and nothing makes up for that: a
-retry that went well does not, as for wrong bits.
+A repetition does not excuse a hang, as it does not excuse wrong bits.
 """
 
 from collections import defaultdict
@@ -32,14 +30,13 @@ from protocol.failure import Category, Failure, Phase
 
 HUNG_CELLS: Final = 3
 HUNG_S: Final = 20.0
-"""A launch that is still at work after so many times its planned length, and so much for its start, hangs."""
-_NONE: Final[Mapping[int, str]] = MappingProxyType({})
+"""A launch hangs after HUNG_CELLS times its planned length and these seconds for its start."""
 _AS_OTHERS: Final = 2
-"""Unless others of its kind took that long: not longer than so many times the longest of them."""
+"""It does not hang within this many times the longest launch of its kind."""
 
 
 class Lost(NamedTuple):
-    """A launch without a result, and why there is none."""
+    """A launch without a result, and its failure."""
 
     attempt: Attempt
     cell: Cell
@@ -47,18 +44,15 @@ class Lost(NamedTuple):
 
 
 def pauses(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:
-    """When the orchestrator was suspended, in each session of a run. No deadline went on meanwhile."""
+    """Return when the orchestrator was suspended in each session. No deadline ran meanwhile."""
     return {
         segment: tuple((one.at_ns - round(one.seconds * 1e9), one.at_ns) for one in stood_still)
         for segment, stood_still in zip(archive.segments, archive.stood_still, strict=True)
     }
 
 
-def lost(archive: Archive, asked: BurnIn, damaged: Mapping[int, str] = _NONE) -> tuple[Lost, ...]:
-    """All that are a finding on a device, of the whole run. damaged: launch → what is wrong with its result file.
-
-    The journal says that those came to their end, so that for what was cut off (`cut_off`) they need not be known.
-    """
+def lost(archive: Archive, asked: BurnIn, damaged: Mapping[int, str] = MappingProxyType({})) -> tuple[Lost, ...]:
+    """Return all launches that are a finding on a device. damaged: launch → what is wrong with its result file."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     kinds = {device.uuid: device.kind for device in archive.stored.devices}
     longest_s, halted = _longest_s(archive.attempts, cells), pauses(archive)
@@ -78,7 +72,7 @@ def lost(archive: Archive, asked: BurnIn, damaged: Mapping[int, str] = _NONE) ->
 
 
 def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Iterator[Attempt]:
-    """Those of a device that were at work when the run or its time ended, and are no finding."""
+    """Return the launches of a device at work when the run or its time ended that are no finding."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     findings = {one.attempt.start.launch for one in launches}
     for attempt in archive.attempts:
@@ -88,34 +82,25 @@ def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Itera
 
 
 def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Those of a device that nobody made up for in their round. done: cells and rounds of which there is a result.
-
-    But for those that `resume` measures again where there is time: `without_file`.
-    """
+    """Return the failed launches of a device that were not repeated. done: cells and rounds with a result."""
     for one in _not_made_up(launches, done, device):
         if one.failure.category is not Category.RESULT_LOST:
             yield _told(*one)
 
 
 def without_file(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Those of a device that had a result, the file of which is lost, and that nobody made up for. done: likewise."""
+    """Return the launches of a device whose result file is lost; `resume` measures them again."""
     for one in _not_made_up(launches, done, device):
         if one.failure.category is Category.RESULT_LOST:
             yield _told(*one)
 
 
 def made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Those of a device that another launch of their round has made up for.
-
-    Of several devices it is the one that is blamed, else all of them. What comes from outside says nothing of it, and
-    stands among the report's failures alone.
-    """
+    """Return the failed launches of a device that were repeated, except those blamed on others or on the outside."""
     for one in launches:
-        attempt, cell, failure = one
-        blamed = failure.device or device.uuid
-        ours = device.uuid in cell.devices and blamed == device.uuid
-        if ours and _is_made_up(one, done) and not has_trait(failure.category, Trait.FROM_OUTSIDE):
-            yield _told(attempt, cell, failure)
+        ours = device.uuid in one.cell.devices and (one.failure.device or device.uuid) == device.uuid
+        if ours and _is_made_up(one, done) and not has_trait(one.failure.category, Trait.FROM_OUTSIDE):
+            yield _told(*one)
 
 
 def _not_made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[Lost]:
@@ -132,14 +117,13 @@ def _is_made_up(one: Lost, done: Collection[tuple[str, int]]) -> bool:
 
 
 def _told(attempt: Attempt, cell: Cell, failure: Failure) -> str:
-    """Which launch it was, when it ended, and why; when it began, had its end been in a later segment."""
     at_ns = attempt.end.at_ns if attempt.end is not None and attempt.lasted_ms is not None else attempt.start.at_ns
     when = iso(attempt.segment.at(at_ns))  # the clock of a later segment may be another one
     return f"{named(cell)}, round {attempt.start.round + 1}, {when}: {failure.category}: {failure.message}"
 
 
 def _longest_s(attempts: Sequence[Attempt], cells: Mapping[str, Cell]) -> Mapping[str, float]:
-    """How long the longest launch with a result took, on any device, by what a cell is called there."""
+    """Return the seconds of the longest launch with a result, by name of the cell."""
     found: dict[str, float] = defaultdict(float)
     for one in attempts:
         if one.promised is not None and one.lasted_ms is not None:
@@ -149,10 +133,7 @@ def _longest_s(attempts: Sequence[Attempt], cells: Mapping[str, Cell]) -> Mappin
 
 
 def _hung(attempt: Attempt, halted: Sequence[Span], most_s: float) -> Failure | None:
-    """What a launch that was ended with the run is, had it been at work for longer than that; None had it not.
-
-    halted: when the orchestrator stood still in its segment.
-    """
+    """Return the failure of a launch that was at work for more than `most_s` when the run ended it."""
     if attempt.failure is None or attempt.lasted_ms is None:
         return None
     begin_ns, lasted_ns = attempt.start.at_ns, round(attempt.lasted_ms * 1e6)

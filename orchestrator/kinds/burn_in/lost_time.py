@@ -1,9 +1,4 @@
-"""Where the time went that a device of a burn-in was not at work: since when, for how long, and why. Pure.
-
-    segment begins ├─ a long start ─┤▓▓ launch ▓▓├─ a long gap ─┤▓▓ a worker stood still ▓▓├─ nothing more ─┤ it ends
-
-What counts as served (kinds/burn_in/served_time.py) is not told: of what follows the last launch that is nothing.
-"""
+"""Explain when a device of a burn-in was not at work. Time that counts as served is not reported. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,13 +17,13 @@ from orchestrator.system.calendar_times import iso
 from protocol.cell import Cell
 
 _TOLD_S: Final = 1.0
-"""What is shorter is not worth a word."""
+"""Shorter losses are not reported."""
 _CUT_OFF: Final = "a launch was cut off, which counts for the length of a cell"
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Time without work: since when, in seconds since the epoch, how many seconds that do not count, and why."""
+    """Uncounted seconds without work, from `at` (seconds since the epoch) on, and the reason."""
 
     at: float
     seconds: float
@@ -42,10 +37,9 @@ def words(
     lost: Sequence[Lost],
     waits: Mapping[Segment, Sequence[Span]],
 ) -> str:
-    """The longest of a device, and how many there are; empty where all its gaps were ordinary ones.
+    """Describe the longest loss of a device and the number of losses; "" if there is none.
 
-    stood_still: its launches in which a worker did. lost: its launches that failed. waits: when it may have waited for
-    another device, by segment.
+    stood_still: its stalled launches. lost: its failed launches. waits: when it may have waited for another device.
     """
     found = [
         Missing(attempt.segment.at(begin_ns), (end_ns - begin_ns) / 1e9, f"a worker stood still in {named(cell)}")
@@ -66,7 +60,6 @@ def words(
 def _gaps(
     segment: Segment, lasted_s: float, load: Load, failed: Sequence[Lost], waits: Sequence[Span]
 ) -> Iterator[Missing]:
-    """Those of a segment, with what of them is not ordinary."""
     begin_ns, end_ns = segment.monotonic_ns, segment.monotonic_ns + round(lasted_s * 1e9)
     spans = served_time.joined(load.launches)
     if not spans:
@@ -84,7 +77,7 @@ def _gaps(
 
 
 def _mostly_gaps(work: Work) -> Iterator[Missing]:
-    """What lies between the launches of a segment and does not count, because they were at work for less than that."""
+    """Return gaps that do not count because the launches between them were shorter."""
     for segment, load in work.items():
         found = served_time.parts(load)
         if (seconds := found.between_s - found.worked_s) >= _TOLD_S:
@@ -98,7 +91,6 @@ def _mostly_gaps(work: Work) -> Iterator[Missing]:
 
 
 def _why(gap: Span, failed: Sequence[Lost], waits: Sequence[Span], load: Load) -> str:
-    """What the journal says of a gap; empty for nothing."""
     for attempt, cell, failure in failed:
         if attempt.start.at_ns < gap[1] and over_ns(attempt) > gap[0]:
             return f"a launch of {named(cell)} failed: {failure.category}"

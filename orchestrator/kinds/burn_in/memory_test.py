@@ -1,8 +1,7 @@
-"""What the test of memory has covered in a whole burn-in: how much of the memory, with which patterns. Pure.
+"""The memory test over a whole burn-in: checked share of the memory, and patterns. Pure.
 
-One launch that covered most of the memory is enough, and so is one march with each pattern: a launch seldom has time
-for all of them. The share is of the most memory that was free when any launch began: one that began with little of it,
-all of which it checked, has not tested the rest.
+One launch that covers most of the memory suffices, and one march per pattern. The share is of the most memory that was
+free when any launch began.
 """
 
 from collections import Counter
@@ -16,14 +15,15 @@ from protocol.verification import MemoryShare, Verification
 SPEED: Final = "its patterns take their time, each another one, and a launch ends within any of them: no rate is judged"
 NEVER: Final = "it never came to its end: the launches were too short, or too few"
 LEAST: Final = 0.85
-"""Of MemoryShare.whole, that must have been checked. 92 % are asked for; what is not to be had is given up in steps of
-2 %, and named in the result below 90 % (worker/workloads/memory.py)."""
+"""Share of MemoryShare.whole that must be checked. The test requests 92 % and gives up in steps of 2 % what it
+cannot allocate (worker/workloads/memory.py).
+"""
 _MIB: Final = 1024**2
 _WHOLE: Final = {DeviceKind.CUDA: "the most memory that was free when one began", DeviceKind.CPU: "what was planned"}
 
 
 def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
-    """Speed, and the patterns that no launch of a device marched to their end: why. Empty without a test of memory."""
+    """Return the speed and the unfinished patterns of a memory test as not tested; empty without a memory test."""
     times_by_pattern = marched(launches)
     speed = {f"{Workload.MEMORY}: its speed": SPEED} if times_by_pattern else {}
     return speed | {
@@ -32,7 +32,7 @@ def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
 
 
 def marched(launches: Sequence[Verification]) -> Mapping[str, int]:
-    """Pattern → how often it was marched from end to end, 0 for never."""
+    """Return how often each pattern was marched from end to end."""
     found: Counter[str] = Counter()
     for launch in launches:
         found.update(launch.patterns)
@@ -41,7 +41,7 @@ def marched(launches: Sequence[Verification]) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Covered:
-    """How much of a device's memory its test has checked, a share of 1; of what, in words. why: no more."""
+    """The checked share of a device's memory (0 to 1), described. why: the reason why it is not more."""
 
     share: float
     words: str
@@ -49,7 +49,7 @@ class Covered:
 
 
 def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | None:
-    """By the launches of one check on one device; None where none of them says so, as none but those of memory do."""
+    """Return the best coverage by one launch; None if no launch reports any."""
     told = [one.share for one in launches if one.share is not None and one.share.whole > 0]
     if not told:
         return None
@@ -60,7 +60,7 @@ def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | Non
 
 
 def lacking(found: Covered | None) -> str:
-    """Why that is too little for a PASS, in words; empty where it is enough."""
+    """Return why the coverage does not suffice for a PASS, or ""."""
     if found is None:
         return "the memory test does not say how much of the memory it covered"
     if found.share >= LEAST:
@@ -69,7 +69,6 @@ def lacking(found: Covered | None) -> str:
 
 
 def _tested(share: MemoryShare) -> int:
-    """A worker is not believed to have checked more than it had."""
     return min(share.covered, share.taken)
 
 

@@ -1,20 +1,8 @@
-"""When a burn-in begins another round, because what was planned is through and its time is not up. Pure.
+"""Add a round to a burn-in whose planned launches are done before its time is up. Pure.
 
-    a GPU was taken out, and the cells that all share are passed over ─┐
-    cells fail at once, are refused, or do not fit ────────────────────┼─▶ nothing more to launch ─▶ one more round
-    a burn-in that is resumed, whose plan was through before ──────────┘
-
-The plan has as many rounds as there is time for where every cell lasts as long as it should. How many are needed where
-some do not, nobody knows before; a plan for the worst case would be too large by far. So a round is added where a
-device is through, with what there is still time for: for all devices that share cells at once, since they go in step,
-and for each by itself where they share none any more, because one of them is out.
-
-A round of which nothing came is the last one: a device on which nothing works is not started every second for hours.
-Devices that share cells have it in common, and only one with all of their cells says so: at the end of the time a round
-has what fits.
-
-The number of a round is one more than the last of those who make it, also where one of them was without some rounds:
-numbers never go back, and coherence.py takes no other ones.
+The plan has the rounds that fit if every cell takes its full time. Skipped, failed and quarantined cells leave time.
+Devices that share cells get a round together, numbered one more than their last. A round without any result is the
+last one, so that a device on which nothing works is not launched for hours.
 """
 
 import random
@@ -27,7 +15,7 @@ from protocol.cell import Cell
 
 
 def more(state: RunState, seed: int, fits: Callable[[Cell], bool]) -> tuple[Slot, ...]:
-    """The launches to add, in the order in which each device makes its own. fits: whether there is time for a cell."""
+    """Return the launches to add, in the order of each device. fits: whether a cell fits into the remaining time."""
     found: list[Slot] = []
     looked_at: set[str] = set()
     for uuid in state.devices:
@@ -39,20 +27,19 @@ def more(state: RunState, seed: int, fits: Callable[[Cell], bool]) -> tuple[Slot
 
 
 def _is_through(state: RunState, uuid: str) -> bool:
-    """Whether a device may work and has nothing to do."""
     device = state.devices[uuid]
     return device.running is None and not device.quarantined and gangs.first(state, uuid) is None
 
 
 def _together(state: RunState, uuid: str) -> Sequence[str]:
-    """The devices with which this one shares cells that can be made, itself first."""
+    """Return the devices that share a runnable cell with this one, itself first."""
     shared = (cell.devices for cell in state.cells.values() if uuid in cell.devices)
     whole = (devices for devices in shared if not any(state.devices[other].quarantined for other in devices))
     return tuple(dict.fromkeys([uuid, *(other for devices in whole for other in devices)]))
 
 
 def _round(state: RunState, uuids: Sequence[str], seed: int, fits: Callable[[Cell], bool]) -> Iterable[Slot]:
-    """One more of these devices, in the same random order on each; nothing where nothing came of their last one."""
+    """Return one more round in the same random order on each device; empty if their last round had no result."""
     queues = [_cells_of(state, uuid, uuids) for uuid in uuids]
     ids = list(dict.fromkeys(cell.id for cells in queues for cell in cells))
     earlier = _so_far(state, ids)
@@ -67,7 +54,7 @@ def _round(state: RunState, uuids: Sequence[str], seed: int, fits: Callable[[Cel
 
 
 def _so_far(state: RunState, ids: Iterable[str]) -> Sequence[int]:
-    """The rounds that any of these cells had, the last one first. No round of the run is without any cell."""
+    """Return the rounds of these cells, last first."""
     number = 0
     while any((one, number) in state.slots for one in state.cells):
         number += 1
@@ -75,6 +62,6 @@ def _so_far(state: RunState, ids: Iterable[str]) -> Sequence[int]:
 
 
 def _cells_of(state: RunState, uuid: str, among: Sequence[str]) -> list[Cell]:
-    """What a device has in a round, at the same places as the others of its kind: what it shares with others last."""
+    """Return the cells of a device in a round, shared ones last, in the same order on all siblings."""
     mine = (cell for cell in state.cells.values() if uuid in cell.devices and set(cell.devices) <= set(among))
     return sorted(mine, key=lambda cell: len(cell.devices))

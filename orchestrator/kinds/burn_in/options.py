@@ -1,4 +1,4 @@
-"""The options of a burn-in, what a burn-in decides itself, and why options of a run then change nothing."""
+"""The options of a burn-in, and the settings it ignores."""
 
 import enum
 from collections.abc import Iterable, Mapping
@@ -9,17 +9,17 @@ from orchestrator.config.options import Kind, Need, Option
 CONFIG_FILE: Final = "configs/burn_in.yaml"
 COLDEST_C: Final = 30
 HOTTEST_C: Final = 120
-"""Range of a temperature limit: no GPU at work is below it, and none works above it."""
+"""Range of a temperature limit: no GPU at work is colder, and none works hotter."""
 
 
 class BurnInNeed(enum.StrEnum):
-    """What a burn-in must have for an option to change something; the value says that it has not."""
+    """What an option needs to have an effect in a burn-in; the value is the message that it is missing."""
 
     STEPS = "it is about --steps"
 
 
 def level_names() -> Iterable[str]:
-    """Levels. Raises ConfigError for a broken table."""
+    """Return the names of the levels. Raises ConfigError for an invalid table."""
     from orchestrator.kinds.burn_in import levels
 
     return levels.load().levels
@@ -90,8 +90,8 @@ DECIDED: Final = frozenset(
         "benchmark.launches",
     }
 )
-"""Keys that change nothing in a burn-in. A model of yours may: it can stand in the place of one that ships."""
+"""Keys without effect in a burn-in. A model of the user's may have one: it can replace a shipped model."""
 
 OWN_CELLS: Final = f"a burn-in has cells of its own ({CONFIG_FILE})"
 REASONS: Final[Mapping[enum.StrEnum, str]] = {Need.OWN_MODEL: OWN_CELLS}
-"""Why an option changes nothing, in a burn-in's own words."""
+"""Reasons why an option has no effect in a burn-in."""

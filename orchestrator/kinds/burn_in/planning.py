@@ -1,12 +1,7 @@
-"""From a burn-in that was asked for to rounds of cells. Pure.
+"""Plan the rounds of a burn-in. Pure.
 
-    round 0:  soak, then every other cell once, in random order    round 1:  every cell once    …  until the time is up
-
-A round is a launch of every cell, so that one failure costs one cell and the next round has it again. There are more
-rounds than the time can hold; what there is no time for is dropped, as under every limit (ADR 12). The order is the
-same on all devices: they are loaded alike at the same time, which is what lets them be compared, and come to the cells
-that need all of them at about the same time. The first cell is the heaviest, so that everything after it is measured on
-warm devices.
+Round 0 begins with the soak, which warms the devices up. Every round launches every cell once, in an order that all
+devices share: their loads compare, and they reach shared cells together. Rounds that do not fit are dropped (ADR 12).
 """
 
 import math
@@ -22,22 +17,19 @@ from protocol.cell import Cell, Device, DeviceKind, Mode, Precision, Workload
 
 PRODUCTS: Final = "gemm"
 MEMORY: Final = "hbm"
-"""The probes whose work the checks do, by whose names their cells go."""
+"""Probes that do the work of the checks and name their cells."""
 LINKS: Final = "peers"
-"""What stands for a model in cells on several devices."""
+"""Stands for a model in cells on several devices."""
 
 
 def make(configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Plan:
-    """The plan of a burn-in for these devices. `configuration.burn_in` is set.
-
-    Raises ConfigError for a fault that is to be brought about in a round beyond the last one.
-    """
+    """Return the plan of a burn-in. Raises ConfigError for an injected fault in a round that is not planned."""
     asked = requested(configuration)
     (mode,) = modes_of(configuration, devices)
     cells: dict[str, Cell] = {}
     order: dict[str, tuple[tuple[str, int], ...]] = {}
     for device in devices:
-        mine = [*_cells(configuration, device, table, mode), *_links(configuration, device, devices, table, mode)]
+        mine = list(_cells(configuration, device, devices, table, mode))
         cells |= {cell.id: cell for cell in mine}
         many = math.ceil(asked.duration_s / _round_s(mine, configuration, device, devices))
         orders = rounds_of(len(mine), many, configuration.seed, first=0)
@@ -50,7 +42,7 @@ def make(configuration: Configuration, devices: Sequence[Device], table: BurnInT
 
 
 def _round_s(mine: Sequence[Cell], configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
-    """Seconds of work in a round, without any start. Exactly summed, as so many cells of one length are."""
+    """Return the seconds of work in a round, without starts."""
     asked = requested(configuration)
     scale, models = estimate.scale(configuration, device, devices), configuration.by_name
     return math.fsum(
@@ -59,58 +51,52 @@ def _round_s(mine: Sequence[Cell], configuration: Configuration, device: Device,
 
 
 def linked(device: Device, devices: Sequence[Device]) -> tuple[str, ...]:
-    """The devices whose links are tested together with those of `device`, itself among them; empty where none are.
+    """Return the devices whose links are tested together with this one, itself included; empty if none are.
 
-    One GPU alone is still linked to the host. Slices of a GPU have no links of their own: NCCL takes one process a GPU.
+    A single GPU is linked to the host. A slice of a GPU has no links: NCCL takes one process per GPU.
     """
     alike = tuple(other.uuid for other in devices if other.kind is device.kind and other.slice_of is None)
     enough = 1 if device.kind is DeviceKind.CUDA else 2
     return alike if device.uuid in alike and len(alike) >= enough else ()
 
 
-def _cells(configuration: Configuration, device: Device, table: BurnInTable, mode: Mode) -> Iterator[Cell]:
-    """One round, the heaviest cell first."""
-    asked = requested(configuration)
+def _cells(
+    configuration: Configuration, device: Device, devices: Sequence[Device], table: BurnInTable, mode: Mode
+) -> Iterator[Cell]:
+    """Yield the cells of one round, the heaviest first, those on several devices last."""
+    asked, alone = requested(configuration), (device.uuid,)
     level, sizes = table.levels[asked.level], table.devices[device.kind]
 
-    def cell(workload: Workload, model: str, precision: Precision, batch: int, side: int | None) -> Cell:
+    def cell(
+        workload: Workload,
+        model: str,
+        precision: Precision,
+        size: int | None,
+        *,
+        batch: int = 1,
+        on: Sequence[str] = alone,
+    ) -> Cell:
         return Cell(
-            devices=(device.uuid,),
+            devices=tuple(on),
             model=model,
             workload=workload,
             precision=precision,
             batch_size=batch,
-            input_size=side,
+            input_size=size,
             mode=mode,
             seed=cell_seed(configuration.seed, model, workload),
         )
 
     for precision in level.soak:
-        yield cell(Workload.SOAK, PRODUCTS, precision, 1, sizes.side)
+        yield cell(Workload.SOAK, PRODUCTS, precision, sizes.side)
     for precision in level.truth:
-        yield cell(Workload.TRUTH, PRODUCTS, precision, 1, sizes.side)
+        yield cell(Workload.TRUTH, PRODUCTS, precision, sizes.side)
     if asked.steps:
-        yield cell(Workload.STEPS, PRODUCTS, level.soak[0], 1, sizes.side)
-    yield cell(Workload.MEMORY, MEMORY, Precision.FP32, 1, None)
+        yield cell(Workload.STEPS, PRODUCTS, level.soak[0], sizes.side)
+    yield cell(Workload.MEMORY, MEMORY, Precision.FP32, None)
     for model, precision in level.replay[device.kind].items():
         known = configuration.by_name[model].sizes
-        yield cell(Workload.REPLAY, model, precision, sizes.batch, None if known is None else known.default)
-
-
-def _links(
-    configuration: Configuration, device: Device, devices: Sequence[Device], table: BurnInTable, mode: Mode
-) -> Iterator[Cell]:
-    """Cells that a device shares with all others to which it is linked: the same for each of them."""
-    asked = requested(configuration)
+        yield cell(Workload.REPLAY, model, precision, None if known is None else known.default, batch=sizes.batch)
     if together := linked(device, devices):
-        for precision in table.levels[asked.level].links:
-            yield Cell(
-                devices=together,
-                model=LINKS,
-                workload=Workload.LINKS,
-                precision=precision,
-                batch_size=1,
-                input_size=table.devices[device.kind].links_mib,
-                mode=mode,
-                seed=cell_seed(configuration.seed, LINKS, Workload.LINKS),
-            )
+        for precision in level.links:
+            yield cell(Workload.LINKS, LINKS, precision, sizes.links_mib, on=together)

@@ -1,11 +1,7 @@
-"""Whether a GPU slowed over the night, or is slower than its siblings, and why: rates, judged by stats/. Pure.
+"""Judge whether a GPU slowed down or is slower than its siblings, and why, from rates after the heat soak. Pure.
 
-    rates of each launch ── those of the heat soak left out ─┬─ over time, by drift.py ──────────▶ slower? ─┐
-                                                             └─ beside siblings, by siblings.py ──▶ slower? ─┤
-    clock, temperature, power limit of the same windows ─────────────────────────────────── slowdown_reasons.py ◀──┘
-
-Only GPUs of one product are held against each other, and no CPU device: its cores are shared with everybody. The test
-of memory has no rate: its patterns differ by a factor of eight in what a step costs, and a launch ends within one.
+Only GPUs of one product are compared. CPU devices share their cores, so they are not judged. The memory test has no
+rate: the steps of its patterns differ by a factor of eight, and a launch ends within one pattern.
 """
 
 from collections import Counter, defaultdict
@@ -42,20 +38,21 @@ BESIDE_BY_WORKLOAD: Final = {
     Workload.TRUTH: f"{BESIDE} in checks of truth",
     Workload.REPLAY: f"{BESIDE} in training",
 }
-"""Work whose rate is the GPU's own, each by itself: load that is well known would hide training that is less so."""
+"""Workloads whose rate is the GPU's own. Each is judged separately: steady load would hide noisier training."""
 _WAITED: Final = "it waited for the host, whose doing that is"
 _FEW: Final = "too few others did that more than once without waiting for the host"
 Launched = tuple[Attempt, Cell, LaunchEvidence]
 Rates = Sequence[tuple[Window, Reading]]
-"""Of one GPU: each window, and what it was like in it."""
+"""Windows of one GPU with its readings."""
 
 
 def paces(
     devices: Sequence[Device], good: Sequence[Launched], seen: Mapping[str, DeviceEvidence], soaks: Soaks
 ) -> dict[str, dict[str, RateVerdict]]:
-    """By device: what its rates say over time, and beside its siblings."""
+    """Return the rate verdicts of each device: over time, and compared with its siblings."""
     found: dict[str, dict[str, RateVerdict]] = defaultdict(dict)
     kinds: dict[str, list[str]] = defaultdict(list)
+    margin = margins.load()
     for device in devices:
         if device.kind is DeviceKind.CUDA:
             kinds[device.name].append(device.uuid)
@@ -63,10 +60,15 @@ def paces(
         mine = [one for one in good if one[0].start.device in uuids]
         shifts = _shifts(mine)
         rates = {uuid: list(_rates(uuid, mine, seen, soaks, shifts)) for uuid in uuids}
-        for one in _over_time(rates):
+        windows = {uuid: [window for window, _ in own] for uuid, own in rates.items()}
+        for one in drift.judge(windows, margin.drift.share, margin.drift_alone.share):
             own = [launch for launch in mine if launch[0].start.device == one.gpu]
             found[one.gpu][OVER_TIME] = _drift(one, rates[one.gpu], _begin(mine, rates[one.gpu]), own)
-        warm = [one for one in mine if _is_warm(one, soaks)]
+        warm = [
+            one
+            for one in mine
+            if not soaks[one[0].start.device, one[0].segment].leaves_out(one[0].start.round, one[0].start.at_ns)
+        ]
         for workload, title in BESIDE_BY_WORKLOAD.items():
             for uuid, told in _beside_siblings([one for one in warm if one[1].workload is workload]).items():
                 found[uuid][title] = told
@@ -74,7 +76,7 @@ def paces(
 
 
 def not_tested(told: Mapping[str, RateVerdict]) -> dict[str, str]:
-    """What the rates of one device do not say → why not."""
+    """Return which rates of a device were not judged, with the reason."""
     said = {kind: one.words if one.pace is Pace.UNTOLD else one.aside for kind, one in told.items()}
     return {f"speed {kind}": words for kind, words in said.items() if words}
 
@@ -82,18 +84,10 @@ def not_tested(told: Mapping[str, RateVerdict]) -> dict[str, str]:
 # ── what is left out ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _is_warm(one: Launched, soaks: Soaks) -> bool:
-    """Whether a launch began when its GPU had warmed up."""
-    attempt = one[0]
-    soak = soaks[attempt.start.device, attempt.segment]
-    return not soak.leaves_out(attempt.start.round, attempt.start.at_ns)
-
-
 def _shifts(mine: Sequence[Launched]) -> Mapping[str, int]:
-    """By boot of the host: how many windows its numbers are to be moved by. mine: in the order of the journal.
+    """Return by how many windows each boot's numbers are shifted. mine: in the order of the journal.
 
-    The monotonic clock begins anew with the host. A later boot has its place by the calendar, and in any case behind
-    what was measured before, wherever the calendar was set back meanwhile.
+    The monotonic clock restarts with the host. A later boot is placed by the calendar, but behind the earlier windows.
     """
     segments: dict[str, Segment] = {}
     numbers: dict[str, list[int]] = defaultdict(list)
@@ -120,10 +114,7 @@ def _rates(
     soaks: Soaks,
     shifts: Mapping[str, int],
 ) -> Iterator[tuple[Window, Reading]]:
-    """The windows of a GPU that are judged, and what it was like in them; numbered by the clock of the first boot.
-
-    None of launches that waited for the host: it may be busier in the evening.
-    """
+    """Return the judged windows of a GPU, without launches that waited for the host."""
     climates = seen[uuid].climates if uuid in seen else {}
     at = {(boot, one.number): one for boot, own in climates.items() for one in own}
     for attempt, _, evidence in mine:
@@ -144,17 +135,15 @@ def _rates(
 
 
 def _waited(own: Sequence[Launched]) -> bool:
-    """Whether a GPU waited for the host in most of its launches of one kind."""
     return sum(bool(evidence.result.launch_bound) for _, _, evidence in own) * 2 > len(own)
 
 
 def _at_work(own: Sequence[Launched]) -> Sequence[Launched]:
-    """The launches of a kind that say how fast a GPU is; of one that waited in most all: it is that fast at least."""
+    """Return the launches that show a GPU's speed; all if most waited for the host: it is at least that fast."""
     return own if _waited(own) else [one for one in own if not one[2].result.launch_bound]
 
 
 def _waited_in(own: Sequence[Launched]) -> list[str]:
-    """The kinds of work in which one GPU did."""
     kinds: dict[str, list[Launched]] = defaultdict(list)
     for one in own:
         kinds[kind_of_work(one[1], one[0].start.batch_size)].append(one)
@@ -162,7 +151,6 @@ def _waited_in(own: Sequence[Launched]) -> list[str]:
 
 
 def _aside(kinds: Sequence[str], why: str = _WAITED) -> str:
-    """What is not said of a GPU's rates, and why."""
     return f"nothing is said of {', '.join(kinds)}: {why}" if kinds else ""
 
 
@@ -173,14 +161,8 @@ def _joined(*parts: str) -> str:
 # ── over time ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _over_time(rates: Mapping[str, Rates]) -> tuple[Drift, ...]:
-    windows = {uuid: [window for window, _ in own] for uuid, own in rates.items()}
-    margin = margins.load()
-    return drift.judge(windows, margin.drift.share, margin.drift_alone.share)
-
-
 def _begin(mine: Sequence[Launched], rates: Rates) -> float:
-    """Seconds since the epoch when the first window that is judged began; 0 without one."""
+    """Return when the first judged window began, in seconds since the epoch; 0 without windows."""
     if not rates:
         return 0.0
     segment = mine[0][0].segment
@@ -198,7 +180,7 @@ def _drift(one: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -> R
 
 
 def _why_it_slowed(one: Drift, rates: Rates) -> Why | None:
-    """By the kind of work that lost most, or ran most; None where its siblings became faster, and it no slower."""
+    """Explain the slowdown by the kind of work that lost most, or ran most; None if the GPU itself lost nothing."""
     kinds = one.kinds if one.slows_against_siblings else one.raw_kinds
     slowing = {key: course for key, course in kinds.items() if course.verdict is drift.DriftVerdict.SLOWING}
     lost = {key: course.change.value for key, course in (slowing or kinds).items() if course.change is not None}
@@ -238,7 +220,7 @@ def _beside_siblings(warm: Sequence[Launched]) -> dict[str, RateVerdict]:
 def _sibling(
     one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]], cells: Sequence[SiblingCell]
 ) -> RateVerdict:
-    """cells: of this GPU. Those that are no part of its verdict are named."""
+    """Return the verdict on one GPU. cells: its own. Cells that were not judged are named."""
     waited = [cell.name for cell in cells if one.gpu in cell.waited]
     few = [cell.name for cell in cells if cell.name not in one.alone and one.gpu not in cell.waited]
     own = {name: by_gpu for name, by_gpu in groups.items() if name not in waited}
@@ -254,7 +236,7 @@ def _sibling(
 
 
 def _why_it_is_slow(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> Why | None:
-    """By the cell in which it is slowest against the others, each GPU with its medians."""
+    """Explain by the cell in which the GPU is slowest compared with the medians of the others."""
     found = []
     for by_gpu in groups.values():
         if one.gpu in by_gpu and len(by_gpu) >= siblings.LEAST_GPUS:
@@ -268,7 +250,6 @@ def _why_it_is_slow(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Lau
 
 
 def _reading(launched: Sequence[Launched]) -> Reading:
-    """What a GPU was like in launches of one cell."""
     return slowdown_reasons.typical(
         [
             Reading(
@@ -287,6 +268,6 @@ def _rate(one: Launched) -> float:
 
 
 def _bound(launched: Sequence[Launched]) -> Bound:
-    """What limits a cell: power where the driver said so in most of its launches."""
+    """Return what limits a cell: power if the driver capped most of its launches, else the clock."""
     capped = [bool((evidence.readings.reasons or 0) & POWER_CAP) for _, _, evidence in launched]
     return Bound.POWER if sum(capped) * 2 > len(capped) else Bound.CLOCK

@@ -1,4 +1,4 @@
-"""How a GPU's rates went over the night, in words and for the report: against its siblings and by itself. Pure."""
+"""A GPU's rates over time, compared with its siblings and by itself: in words and for the report. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -14,13 +14,13 @@ _ROOM: Final = "look at the room's temperature over the night first, then measur
 
 
 def by_reference(one: Drift) -> dict[str, Course]:
-    """The courses that there are, by what the rates were held against."""
+    """Return the courses by what the rates were compared with."""
     relative = {} if one.relative is None else {SIBLINGS: one.relative}
     return {**relative, ITSELF: one.raw}
 
 
 def told_courses(courses: Mapping[str, Course]) -> Iterator[CourseReport]:
-    """The same for the report."""
+    """Return the courses for the report."""
     for against, course in courses.items():
         change, per_hour = course.change, course.per_hour
         yield CourseReport(
@@ -36,7 +36,7 @@ def told_courses(courses: Mapping[str, Course]) -> Iterator[CourseReport]:
 
 
 def in_words(one: Drift, begin: float) -> str:
-    """Both courses, and what follows. begin: seconds since the epoch at the first window that is judged."""
+    """Describe both courses and the conclusion. begin: seconds since the epoch at the first judged window."""
     if one.verdict is DriftVerdict.TOO_SHORT:
         return _open(one)
     told = [_course(against, course) for against, course in by_reference(one).items() if course.change is not None]
@@ -58,7 +58,6 @@ def in_words(one: Drift, begin: float) -> str:
 
 
 def _open(one: Drift) -> str:
-    """What cannot be told, and how long might do."""
     course = one.open_course
     unsteady = course is not None and course.change is not None and course.needed_h is None
     because = "too unsteady to tell" if unsteady else "too short to tell"
@@ -75,7 +74,6 @@ def _course(against: str, course: Course) -> str:
 
 
 def _kinds(one: Drift) -> Iterator[str]:
-    """Kinds of work that slow where the whole does not."""
     for against, whole, kinds in ((SIBLINGS, one.relative, one.kinds), (ITSELF, one.raw, one.raw_kinds)):
         if whole is None or whole.verdict is DriftVerdict.SLOWING:
             continue

@@ -1,10 +1,4 @@
-"""What makes up for what a burn-in lacks: more of its time, or a new one, and of what length. Pure.
-
-    what is left of its time ─┬─ has room for what is missing ──▶ `resume`
-                              └─ has not ───────────────────────▶ a new burn-in, in which a whole round has room
-
-Of a night that came to its end and lacks no time nothing is left.
-"""
+"""Whether `resume` or a new burn-in completes an incomplete one, and the length of the new one. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -18,11 +12,11 @@ from orchestrator.kinds.burn_in.settings import LONGEST_S, written
 from orchestrator.state.archive import Archive
 
 LONGER: Final = 2
-"""So many times what was asked for, where that had room by the estimates and by the clock had not."""
+"""Factor on the requested time, if the estimates fitted a round but the run did not."""
 
 
 def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[str, Ahead]:
-    """Of each device. at_work: when each was."""
+    """Return by device what completes its burn-in. A finished burn-in with its time served has no time left."""
     stored, finished = archive.stored, archive.finished
     asked = requested(stored.configuration)
     so_far = busy_time.remaining_of(archive, at_work)
@@ -35,10 +29,7 @@ def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[st
 
 
 def _least(archive: Archive, asked: BurnIn) -> str:
-    """What to ask a new burn-in for, with its level: a longer one may mean another. No more than there can be.
-
-    A level that the table has no more has no estimate, and nobody can ask for it: the run is older than the table.
-    """
+    """Return length and level of a new burn-in as options; without the level if the table no longer has it."""
     stored, table = archive.stored, levels.load()
     longer_s = LONGER * asked.duration_s
     if asked.level not in table.levels:
@@ -48,10 +39,7 @@ def _least(archive: Archive, asked: BurnIn) -> str:
 
 
 def untried(archive: Archive, lost: Iterable[Lost], done: Collection[tuple[str, int]]) -> frozenset[str]:
-    """Cells of the plan that lacked nothing but time: none of their launches failed, or has a result.
-
-    done: cells and rounds of which there is one.
-    """
+    """Return the cells without a failure and without a result. done: cells and rounds with a result."""
     tried = {cell_id for cell_id, _ in done} | {one.cell.id for one in lost}
     return frozenset(
         cell.id

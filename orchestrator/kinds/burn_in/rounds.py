@@ -1,9 +1,4 @@
-"""What a round of a burn-in takes, and how many there is time for, in figures that people can add up. Pure.
-
-    launch + launch + … + launch = a round          rounds x a round <= duration - start - what is kept for reports
-
-Each is made of the ones before it as they are shown, so that no rounding makes another plan of them.
-"""
+"""The length of a burn-in round and the number of rounds that fit. The figures add up as they are shown. Pure."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -16,17 +11,13 @@ from orchestrator.state.time_budget import Budget
 from protocol.cell import Device
 
 _WHOLE_S: Final = 100.0
-"""From so many seconds on, tenths of them are not shown."""
+"""From here on seconds are shown without tenths."""
 _WHOLE_ROUNDS: Final = 10
-"""More rounds than so many are told without a part of one."""
+"""From here on rounds are shown without tenths."""
 
 
 class Rounds(NamedTuple):
-    """Of one device.
-
-    launches_s: those of the first round, in their order. round_s: all of them, in seconds. possible: rounds that there
-    is time for, as estimated.
-    """
+    """Rounds of one device: seconds of the launches of the first round in order, their sum, and rounds that fit."""
 
     launches_s: tuple[float, ...]
     round_s: float
@@ -34,7 +25,7 @@ class Rounds(NamedTuple):
 
 
 def of(plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device) -> Rounds:
-    """Those of one of the run's devices. `configuration.burn_in` is set."""
+    """Return the rounds of one of the run's devices."""
     asked = requested(configuration)
     cells = {cell.id: cell for cell in plan.cells}
     budget = Budget(configuration, devices, asked.duration_s, began=0.0)
@@ -45,12 +36,12 @@ def of(plan: Plan, configuration: Configuration, devices: Sequence[Device], devi
 
 
 def in_words(seconds: float) -> str:
-    """What a launch takes: "1.4 s", "121 s"."""
+    """Return the duration of a launch: "1.4 s", "121 s"."""
     return f"{seconds:.{int(seconds < _WHOLE_S)}f} s"
 
 
 def round_in_words(seconds: float) -> str:
-    """What a round takes: "13.2 s", "4 min 43 s"."""
+    """Return the duration of a round: "13.2 s", "4 min 43 s"."""
     if seconds < _WHOLE_S:
         return in_words(seconds)
     minutes, rest_s = divmod(round(seconds), 60)
@@ -58,12 +49,12 @@ def round_in_words(seconds: float) -> str:
 
 
 def how_many(rounds: float) -> str:
-    """How many rounds: "4.7", "101"."""
+    """Return a number of rounds: "4.7", "101"."""
     return f"{rounds:.{int(rounds < _WHOLE_ROUNDS)}f}"
 
 
 def require_planned(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> None:
-    """Raises ConfigError for a fault of a round that its device will never come to: it would prove nothing."""
+    """Raise ConfigError for a fault in a round that is not planned: it would prove nothing."""
     for number, device in _flipped(configuration, devices):
         planned = 1 + max(last for _, last in plan.order[device.uuid])
         if number >= planned:
@@ -75,7 +66,7 @@ def require_planned(plan: Plan, configuration: Configuration, devices: Sequence[
 
 
 def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterator[str]:
-    """Faults of rounds that are planned, because a night may be quicker than estimated, and have probably no time."""
+    """Warn about faults in planned rounds that probably have no time."""
     for number, device in _flipped(configuration, devices):
         possible = of(plan, configuration, devices, device).possible
         if number + 1 > possible:
@@ -87,7 +78,6 @@ def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -
 
 
 def _flipped(configuration: Configuration, devices: Sequence[Device]) -> Iterator[tuple[int, Device]]:
-    """Each round, from 0, in which outputs of a device are to be flipped."""
     by_uuid = {device.uuid: device for device in devices}
     for one in () if configuration.burn_in is None else configuration.burn_in.injections:
         if one.round is not None:
@@ -95,7 +85,6 @@ def _flipped(configuration: Configuration, devices: Sequence[Device]) -> Iterato
 
 
 def _to_choose(possible: float) -> str:
-    """What to do about a fault, where there is time for so many rounds."""
     match int(possible):
         case 0:
             return "Choose a longer --burn-in"
@@ -106,10 +95,8 @@ def _to_choose(possible: float) -> str:
 
 
 def _shown_s(seconds: float) -> float:
-    """As it is shown, and never nothing."""
     return max(round(seconds, 1), 0.1) if seconds < _WHOLE_S else float(round(seconds))
 
 
 def _rounded_down(rounds: float) -> float:
-    """Rounds that there is time for are never more than there is time for."""
     return math.floor(rounds * 10) / 10 if rounds < _WHOLE_ROUNDS else float(math.floor(rounds))

@@ -1,16 +1,11 @@
-"""For how long a device was at work, and when it was not though nothing tells why. Pure.
+"""The time a device was at work (served time), and unexplained gaps in it. Pure.
 
-    the run begins ├─ start ─┤▓▓ launch ▓▓├ gap ┤▓▓ launch ▓▓├──── a long gap ────┤▓▓ launch ▓▓┤  what follows: nothing
-                     counted as served:    ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓ and of each gap at most ORDINARY_S
-                     but of its gaps       no more than of its ▓▓▓▓, and nothing while the orchestrator stood still
+    run begins ├─ start ─┤▓▓ launch ▓▓├ gap ┤▓▓ launch ▓▓├──── a long gap ────┤▓▓ launch ▓▓┤  nothing
+               counted as served:    ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓ and at most ORDINARY_S of each gap,
+               but in each session no more gaps than ▓▓▓▓, and nothing while the orchestrator was suspended
 
-Between two launches a device is idle for a while: a process is made, imports, allocates, and on several devices waits
-for the others. On a GPU that takes 1 to 2 s, at the start up to 20 s. What is longer was not served. And whatever was
-idle, the device was at work for half of what lies between its launches and in them, or it was not at work for so long:
-in each segment by itself, for what is done in a later one is no credit for hours that were idle.
-The start counts of the first segment alone, for no more than the work that came of it: one that is gone on with has its
-time from when everything is imported (state/time_budget.py), so that a start would count for what it did not cost.
-In a launch nothing is waited for: of a worker that stood still (stats/stalls.py) nothing counts for so long.
+A gap takes 1 to 2 s on a GPU, a start up to 20 s. Only the first session's start counts: a resumed run has its time
+from the end of the imports (state/time_budget.py). Stalls of a worker (stats/stalls.py) do not count.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,26 +16,25 @@ from typing import Final, NamedTuple
 from protocol.failure import Phase
 
 ORDINARY_S: Final = 20.0
-"""Of a gap, what counts as served: the import on a node took 12 s, a first context 5 s, a launch later 0.5 to 1.3 s."""
+"""Counted seconds of a gap: on a node the import took 12 s, a first context 5 s, a later launch 0.5 to 1.3 s."""
 SHARE: Final = 0.95
 LATE_S: Final = 10.0
-"""Of the time that was asked for, which a device must have served, but for what is kept for the end and the reports,
-and for a last launch that there was no time for any more."""
+"""A device must serve SHARE of the requested time, less this and one cell."""
 LONG_S: Final = 60.0
-"""A gap that is longer, and which nothing explains, is named: nothing that was planned takes so long."""
+"""Longer unexplained gaps are reported: nothing planned takes so long."""
 AT_WORK: Final = frozenset({Phase.WARM_UP, Phase.MEASURE, Phase.FINISH})
-"""Phases of a launch in which its device works. Before them it imports and builds: a start, of which nothing came."""
+"""Phases of a launch in which its device works. Before them it imports and builds."""
 
 Span = tuple[int, int]
-"""From when to when, in monotonic nanoseconds of one segment."""
+"""Begin and end in monotonic nanoseconds of one session."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a device did in one segment of a run: its launches, and when these stood still.
+    """Work of a device in one session of a run.
 
-    halts: when the orchestrator did. since_ns: from when on its start counts; None where it does not. cut_off: launches
-    that ended with the run, of which no more than their ends is among the others.
+    halts: when the orchestrator was suspended. since_ns: from when on its start counts; None: not at all.
+    cut_off: launches that ended with the run. Only their last part is among `launches`.
     """
 
     launches: list[Span] = field(default_factory=list)
@@ -51,7 +45,7 @@ class Load:
 
 
 class Parts(NamedTuple):
-    """Seconds of a device in a segment: at work in its launches, ordinary ones between them, and before the first."""
+    """Seconds of a device in a session: at work in launches, in ordinary gaps between them, before the first launch."""
 
     worked_s: float
     between_s: float
@@ -59,23 +53,23 @@ class Parts(NamedTuple):
 
 
 def seconds(loads: Iterable[Load]) -> float:
-    """Those that were served in the segments of a run: by the verdict, and by what `resume` is to make up for."""
+    """Return the served seconds of all sessions."""
     return sum(found.worked_s + min(found.between_s, found.worked_s) + found.started_s for found in map(parts, loads))
 
 
 def parts(load: Load) -> Parts:
-    """Of what the seconds that were served are made. Those between launches count for no more than those in them."""
+    """Return the parts of the served seconds."""
     gaps = between(joined(load.launches))
     return Parts(worked_s(load), sum(ordinary_s(gap, load.halts) for gap in gaps), started_s(load))
 
 
 def worked_s(load: Load) -> float:
-    """Seconds that a device was at work in its launches, in one segment."""
+    """Return the seconds at work in launches, without stalls."""
     return sum(end - begin for begin, end in without(load.launches, load.stalls)) / 1e9
 
 
 def started_s(load: Load) -> float:
-    """What counts of the time before the first launch of a segment, if anything: no more than the work that came."""
+    """Return the counted seconds before the first launch: at most the seconds of work that followed."""
     if load.since_ns is None or not load.launches:
         return 0.0
     first_ns, _ = min(load.launches)
@@ -83,17 +77,17 @@ def started_s(load: Load) -> float:
 
 
 def ordinary_s(gap: Span, halts: Iterable[Span]) -> float:
-    """What of a gap may count: nothing while the orchestrator stood still, which made no launch then."""
+    """Return the counted seconds of a gap. The time while the orchestrator was suspended does not count."""
     return min(sum(end - begin for begin, end in without((gap,), halts)) / 1e9, ORDINARY_S)
 
 
 def is_short(served_s: float, asked_s: float, cell_s: float) -> bool:
-    """Whether so much is too little of the time that was asked for, with launches of such a length."""
+    """Whether the served time is too short. cell_s: the longest launch, which may not have fit at the end."""
     return served_s < SHARE * asked_s - LATE_S - cell_s
 
 
 def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
-    """What of the work is left when this is taken out of it."""
+    """Return `work` without `stalls`."""
     still = joined(stalls)
     for begin, end in joined(work):
         at = begin
@@ -107,10 +101,7 @@ def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
 
 
 def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int, float]]:
-    """Long gaps in the work of a segment: since when, and how many seconds of it nothing explains.
-
-    explained: when this device, or another one for which it waited, is known not to have been ready.
-    """
+    """Return begin and unexplained seconds of each long gap. explained: when an awaited device was not ready."""
     known = joined(explained)
     for begin, end in between(joined(work)):
         if (untold_s := (end - begin - overlap_ns((begin, end), known)) / 1e9) > LONG_S:
@@ -118,13 +109,13 @@ def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int,
 
 
 def overlap_ns(span: Span, others: Iterable[Span]) -> int:
-    """Nanoseconds of a span that lie in others, none of which is over another."""
+    """Return the nanoseconds of a span that lie in `others`, which do not overlap each other."""
     begin, end = span
     return sum(max(min(end, late) - max(begin, early), 0) for early, late in others)
 
 
 def joined(spans: Iterable[Span]) -> Sequence[Span]:
-    """In order, those that overlap as one."""
+    """Return the spans in order, with overlapping ones merged."""
     found: list[Span] = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1][1]:
@@ -135,5 +126,5 @@ def joined(spans: Iterable[Span]) -> Sequence[Span]:
 
 
 def between(spans: Sequence[Span]) -> Iterator[Span]:
-    """What lies between those that are joined."""
+    """Return the gaps between merged spans."""
     return ((end, later) for (_, end), (later, _) in pairwise(spans))

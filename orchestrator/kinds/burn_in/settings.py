@@ -1,4 +1,4 @@
-"""From the settings of a burn-in (kinds/burn_in/options.py) to its configuration."""
+"""Turn the settings of a burn-in (options.py) into its configuration."""
 
 import re
 from collections.abc import Sequence
@@ -32,15 +32,14 @@ _LINKS: Final = ModelSpec(
     inference_gflops=0,
     memory_mb=0,
 )
-"""No probe of any other run, and so in no file: by itself it measures nothing that one device has."""
+"""Stands for a model in link cells."""
 _MEASUREMENT: Final = Measurement(
     relative_half_width=0.0, block_s=0.25, warm_up_cap_s=0.0, min_s=0.0, max_s=0.0, warm_up_iterations=1
 )
-"""No interval is to be reached, and no profile asked: a cell measures for as long as it lasts (BurnIn.cell_s).
+"""No target interval: a cell measures for its full length (BurnIn.cell_s).
 
-block_s: between two blocks a device waits for the host, which looks at the verdicts of the products. 0.05 s made that
-twenty times a second; at 0.25 s a window of ten seconds, by which rates are judged, still holds forty blocks, and the
-shortest cell three.
+The GPU waits for the host between blocks. At 0.25 s a window of 10 s, by which rates are judged, has 40 blocks, and
+the shortest cell 3.
 """
 SHORTEST_S: Final = 30.0
 LONGEST_S: Final = 14 * 86_400.0
@@ -53,7 +52,7 @@ IN_PHASE: Final = "burn_in.in_phase"
 
 
 def seconds(text: str, origin: str = "--burn-in") -> float:
-    """Return the duration that `text` says: "8h", "30m", "90s", "1h30m". Raises ConfigError."""
+    """Parse a duration: "8h", "30m", "90s", "1h30m". Raises ConfigError."""
     span = f"from {SHORTEST_S:g}s to {LONGEST_S / 86_400:g}d"
     if _DURATION.fullmatch(text) is None:
         meant = "".join(text.lower().split())
@@ -71,7 +70,7 @@ def seconds(text: str, origin: str = "--burn-in") -> float:
 
 
 def written(duration_s: float) -> str:
-    """The duration as `seconds` reads it: "8h", "1h30m", "2m30s"."""
+    """Format a duration so that `seconds` can parse it: "8h", "1h30m", "2m30s"."""
     minutes, rest_s = divmod(round(duration_s), 60)
     hours, minutes = divmod(minutes, 60)
     return "".join(f"{number}{unit}" for number, unit in ((hours, "h"), (minutes, "m"), (rest_s, "s")) if number)
@@ -80,7 +79,7 @@ def written(duration_s: float) -> str:
 def of_settings(
     settings: LayeredSettings, configuration: Configuration, catalogue: Catalogue, table: BurnInTable
 ) -> Configuration:
-    """Return the configuration of a burn-in where the settings ask for one, else the same. Raises ConfigError."""
+    """Return the configuration of a burn-in if the settings request one, else the same. Raises ConfigError."""
     require_duration(settings)
     duration = settings.find(DURATION, str)
     if duration is None:
@@ -95,7 +94,7 @@ def of_settings(
 def on_devices(
     settings: LayeredSettings, configuration: Configuration, devices: Sequence[Device], table: BurnInTable
 ) -> Configuration:
-    """Return the same with what depends on the devices: injected faults and steps of load. Raises ConfigError."""
+    """Add what depends on the devices: injected faults and load steps. Raises ConfigError."""
     if settings.values.get(INJECT):
         faults = [word for word, _ in settings.words(INJECT)]
         configuration = with_injections(configuration, faults, devices, settings.origin(INJECT))
@@ -106,7 +105,7 @@ def on_devices(
 
 
 def require_duration(settings: LayeredSettings) -> None:
-    """Refuse options of a burn-in where there is none. Raises ConfigError."""
+    """Raise ConfigError for options of a burn-in without --burn-in."""
     if DURATION in settings.values:
         return
     for key in (LEVEL, INJECT, MAX_TEMPERATURE, STEPS, IN_PHASE):
@@ -118,7 +117,7 @@ def require_duration(settings: LayeredSettings) -> None:
 
 
 def refuse_mistakes(settings: LayeredSettings, table: BurnInTable) -> None:
-    """Make sure that duration and level, where they are given, could hold. Raises ConfigError."""
+    """Raise ConfigError for an invalid duration or level."""
     if (duration := settings.find(DURATION, str)) is not None:
         seconds(duration, settings.origin(DURATION))
     if (level := settings.find(LEVEL, str)) is not None:
@@ -134,7 +133,7 @@ def configured(
     *,
     origin: str = "--burn-in",
 ) -> Configuration:
-    """Return the configuration of a burn-in that lasts `duration`. Raises ConfigError."""
+    """Return the configuration of a burn-in of this duration. Raises ConfigError."""
     duration_s = seconds(duration, origin)
     name = level or table.level_for(duration_s)
     if Mode.SOLO in configuration.modes:
@@ -161,10 +160,7 @@ def configured(
 def with_steps(
     configuration: Configuration, devices: Sequence[Device], table: BurnInTable, *, in_phase: bool
 ) -> Configuration:
-    """Return the same with steps of load: one device after the other over a period, or all together.
-
-    They are one cell more in each round, so all cells may have to be shorter.
-    """
+    """Add load steps: the devices in turn over a period, or all together. Cells get shorter for the additional cell."""
     burn_in = configuration.burn_in
     assert burn_in is not None
     rule = table.steps
@@ -178,7 +174,7 @@ def with_steps(
 
 
 def with_temperature_stop(configuration: Configuration, celsius: int) -> Configuration:
-    """Return the same, a GPU being stopped at that many degrees Celsius too."""
+    """Add a temperature limit in degrees Celsius."""
     assert configuration.burn_in is not None
     burn_in = msgspec.structs.replace(configuration.burn_in, max_temperature_c=celsius)
     return msgspec.structs.replace(configuration, burn_in=burn_in)
@@ -187,7 +183,7 @@ def with_temperature_stop(configuration: Configuration, celsius: int) -> Configu
 def with_injections(
     configuration: Configuration, texts: Sequence[str], devices: Sequence[Device], origin: str = "--inject"
 ) -> Configuration:
-    """Return the same with these faults, which taint it. Raises ConfigError."""
+    """Add injected faults, which taint the run. Raises ConfigError."""
     assert configuration.burn_in is not None
     parsed = tuple(injections.parse(text, devices, origin) for text in texts)
     names = {device.uuid: device.name for device in devices}

@@ -1,7 +1,7 @@
-"""What all launches of a kind of check verified on one GPU, added up; and the ways in which they compared. Pure.
+"""Sums over all launches of one check on one GPU, and how their outputs were compared. Pure.
 
-A digest is tried in each process, and replaced where it fails the trial (worker/verify/digest.py). On one device, with
-the same libraries, it fails always or never: once is a sign of a fault.
+A digest that fails its trial in a process is replaced (worker/verify/digest.py). On one device with the same libraries
+it fails always or never; a single failure is a sign of a fault.
 """
 
 import re
@@ -18,13 +18,12 @@ from protocol.cell import Cell, DeviceKind, Workload
 from protocol.verification import Verification
 
 _SHARE: Final = re.compile(r"[\d.]+ % of the time")
-"""What comparing took, which differs from launch to launch."""
 
 
 def tallies(
     good: Iterable[tuple[Cell, LaunchEvidence]], beside: Sequence[Share], kind: DeviceKind
 ) -> dict[Workload, Tally]:
-    """By kind of check. good: launches with a result. beside: what counts against the GPU in those without one."""
+    """Return the tally of each check. beside: mismatches of launches without a valid result."""
     groups: dict[Workload, list[LaunchEvidence]] = defaultdict(list)
     for cell, evidence in good:
         groups[cell.workload].append(evidence)
@@ -37,7 +36,6 @@ def tallies(
 
 
 def _tally(group: Sequence[LaunchEvidence], more: int, kind: DeviceKind) -> Tally:
-    """more: mismatches of launches that are no evidence for anything else."""
     found = [one.result.verification for one in group if one.result.verification is not None]
     return Tally(
         launches=len(group),
@@ -52,7 +50,7 @@ def _tally(group: Sequence[LaunchEvidence], more: int, kind: DeviceKind) -> Tall
 
 
 def check(workload: Workload, tally: Tally) -> CheckReport:
-    """As the report has it; no bound where something was wrong."""
+    """Return a tally for the report. With mismatches there is no bound."""
     return CheckReport(
         check=workload,
         launches=tally.launches,
@@ -70,22 +68,17 @@ def check(workload: Workload, tally: Tally) -> CheckReport:
 
 
 def method(launches: Sequence[Verification]) -> str:
-    """How launches of one check compared, in words, and of a test of memory how often with each pattern."""
-    told = methods(launches)
+    """Describe how the outputs of one check were compared; for a memory test also how often per pattern."""
+    ways: dict[str, str] = {}
+    for one in launches:
+        ways.setdefault(_way(one), one.method)
+    told = "; ".join(ways.values())
     times = ", ".join(f"{name} {times}" for name, times in memory_test.marched(launches).items())
     return f"{told}, times from end to end: {times}" if times else told
 
 
-def methods(launches: Sequence[Verification]) -> str:
-    """Every way once, as the first launch has it that went it; empty without a launch."""
-    found: dict[str, str] = {}
-    for one in launches:
-        found.setdefault(_way(one), one.method)
-    return "; ".join(found.values())
-
-
 def not_tested(cells: Mapping[str, Sequence[Verification]]) -> dict[str, str]:
-    """What → why, for cells of one device whose launches compared in several ways. cells: by name."""
+    """Report cells whose launches compared in several ways. cells: launches by name of the cell."""
     found = {}
     for name, launches in cells.items():
         ways = Counter(map(_way, launches))

@@ -1,9 +1,6 @@
-"""Whether a burn-in has room for one whole round, and how long one must be that has. Pure.
+"""Whether a burn-in has time for a whole round, and the shortest duration that has. Pure.
 
-    start ─┤ cell │ cell │ … │ cell ├─ closing        what does not end before the duration does is UNKNOWN
-
-A cell is shorter in a shorter burn-in. Its start, that of everything, and a replay of the least steps are not: so there
-is a shortest duration.
+Cells get shorter with the duration; starts and the fewest steps of a replay do not.
 """
 
 import itertools
@@ -21,18 +18,17 @@ from orchestrator.state.time_budget import closing_s
 from protocol.cell import Cell, Device, DeviceKind
 
 SLOWER: Final = {DeviceKind.CUDA: 1, DeviceKind.CPU: 3}
-"""So many times what is estimated may be needed for starts, and for the steps of replays. CPU devices share the cores
-of their host with each other, and with whatever else is at work there: three of them on two cores took 4 to 13 s for
-the first import, where 4 s are estimated, and 0.5 to 0.9 s from one launch to the next; a step of lstm took 0.4 to
-0.5 s at a load of four on two cores, where 0.15 to 0.18 s are estimated.
+"""Factor on estimated starts and replay steps. CPU devices share cores with each other and the host.
+
+Three of them on two cores took 4 to 13 s for the first import (estimate 4 s) and 0.5 to 0.9 s between launches. A step
+of lstm took 0.4 to 0.5 s at a load of four on two cores (estimate 0.15 to 0.18 s).
 """
 _STEP_S: Final = 10
 _SHOWN: Final = 3
-"""Cells that are named."""
 
 
 def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Iterator[str]:
-    """What will be UNKNOWN for want of time, as far as can be told before it begins; nothing where all have room."""
+    """Warn about cells that will be UNKNOWN because the duration is too short."""
     asked = configuration.burn_in
     if asked is None:
         return
@@ -48,7 +44,7 @@ def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], t
 
 
 def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> float:
-    """The shortest duration of this level, in steps that people use, which has room for one whole round."""
+    """Return the shortest duration of this level with time for one whole round, in steps of _STEP_S."""
     asked = requested(configuration)
 
     def needed_s(device: Device, duration_s: float) -> float:
@@ -63,7 +59,6 @@ def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device],
 
 
 def _late(plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device) -> Iterator[str]:
-    """The cells of a device that do not end in time in the first round."""
     asked = requested(configuration)
     lasting = _lasting(plan, configuration, devices, device, asked.cell_s[device.kind])
     _, *ends = itertools.accumulate(lasting)
@@ -75,7 +70,7 @@ def _late(plan: Plan, configuration: Configuration, devices: Sequence[Device], d
 def _lasting(
     plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device, cell_s: float
 ) -> Iterator[float]:
-    """Seconds of the start of everything, and of each launch of the first round with cells of such a length."""
+    """Return the seconds of the start of the run, then of each launch of the first round."""
     slower, scale = SLOWER[device.kind], SLOWER[device.kind] * estimate.sharing(device, devices)
     yield slower * estimate.shared_start_s(configuration, [device])
     for cell in _first_round(plan, device):

@@ -1,14 +1,10 @@
-"""What a burn-in says of one GPU, and why. Pure.
+"""Judge one GPU after a burn-in. The gravest verdict wins, and all reasons are reported. Pure.
 
-    FAIL      it computed, kept or moved wrong bits, or its health says that the hardware is at fault
-    UNKNOWN   the time was not served, or not alone, a planned cell did no work, or nobody can say which of several GPUs
-              is wrong
-    WARN      it slows down, or is slower than its siblings, or its health warns, or a launch crashed that had to be
-              made up for
-    PASS      every planned cell did its work, for the time that was asked for, and nothing was found
-
-Earlier ones win; every reason that was found is told, whichever wins. PASS stands on evidence alone: what was counted.
-Where faults were injected on purpose nothing is to be done about any of it: a GPU that did as told is not faulty.
+FAIL      wrong bits in computing, memory or transfers, or a hardware fault seen by the health checks
+UNKNOWN   too little time at work, contaminated by another process, a planned cell without a check, or wrong bits
+that cannot be attributed to one GPU
+WARN      slower over time or than its siblings, a health warning, or a failed launch that was repeated
+PASS      every planned cell was checked for the requested time, and nothing was found
 """
 
 from collections.abc import Iterator
@@ -26,12 +22,12 @@ from protocol.cell import Workload
 from protocol.verification import Mismatch
 
 ALGORITHM_ELEMENTS: Final = 1000
-"""Another algorithm rounds otherwise in a good part of all elements, and every time; fewer are flipped bits."""
+"""Another algorithm rounds this many elements differently, and always the same ones. Fewer are flipped bits."""
 
 
 @dataclass(frozen=True)
 class Reason:
-    """One thing that speaks for a verdict, and what to do about it."""
+    """A reason for a verdict, and the recommended action."""
 
     verdict: HealthVerdict
     text: str
@@ -40,7 +36,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on a GPU, every reason for it, gravest first, and what the first of them asks to do."""
+    """The verdict on a GPU with its reasons, gravest first, and the action of the first reason."""
 
     verdict: HealthVerdict
     reasons: tuple[Reason, ...]
@@ -48,7 +44,7 @@ class Judged:
 
 
 def judge(work: Work) -> Judged:
-    """The verdict on one GPU."""
+    """Return the verdict on one GPU."""
     found = [*_wrong_bits(work), *_of_health(work), *_gaps(work), *_made_up(work), *_slow(work)]
     if work.tainted:
         found = [replace(reason, action=Action.NOTHING) for reason in found]
@@ -60,15 +56,15 @@ def judge(work: Work) -> Judged:
 
 
 def bound(exposure: float) -> float | None:
-    """The error rate that is excluded with 95 % confidence when none was found in so many checks, or so many hours.
+    """Return the error rate excluded with 95 % confidence after `exposure` checks or hours without error.
 
-    The rule of three (Hanley and Lippman-Hand 1983): 3/n. None without any.
+    Rule of three (Hanley and Lippman-Hand 1983): 3/n. None for 0.
     """
     return 3 / exposure if exposure else None
 
 
 def _wrong_bits(work: Work) -> Iterator[Reason]:
-    """Wrong results. One that a correct library may give is no fault of the GPU, and nothing is claimed."""
+    """Report wrong results. A result that a correct library may give is UNKNOWN."""
     for one in work.wrong:
         mismatch = one.mismatch
         where = f"{WORKLOADS[one.workload].title} in {one.precision}, round {one.round + 1}, {one.at}"
@@ -107,7 +103,7 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
 
 
 def _more(work: Work, workload: Workload, mismatches: int) -> Iterator[Reason]:
-    """Those of one kind of check without details. Only what others of that kind look like speaks for them."""
+    """Report mismatches without details, judged like those with details."""
     kept = [one for one in work.wrong if one.workload is workload]
     unclear = work.unclear if workload is Workload.LINKS else 0
     if (more := mismatches - len(kept) - unclear) > 0:
@@ -121,7 +117,7 @@ def _more(work: Work, workload: Workload, mismatches: int) -> Iterator[Reason]:
 
 
 def _seen(workload: Workload, mismatch: Mismatch) -> tuple[str, str]:
-    """What was wrong, and whether it was again; less where its launch ended before it was looked at closer."""
+    """Describe a mismatch and its repetitions."""
     size = f"{plural(mismatch.elements, 'element')}, {plural(mismatch.bits, 'bit')} wrong"
     if not mismatch.repeated:
         known = size if mismatch.elements else "wrong bits"
@@ -133,7 +129,7 @@ def _seen(workload: Workload, mismatch: Mismatch) -> tuple[str, str]:
 
 
 def another_algorithm(mismatch: Mismatch) -> bool:
-    """Whether a mismatch looks like the library's choice: within rounding, in many elements, and again every time."""
+    """Whether a mismatch looks like another algorithm: within rounding, many elements, and every time."""
     every_time = mismatch.wrong_again == mismatch.repeated
     return mismatch.beyond_rounding is False and every_time and mismatch.elements >= ALGORITHM_ELEMENTS
 
@@ -147,7 +143,6 @@ def _of_health(work: Work) -> Iterator[Reason]:
 
 
 def _gaps(work: Work) -> Iterator[Reason]:
-    """Why there is no PASS, though nothing wrong was found."""
     if work.tainted:
         yield Reason(HealthVerdict.UNKNOWN, "tainted: faults were injected on purpose")
     yield from _time(work)
@@ -188,7 +183,6 @@ def _gaps(work: Work) -> Iterator[Reason]:
 
 
 def _time(work: Work) -> Iterator[Reason]:
-    """Why it was not at work for as long as was asked for."""
     action, todo = _makes_up(work)
     if work.goes_on:
         yield Reason(HealthVerdict.UNKNOWN, "it still goes on")
@@ -206,7 +200,7 @@ def _time(work: Work) -> Iterator[Reason]:
 
 
 def _makes_up(work: Work) -> tuple[Action, str]:
-    """What makes up for time that is missing: more of it, unless something was found that more time cannot undo."""
+    """Return the action for missing time. `resume` cannot undo other findings."""
     if work.tainted:
         return Action.NOTHING, "no more time makes it pass: `resume` goes on with the faults alone"
     if not _has_room(work):
@@ -220,7 +214,6 @@ def _makes_up(work: Work) -> tuple[Action, str]:
 
 
 def _measures_again(work: Work) -> tuple[Action, str]:
-    """What helps where results are lost: `resume`, where what is left has room for them, on a GPU that still works."""
     if work.goes_on:
         return Action.NOTHING, ""
     if work.taken_out:
@@ -231,17 +224,13 @@ def _measures_again(work: Work) -> tuple[Action, str]:
 
 
 def _has_room(work: Work, more: int = 0) -> bool:
-    """Whether what is left of its time is enough: for a launch where it was short, for each cell without any, and more.
-
-    more: launches that are to be made beside those.
-    """
+    """Whether the remaining time suffices for the missing launches and `more`."""
     short = served_time.is_short(work.served_s, work.asked_s, work.cell_s)
     launches = sum(one.untried for one in work.planned) + more or int(short)
     return not launches or launches * work.ahead.launch_s <= work.ahead.left_s
 
 
 def _tries(work: Work) -> tuple[Action, str]:
-    """What brings a cell to its end that lacked time alone."""
     if work.goes_on:
         return Action.NOTHING, ""
     action, _ = _makes_up(work)

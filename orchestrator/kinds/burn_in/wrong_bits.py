@@ -1,11 +1,6 @@
-"""Wrong bits that launches of a burn-in have found, also launches whose result does not count, or that have none. Pure.
+"""Wrong bits found by launches, also by launches with a withdrawn result or none. Pure.
 
-    a result that counts ──────────────────────────┐
-    one that was withdrawn, complete               ├──▶ what counts against each device
-    none: what was seen before the launch was over ┘
-
-The second and the third are evidence for nothing else (analysis/discarded_results.py), but bits of the second are
-compared too.
+Those prove nothing else (analysis/discarded_results.py), but bits of withdrawn results are compared too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +21,7 @@ from protocol.verification import Verification
 
 @dataclass(frozen=True)
 class Uncounted:
-    """A launch without a result that counts, and what it verified all the same, by device."""
+    """A launch without a valid result, and what it verified, by device."""
 
     attempt: Attempt
     cell: Cell
@@ -34,16 +29,13 @@ class Uncounted:
 
     @property
     def cut_off(self) -> bool:
-        """Whether it ended before it had a result: then nothing is known of it but what was wrong."""
+        """Whether it ended before it had a result, so that only its mismatches are known."""
         return not any(one.checks for one in self.seen.values())
 
 
 @dataclass(frozen=True)
 class Share:
-    """What of such a launch counts against one of its devices. mismatches: all, wrong: those with details.
-
-    unclear: how many may follow from what others had wrong, without details of any.
-    """
+    """What counts against one device of such a launch. mismatches: all; wrong: those with details."""
 
     workload: Workload
     mismatches: int
@@ -52,7 +44,7 @@ class Share:
 
 
 def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
-    """Those of a run that verified anything."""
+    """Return the launches without a valid result that verified something."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     return tuple(
         Uncounted(attempt, cells[attempt.start.cell], evidence.uncounted[attempt.start.launch])
@@ -62,7 +54,7 @@ def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
 
 
 def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> Iterator[Share]:
-    """What counts against a device in each of them. accused: of the whole night."""
+    """Return what counts against a device in each launch. accused: of the whole burn-in."""
     for one in launches:
         if device.uuid in one.cell.devices:
             found = links.attributed(one.seen, one.cell, device.uuid, accused, cut_off=one.cut_off)
@@ -72,7 +64,7 @@ def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> I
 
 
 def wrong(attempt: Attempt, cell: Cell, found: Attributed) -> Iterator[Wrong]:
-    """The mismatches that count against one device, each with its place in the night."""
+    """Return the mismatches that count against one device."""
     kept = () if found.verification is None else found.verification.kept
     for mismatch, doubt in zip(kept, found.doubts, strict=True):
         at = iso(attempt.segment.at(mismatch.at_ns))
@@ -80,7 +72,7 @@ def wrong(attempt: Attempt, cell: Cell, found: Attributed) -> Iterator[Wrong]:
 
 
 def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
-    """Those of a device of which nobody can see here whether they found anything wrong, and why."""
+    """Return the launches of a device whose mismatches cannot be read, with the reason."""
     for one in launches:
         found = one.seen.get(device.uuid)
         if found is not None and (why := found.not_tested.get(UNREAD)) and one.cut_off:
@@ -88,7 +80,7 @@ def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
 
 
 def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> Iterator[Sample]:
-    """What launches gave, to be held against each other. The first of several devices speaks for all."""
+    """Return the bits of launches for comparison. The first of several devices stands for all."""
     for attempt, cell, found in launches:
         if found is not None:
             start = attempt.start

@@ -130,7 +130,6 @@ def test_every_format_has_the_note_of_a_score(tmp_path: Path) -> None:
     run_itself = side_of(run)
     for baseline in (msgspec.structs.replace(run_itself, run_id=EARLIER), run_itself):
         report = references.hold(run.report(), Against(baseline=baseline))
-        assert report.baseline_comparison is not None
         note = report.baseline_comparison.note
         assert note
         for shown in (to_text(report), to_markdown(report), comparisons.baseline(report).charts[0].says):
@@ -192,7 +191,6 @@ def test_costs_and_limits_of_both_modes_have_names_of_their_own(tmp_path: Path) 
     names = {f"cpu:{at} resnet50 inference fp32 b1 {mode}" for at in (0, 1) for mode in Mode}
     for chapter in (comparisons.thresholds, comparisons.costs):
         section = chapter(report)
-        assert section is not None
         assert {row[0] for table in section.tables for row in table.rows} == names
 
 
@@ -214,7 +212,7 @@ ABSENT = Threshold(name="absent", figure=LimitName.LATENCY, phase=Workload.TRAIN
 
 def held(run: FakeRun, *thresholds: Threshold, **more: object) -> dict[str, Any]:
     """The report of the run, as other programs read it, held against these."""
-    references.store(Against(thresholds=thresholds, **more), run.paths)  # type: ignore[arg-type]  # its other fields
+    references.store(Against(thresholds=thresholds, **more), run.paths)
     found: dict[str, Any] = json.loads(msgspec.json.encode(reporting.make(run.paths)))
     return found
 

@@ -47,7 +47,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
 def limit(figure: LimitName, phase: Workload = Workload.INFERENCE, **more: object) -> Threshold:
     """A limit that nothing reaches."""
     bound = {} if {"below", "at_most", "above", "at_least"} & more.keys() else {"above": 1e12}
-    return Threshold(name="a limit", figure=figure, phase=phase, **bound, **more)  # type: ignore[arg-type]  # its fields
+    return Threshold(name="a limit", figure=figure, phase=phase, **bound, **more)
 
 
 def judged(report: Report, threshold: Threshold) -> list[ThresholdResult]:

@@ -182,10 +182,8 @@ def test_two_runs_may_record_at_once(tmp_path: Path, before: str) -> None:
         random_bytes(where.path)
     with child(MANY, str(tmp_path), "1") as one, child(MANY, str(tmp_path), "11") as other:
         for process in (one, other):
-            assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
         for process in (one, other):
-            assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
     assert (one.returncode, other.returncode) == (0, 0)

@@ -96,7 +96,6 @@ def test_json_in_parts_is_what_it_would_be_in_one(tmp_path: Path) -> None:
         whole = export.indented({"history_version": len(MIGRATIONS), "runs": made}) + b"\n"
         assert b"".join(export.to_json(made)) == whole
     with store.reading(kept(tmp_path, records)) as connection:
-        assert connection is not None
         assert list(queries.each(connection)) == records
 
 
@@ -117,7 +116,6 @@ def test_a_run_that_is_taken_out_meanwhile_is_missing(tmp_path: Path) -> None:
     """Another process may prune while this one reads."""
     where = kept(tmp_path, [record(1), record(2), record(3)])
     with store.reading(where) as connection:
-        assert connection is not None
         found = queries.each(connection)
         first = next(found)
         with store.writing(where) as other:
@@ -136,7 +134,6 @@ def test_a_run_that_is_recorded_again_meanwhile_is_of_one_moment(tmp_path: Path)
             kept(tmp_path, [again])
 
     with store.reading(where) as connection:
-        assert connection is not None
         connection.set_trace_callback(replaced)
         assert [list(queries.each(connection)), list(queries.each(connection))] == [[record(1)], [again]]
         kept(tmp_path, [record(1)])

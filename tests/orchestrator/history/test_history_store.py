@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -43,7 +42,6 @@ def test_what_is_recorded_is_read_again(tmp_path: Path) -> None:
     made = [record(1), record(2, health="WARN", health_words="hot", burn_in="FAIL", burn_in_words="wrong bits")]
     where = kept(tmp_path / "deep" / "down", made)
     with store.reading(where) as connection:
-        assert connection is not None
         assert [queries.run(connection, run_id(number)) for number in (1, 2)] == made
     assert [path.name for path in where.path.parent.iterdir()] == ["history.db"]
 
@@ -97,7 +95,7 @@ def test_what_is_no_text_is_refused_in_words(tmp_path: Path) -> None:
     """A byte of the command line that is no UTF-8, in what is asked for and in what is to be recorded."""
     where = kept(tmp_path, [record(1)])
     with pytest.raises(HistoryError, match=r"UTF-8 .*'caf\\udce9'"), store.reading(where) as connection:
-        queries.run(cast("sqlite3.Connection", connection), "caf\udce9")
+        queries.run(connection, "caf\udce9")
     with pytest.raises(HistoryError, match="UTF-8"):
         kept(tmp_path, [record(2, profile="caf\udce9")])
     assert runs(where) == [run_id(1)]
@@ -108,7 +106,7 @@ def test_what_contradicts_itself_is_refused_in_words(tmp_path: Path) -> None:
     where = kept(tmp_path, [record(1)])
     altered(where, "UPDATE devices SET facts = replace(facts, 'GPU-5317350e', 'GPU-5317350f')")
     with store.reading(where) as opened, pytest.raises(HistoryError, match="a cell on 'GPU-5317350e-"):
-        queries.run(cast("sqlite3.Connection", opened), run_id(1))
+        queries.run(opened, run_id(1))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +128,7 @@ def test_bytes_in_place_of_a_text_are_refused_in_words(
     where = kept(tmp_path, [record(1, health="WARN")])
     altered(where, f"UPDATE {table} SET {column} = x'00ff'")
     with pytest.raises(HistoryError, match="has not written"), store.reading(where) as opened:
-        ask(cast("sqlite3.Connection", opened))
+        ask(opened)
 
 
 WRITABLE = "PRAGMA writable_schema = ON"
@@ -146,7 +144,7 @@ def test_a_number_in_place_of_a_text_is_refused_in_words(tmp_path: Path, column:
     with closing(sqlite3.connect(where.path)) as connection:
         assert connection.execute(f"SELECT {column} FROM cells").fetchone() == (5,)
     with pytest.raises(HistoryError, match="has not written"), store.reading(where) as opened:
-        queries.run(cast("sqlite3.Connection", opened), run_id(1))
+        queries.run(opened, run_id(1))
 
 
 def test_a_column_may_be_written_in_other_letters(tmp_path: Path) -> None:
@@ -181,7 +179,6 @@ def test_an_older_version_is_brought_up_to_date(tmp_path: Path, by: str) -> None
     if by == "writer":
         kept(tmp_path, [record(1)])
     with store.reading(where) as opened:
-        assert opened is not None
         old = queries.run(opened, "20250101")
         assert opened.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS)
         [offence] = queries.offences(opened, [UUID])
@@ -308,7 +305,6 @@ def test_a_writer_that_is_killed_leaves_the_history_whole(tmp_path: Path, kind: 
     known.write_text(f"disk / {kind} rw 0 0\n")
     where = kept(tmp_path / "data", [record(1)])
     with child(KILLED, str(tmp_path / "data"), str(known)) as writer:
-        assert writer.stdout is not None
         assert writer.stdout.readline() == "in the middle\n"
         writer.send_signal(signal.SIGKILL)
     assert writer.returncode == -signal.SIGKILL

@@ -20,8 +20,7 @@ OTHER = "GPU-99999999-1111-2222-3333-444455556666"
 def points(folder: Path, records: Sequence[RunRecord], model: str = "resnet50", **wanted: object) -> list[Point]:
     """Those of a history of these runs."""
     with store.reading(kept(folder, records)) as connection:
-        assert connection is not None
-        return queries.points(connection, model, **wanted)  # type: ignore[arg-type]  # its own filters
+        return queries.points(connection, model, **wanted)
 
 
 def trends(folder: Path, records: Sequence[RunRecord], figure: str | None = None) -> tuple[Trend, ...]:
@@ -165,17 +164,15 @@ def test_runs_are_filtered(tmp_path: Path, wanted: Filter, found: list[int]) -> 
         record(5, key=sides.cell("lstm").key),
     ]
     with store.reading(kept(tmp_path, records)) as connection:
-        assert connection is not None
         assert [line.run_id for line in queries.lines(connection, wanted)] == [run_id(number) for number in found]
 
 
 @pytest.mark.parametrize("name", ["2026040", "zz", "", "%"])
 def test_a_run_must_be_named_without_doubt(tmp_path: Path, name: str) -> None:
     """Several, none, and nothing at all."""
-    with store.reading(kept(tmp_path, [record(1), record(2)])) as connection:
-        assert connection is not None
-        with pytest.raises(HistoryError, match="expected the id of a recorded run, or a unique beginning"):
-            queries.run(connection, name)
+    expected = pytest.raises(HistoryError, match="expected the id of a recorded run, or a unique beginning")
+    with store.reading(kept(tmp_path, [record(1), record(2)])) as connection, expected:
+        queries.run(connection, name)
 
 
 def test_points_are_filtered(tmp_path: Path) -> None:
@@ -203,5 +200,4 @@ def test_only_gpus_that_did_badly_are_offenders(tmp_path: Path) -> None:
         record(6, device=sides.device(gpu_uuid=OTHER), gpu_uuid=OTHER, burn_in="FAIL"),
     ]
     with store.reading(kept(tmp_path, records)) as connection:
-        assert connection is not None
         assert [one.run_id for one in queries.offences(connection, [UUID, "cpu:0"])] == [run_id(1), run_id(2)]

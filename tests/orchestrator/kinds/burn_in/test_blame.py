@@ -242,11 +242,6 @@ def test_a_device_that_errs_all_the_time_explains_what_no_details_are_kept_of() 
         assert (guilty(found), doubtful(found)) == ({"b"}, unknown)
 
 
-def test_a_transfer_to_the_host_is_the_devices_own() -> None:
-    """No other device had to do with it."""
-    assert [one.device for one in night(seen(DEVICES, ("c", "copy to the host and back")))] == ["c"]
-
-
 def test_a_sum_beside_what_another_one_did_not_keep_is_left_open() -> None:
     """It may be the same sum: the details of sixteen mismatches are kept, all are counted."""
     found = seen(DEVICES, ("a", SUM))

@@ -1,6 +1,4 @@
-"""kinds/burn_in/busy_time.py and lost_launches.py, by their reports: no PASS for time that was not served, or for
-what hung.
-"""
+"""kinds/burn_in/busy_time.py and lost_launches.py: no PASS for time that was not served, or for what hung."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -103,17 +101,28 @@ def test_a_segment_without_work_has_served_nothing(tmp_path: Path, script: str) 
         assert f"UNKNOWN: at work for {gpu.served_seconds:.0f} s of the 600 s" in reasons(gpu)
 
 
-@pytest.mark.parametrize("words", [stopping.OUT_OF_TIME, "the run was asked to stop"])
-@pytest.mark.parametrize(("lasted_s", "hung"), [(28, False), (30, True)])
-def test_a_launch_that_the_run_ended_far_too_late_hung(tmp_path: Path, lasted_s: float, hung: bool, words: str) -> None:
+@pytest.mark.parametrize(
+    ("lasted_s", "counted_s", "words"),
+    [
+        (2, 2, stopping.OUT_OF_TIME),
+        (15, 15, stopping.OUT_OF_TIME),
+        (28, 3 + 20, "the run was asked to stop"),  # a cell, and what came before as an ordinary gap
+        (30, None, stopping.OUT_OF_TIME),
+        (30, None, "the run was asked to stop"),
+    ],
+)
+def test_a_launch_that_the_run_ended_counts_until_it_hung(
+    tmp_path: Path, lasted_s: float, counted_s: float | None, words: str
+) -> None:
     """After three times its three seconds and twenty more: UNKNOWN for its device."""
     night = without_last_soak(tmp_path)
     ended(night, lasted_s, words)
     first, second = night.finished().gpus
+    hung = counted_s is None
     assert second.verdict is HealthVerdict.PASS
     assert first.verdict is (HealthVerdict.UNKNOWN if hung else HealthVerdict.PASS), reasons(first)
     assert [part in reasons(first) for part in (HUNG, "30 s", "29 s")] == [hung] * 3
-    assert first.served_seconds - second.served_seconds == pytest.approx(0 if hung else 3 + 20, abs=1)
+    assert first.served_seconds - second.served_seconds == pytest.approx(counted_s or 0, abs=1)
 
 
 @pytest.mark.parametrize("suspended", [False, True])
@@ -192,20 +201,6 @@ def test_a_worker_is_believed_within_the_journal() -> None:
     reported = cast("LaunchEvidence", SimpleNamespace(worked_ns=(1, 10**18), stalls=()))
     assert busy_time.work((), (), {}, 3) == {}  # its process ended before any segment was begun
     assert busy_time.work([(attempt, reported)], (), {segment: ()}, 3) == {segment: Load([(100, 150)], since_ns=0)}
-
-
-@pytest.mark.parametrize(("lasted_s", "more_s"), [(2, 2), (15, 15), (27, 3 + 20), (0, 0)])
-def test_a_launch_that_was_cut_off_counts_for_the_length_of_a_cell(
-    tmp_path: Path, lasted_s: float, more_s: float
-) -> None:
-    """Until then: no evidence, but no time that is missing either. What came before is an ordinary gap or none."""
-    night = without_last_soak(tmp_path)
-    begin_ns = night.now_ns
-    if lasted_s:
-        ended(night, lasted_s)
-    first, second = night.finished().gpus
-    assert first.served_seconds - second.served_seconds == pytest.approx(more_s, abs=1)
-    assert night.now_ns - begin_ns == pytest.approx(lasted_s * SECOND_NS, abs=SECOND_NS)
 
 
 @pytest.mark.parametrize(("not_tested", "verdict"), [({}, HealthVerdict.UNKNOWN), ({"vae": "why"}, HealthVerdict.PASS)])

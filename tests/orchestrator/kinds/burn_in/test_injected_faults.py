@@ -40,9 +40,7 @@ class Tainted(Night):
 def outcome(night: Night) -> InjectedReport:
     """What is said of the fault; the text report says it too."""
     made = night.ended()
-    assert made.burn_in is not None
     (fault,) = made.burn_in.injected
-    assert fault.fate is not None
     assert fault.found is (fault.fate is Fate.FOUND)
     text = " ".join(to_text(made, BURN_IN.layout).split())
     assert f"injected: {fault.fate.upper()}: {fault.fault}: {fault.outcome.removeprefix(f'{fault.fate}: ')}" in text
@@ -140,7 +138,6 @@ def test_what_all_lose_over_the_night_is_not_the_doing_of_one_that_is_slow(tmp_p
     night = Tainted(tmp_path, gpus(4), "1h", {"slow_percent": 11.0})
     night.work(rate=lambda _gpu, hours: 1 - 0.1 * hours)
     made = night.ended().burn_in
-    assert made is not None
     assert any(one.kind == OVER_TIME and one.pace is Pace.SLOWER for one in made.gpus[3].paces)
     (fault,) = made.injected
     assert fault.fate is Fate.MISSED

@@ -27,6 +27,9 @@ from tests.fakes.runs import cpus, gpus
 
 DEVICES = gpus(3)
 FIRST, SECOND, THIRD = (device.uuid for device in DEVICES)
+FAIL, UNKNOWN = HealthVerdict.FAIL, HealthVerdict.UNKNOWN
+
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 def mismatch(sender: str | None) -> Mismatch:
@@ -64,9 +67,6 @@ def reported(folder: Path, *launches: dict[str, tuple[Mismatch, ...]], more: int
 def verdicts(report: BurnInReport) -> list[HealthVerdict]:
     """In the order of the devices."""
     return [gpu.verdict for gpu in report.gpus]
-
-
-FAIL, UNKNOWN = HealthVerdict.FAIL, HealthVerdict.UNKNOWN
 
 
 def forged(folder: Path) -> Night:
@@ -156,11 +156,13 @@ def test_a_device_whose_own_numbers_were_wrong_explains_a_copy_of_another_launch
     assert "transfers" not in third.replace("transfers between devices of peers", "")
 
 
-@pytest.mark.parametrize("workload", [Workload.SOAK, Workload.MEMORY, Workload.TRUTH])
 @pytest.mark.parametrize(
-    ("changes", "proven"),
-    [({}, True), (None, True), ({"elements": 1000, "wrong_again": 10, "beyond_rounding": False}, False)],
-    ids=["one element", "without details", "another algorithm"],
+    ("workload", "changes", "proven"),
+    [
+        (Workload.SOAK, {}, True),
+        (Workload.MEMORY, None, True),  # without details
+        (Workload.TRUTH, {"elements": 1000, "wrong_again": 10, "beyond_rounding": False}, False),  # another algorithm
+    ],
 )
 def test_a_device_that_another_check_has_proven_faulty_explains_a_copy(
     tmp_path: Path, workload: Workload, changes: dict[str, object] | None, *, proven: bool
@@ -265,8 +267,8 @@ def test_what_has_no_links_needs_none() -> None:
 
 def test_one_cpu_device_passes_without_links(tmp_path: Path) -> None:
     """They are no required check there, and are listed as not tested."""
-    night = Night(tmp_path, cpus(1))
-    night.work()
+    night = Night(tmp_path, cpus(1), "10m")
+    night.work(last=3)
     (gpu,) = night.finished().gpus
     assert "links" in gpu.not_tested
     assert "transfers" not in reasons(gpu)

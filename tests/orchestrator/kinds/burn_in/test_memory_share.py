@@ -1,18 +1,16 @@
-"""Patterns of the memory test over a whole burn-in: what no launch of a device came to the end of is not tested."""
+"""kinds/burn_in/tallies.py and memory_test.py: how launches compared, and what the memory test covered."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from orchestrator.figures.burn_in import GpuBurnIn
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in import memory_test, tallies
 from protocol.cell import DeviceKind, Workload
 from protocol.verification import MemoryShare, Verification
 from tests.fakes.nights import Night, sound
-from tests.fakes.runs import gpus
+from tests.fakes.runs import cpus, gpus
 
 NEVER = "it never came to its end: the launches were too short, or too few"
 
@@ -22,6 +20,38 @@ pytestmark = pytest.mark.usefixtures("unsynced")
 def marched(method: str = "compared", **patterns: int) -> Verification:
     """What a launch of the memory test says."""
     return Verification(key=(), method=method, checks=1, patterns=patterns)
+
+
+TRITON = "64-bit digest by Triton, in one pass, {} % of the time"
+STOCK = "64-bit digest by stock operators (Triton: another digest), {} % of the time"
+
+
+def went(way: str, percent: float) -> Verification:
+    """What a launch says that compared like this."""
+    return Verification(key=(), method=way.format(percent), checks=1)
+
+
+def test_every_way_is_told_once() -> None:
+    """What it cost differs from launch to launch, and makes no other way."""
+    launches = [went(TRITON, 1.2), went(STOCK, 8.0), went(TRITON, 1.3)]
+    assert tallies.method(launches) == f"{TRITON.format(1.2)}; {STOCK.format(8.0)}"
+    assert tallies.method(launches[::2]) == TRITON.format(1.2)
+    assert tallies.not_tested({"a": launches[::2], "b": launches[1:2]}) == {}
+
+
+def test_a_digest_that_failed_its_trial_once_is_told_of_its_device(tmp_path: Path) -> None:
+    """Among what was not tested, with how often; the other device has none of it, and both pass."""
+    night = Night(tmp_path, cpus(2), "10m")
+    cell = night.first(Workload.SOAK)
+    said = {number: msgspec.structs.replace(sound(cell), method=TRITON.format(number / 10)) for number in range(20)}
+    said[3] = msgspec.structs.replace(sound(cell), method=STOCK.format(9.0))
+    night.work(verified={(0, Workload.SOAK, number): found for number, found in said.items()})
+    first, second = night.finished().gpus
+    told = {what: why for what, why in first.not_tested.items() if "in one way" in what}
+    assert f"soak gemm {cell.precision} in one way all night" in told
+    assert all("stock operators (Triton: another digest) in 1 of " in why for why in told.values())
+    assert not [what for what in second.not_tested if "in one way" in what]
+    assert second.verdict is HealthVerdict.PASS
 
 
 def test_what_one_launch_came_to_is_tested() -> None:
@@ -41,35 +71,6 @@ def test_the_method_says_how_often() -> None:
     assert tallies.method([]) == ""
 
 
-def a_night(folder: Path, said: Mapping[int, Mapping[str, int]]) -> tuple[GpuBurnIn, ...]:
-    """Two GPUs, the launches of whose memory test all said this, by device."""
-    night = Night(folder, gpus(2))
-    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.MEMORY)
-    rounds = {number for order in night.stored.plan.order.values() for _, number in order}
-    night.work(
-        verified={
-            (place, Workload.MEMORY, number): msgspec.structs.replace(sound(cell), patterns=dict(patterns))
-            for place, patterns in said.items()
-            for number in rounds
-        }
-    )
-    night.well()
-    found = night.ended().burn_in
-    assert found is not None
-    return found.gpus
-
-
-def test_the_report_names_them_device_by_device(tmp_path: Path) -> None:
-    """Among what was not tested, of the GPU that never came to it alone."""
-    first, second = a_night(tmp_path, {0: {"walking": 1, "random": 1}, 1: {"walking": 1, "random": 0}})
-    assert "memory: pattern random" not in first.not_tested
-    assert second.not_tested["memory: pattern random"] == NEVER
-    assert "memory: pattern walking" not in second.not_tested
-    assert (first.unfinished, second.unfinished) == ((), ("memory: pattern random",))
-    memory = next(check for check in first.checks if check.check == Workload.MEMORY)
-    assert memory.method.endswith(f"walking {memory.launches}, random {memory.launches}")
-
-
 @pytest.mark.parametrize(
     ("covered", "taken", "share", "sizes", "why"),
     [
@@ -86,7 +87,6 @@ def test_how_much_was_covered_is_told_with_why_no_more(
     mib = 1024 * 1024
     said = MemoryShare(covered=covered * mib, taken=taken * mib, whole=1000 * mib)
     found = memory_test.covered([msgspec.structs.replace(marched(), share=said)], DeviceKind.CUDA)
-    assert found is not None
     assert (found.share, found.words) == (
         pytest.approx(min(covered, taken) / 1000),
         f"{share} of the most memory that was free when one began {sizes}",
@@ -99,7 +99,6 @@ def test_one_launch_that_covered_it_is_enough() -> None:
     less, most = (MemoryShare(covered=size, taken=size, whole=100) for size in (10, 92))
     launches = [msgspec.structs.replace(marched(), share=share) for share in (less, most, None, less)]
     found = memory_test.covered(launches, DeviceKind.CPU)
-    assert found is not None
     assert found.share == pytest.approx(0.92)
     assert found.words == "92.0 % of what was planned (0 of 0 MiB)"
     assert memory_test.covered([marched()], DeviceKind.CPU) is None
@@ -113,30 +112,29 @@ def test_a_launch_that_found_little_free_does_not_stand_for_the_whole_memory() -
     )
     launches = [msgspec.structs.replace(marched(), share=share) for share in (much, little)]
     found = memory_test.covered(launches, DeviceKind.CUDA)
-    assert found is not None
     assert found.share == pytest.approx(84 / 140)
     assert "no more than 86,016 MiB could be had" in memory_test.lacking(found)
 
 
-def test_a_gpu_whose_memory_was_not_covered_does_not_pass(tmp_path: Path) -> None:
-    """UNKNOWN, with how much was; its sibling, which had it all, passes."""
-    night = Night(tmp_path, gpus(2))
-    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.MEMORY)
-    short = msgspec.structs.replace(sound(cell), share=MemoryShare(covered=60 << 30, taken=60 << 30, whole=80 << 30))
-    rounds = {number for order in night.stored.plan.order.values() for _, number in order}
-    night.work(verified={(0, Workload.MEMORY, number): short for number in rounds})
-    for place in range(2):
-        night.climate(place)
-    night.well()
-    found = night.ended().burn_in
-    assert found is not None
-    first, second = found.gpus
+def test_the_report_has_the_coverage_of_each_gpu(tmp_path: Path) -> None:
+    """UNKNOWN for too small a share; its sibling passes, with the pattern that was never finished as not tested."""
+    night = Night(tmp_path, gpus(2), "10m")
+    share = MemoryShare(covered=60 << 30, taken=60 << 30, whole=80 << 30)
+    healthy = sound(night.first(Workload.MEMORY))
+    short = msgspec.structs.replace(healthy, share=share, patterns={"walking": 1, "random": 1})
+    said = [short, msgspec.structs.replace(healthy, patterns={"walking": 1, "random": 0})]
+    rounds = {number for _, number in night.stored.plan.slots}
+    night.work(verified={(at, Workload.MEMORY, number): said[at] for at in range(2) for number in rounds})
+    first, second = night.watched().gpus
     assert (first.verdict, second.verdict) == (HealthVerdict.UNKNOWN, HealthVerdict.PASS), second.reasons
     (reason,) = first.reasons
-    assert (
-        "75.0 % of the most memory that was free when one began (61,440 of 81,920 MiB), and 85 % are needed"
-        in reason.text
-    )
+    sizes = "75.0 % of the most memory that was free when one began (61,440 of 81,920 MiB)"
+    assert f"{sizes}, and 85 % are needed" in reason.text
     shares = {check.check: check.covered_share for check in first.checks}
     assert shares.pop(Workload.MEMORY) == pytest.approx(0.75)
     assert set(shares.values()) == {None}
+    patterns = [{what: why for what, why in gpu.not_tested.items() if "pattern" in what} for gpu in (first, second)]
+    assert patterns == [{}, {"memory: pattern random": NEVER}]
+    assert (first.unfinished, second.unfinished) == ((), ("memory: pattern random",))
+    memory = next(check for check in first.checks if check.check == Workload.MEMORY)
+    assert memory.method.endswith(f"walking {memory.launches}, random {memory.launches}")

@@ -36,12 +36,6 @@ def well(_: NextLaunch) -> None:
     """Every launch has a result."""
 
 
-def header(devices: tuple[Device, ...]) -> Header:
-    """What a journal begins with."""
-    uuids = tuple(device.uuid for device in devices)
-    return Header(run_id="r", plan_hash="p", tool_version="0", created=1.0, hostname="h", devices=uuids)
-
-
 def a_night(duration: str) -> Configuration:
     """As of --burn-in."""
     return settings.configured(configuration(models=()), duration, None, shipped_catalogue(), levels.load())
@@ -204,7 +198,9 @@ class Stepped:
         order = {uuid: tuple(slot for slot in mine if slot[1] < rounds) for uuid, mine in planned.order.items()}
         self.plan = msgspec.structs.replace(planned, order=order)
         self.state = transitions.begin(self.plan, skips=False)
-        self.told: list[Record] = [header(devices), SEGMENT]
+        uuids = tuple(device.uuid for device in devices)
+        header = Header(run_id="r", plan_hash="p", tool_version="0", created=1.0, hostname="h", devices=uuids)
+        self.told: list[Record] = [header, SEGMENT]
         self.failing: frozenset[str] = frozenset()
         self._chance, self._running = chance, list[NextLaunch]()
 
@@ -273,9 +269,8 @@ def test_a_round_that_one_gpu_was_without_is_not_made_up_for() -> None:
         assert {later for _, later in slots} == {number}
         night.add(slots)
     night.work(10_000, add=False)
-    ahead = tuple(
-        slot for slot in more_rounds.more(night.state, 7, lambda _: True) if devices[1].uuid in _of(night, slot)
-    )
+    slots = more_rounds.more(night.state, 7, lambda _: True)
+    ahead = tuple(slot for slot in slots if devices[1].uuid in night.state.cells[slot[0]].devices)
     night.add(ahead)
     night.all_come_back()
     night.work(10_000, add=False)
@@ -321,10 +316,6 @@ def test_a_round_at_the_end_of_the_time_is_no_sign_that_nothing_works() -> None:
     night.failing = frozenset(night.state.cells)
     night.work(10_000)
     assert max(number for _, number in night.state.slots) == 2  # of a whole round nothing came: that was the last
-
-
-def _of(night: Stepped, slot: Slot) -> tuple[str, ...]:
-    return night.state.cells[slot[0]].devices
 
 
 def _work(cell: Cell) -> tuple[str, str, str]:

@@ -81,7 +81,6 @@ def lines_of(report: Report) -> list[str]:
     assert len(lines) <= PAGE, "\n".join(lines)
     assert max(map(cell_len, lines)) <= text.WIDTH
     whole = " ".join(" ".join(lines).split())
-    assert report.burn_in is not None
     for gpu in report.burn_in.gpus:
         if gpu.reasons:
             assert f": {gpu.action}" in whole if gpu.action else f"{gpu.verdict}: GPU" in whole
@@ -96,7 +95,6 @@ def lines_of(report: Report) -> list[str]:
 def test_whatever_was_found_fits_one_page(quick: Report, data: st.DataObject) -> None:
     """Each GPU with any reasons, and whatever else there is to say, however long."""
     draw, night = data.draw, quick.burn_in
-    assert night is not None
     made = st.builds(
         reason,
         st.sampled_from([HealthVerdict.FAIL, HealthVerdict.UNKNOWN, HealthVerdict.WARN]),
@@ -119,7 +117,6 @@ def test_whatever_was_found_fits_one_page(quick: Report, data: st.DataObject) ->
 def test_the_worst_of_nights_fits_one_page(quick: Report) -> None:
     """Eight GPUs, each of another kind, taken out and with nine reasons of its own; and it says that it was cut."""
     night = quick.burn_in
-    assert night is not None
     long = "wrong bits and more of them " * 12
     worst = tuple(
         judged(
@@ -150,7 +147,6 @@ def test_the_worst_of_nights_fits_one_page(quick: Report) -> None:
 def test_whether_faults_were_found_is_never_cut_off(quick: Report) -> None:
     """One for each of eight GPUs, each with reasons of its own: how many, and the one that was not found at once."""
     night = quick.burn_in
-    assert night is not None
     worst = tuple(
         judged(gpu, [reason(HealthVerdict.FAIL, f"{gpu.gpu_id} {place} {'wrong bits ' * 20}") for place in range(9)])
         for gpu in night.gpus
@@ -174,7 +170,6 @@ def test_whether_faults_were_found_is_never_cut_off(quick: Report) -> None:
 def test_the_gravest_come_first_and_share_what_is_left(quick: Report) -> None:
     """With room for more than a line each: none has all of its own while another has one alone."""
     night = quick.burn_in
-    assert night is not None
     long = "wrong bits and more of them " * 6
     verdicts = [HealthVerdict.WARN, HealthVerdict.UNKNOWN, HealthVerdict.FAIL, *[HealthVerdict.PASS] * 5]
     changed = tuple(

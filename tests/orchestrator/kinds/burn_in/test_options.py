@@ -40,7 +40,6 @@ def burn_in(duration: str = "10m") -> Configuration:
 def offsets(*, in_phase: bool, devices: int = 4) -> list[float]:
     """When each device begins."""
     found = settings.with_steps(burn_in(), gpus(devices), TABLE, in_phase=in_phase).burn_in
-    assert found is not None
     assert list(found.steps) == [device.uuid for device in gpus(devices)]
     return [one.offset_s for one in found.steps.values()]
 
@@ -60,7 +59,7 @@ def assigned(asked: Configuration, following: NextLaunch, device: Device) -> Ass
 
 
 def test_steps_are_a_cell_of_every_round() -> None:
-    """Of the heaviest precision, only where they are asked for; each device is told its times."""
+    """Of the heaviest precision, only where requested; each device is told its times and its round."""
     devices = gpus(2)
     without = planning.make(burn_in(), devices, TABLE)
     assert not [cell for cell in without.cells if cell.workload is Workload.STEPS]
@@ -72,29 +71,12 @@ def test_steps_are_a_cell_of_every_round() -> None:
         rounds = {number for _, number in made.order[device.uuid]}
         assert {(cells[device.uuid].id, number) for number in rounds} <= set(made.order[device.uuid])
         cell = cells[device.uuid]
-        following = NextLaunch(slot=(cell.id, 0), cell=cell, launch=1, attempt=1, scans=False)
-        given = assigned(stepped, following, device)
-        place = devices.index(device)
-        assert given.steps == LoadSteps(on_s=1, off_s=1, offset_s=float(place))
-        assert assigned(burn_in(), following, device).steps is None
-
-
-def test_every_device_is_told_its_round() -> None:
-    """The same on all of them, and another one each time: the test of memory goes on by it."""
-    devices = gpus(2)
-    made = planning.make(burn_in(), devices, TABLE)
-    for device in devices:
-        cell = next(cell for cell in made.cells if cell.devices == (device.uuid,))
         for number in (0, 3):
             following = NextLaunch(slot=(cell.id, number), cell=cell, launch=1, attempt=1, scans=False)
-            assert assigned(burn_in(), following, device).round == number
-
-
-def test_a_temperature_to_stop_at() -> None:
-    """Kept with the run, so that a resume stops there too."""
-    stopping = settings.with_temperature_stop(burn_in(), 83).burn_in
-    assert stopping is not None
-    assert stopping.max_temperature_c == 83
+            given = assigned(stepped, following, device)
+            assert given.steps == LoadSteps(on_s=1, off_s=1, offset_s=float(devices.index(device)))
+            assert given.round == number  # the memory test continues by it
+            assert assigned(burn_in(), following, device).steps is None
 
 
 def test_they_need_a_burn_in() -> None:
@@ -104,17 +86,21 @@ def test_they_need_a_burn_in() -> None:
             settings.of_settings(options(burn_in={key: value}), configuration(), shipped_catalogue(), TABLE)
 
 
-def test_a_cpu_device_cannot_be_hot() -> None:
-    """Nobody reads its temperature, so nothing would be found."""
-    with pytest.raises(ConfigError, match="cpu:1 has no temperature"):
-        settings.with_injections(burn_in(), ["hot:1:95"], cpus(2))
-
-
-def test_a_cpu_device_cannot_be_slow() -> None:
-    """Nobody judges its rates, so nothing would be found; flips are."""
-    with pytest.raises(ConfigError, match="nobody judges the rates of cpu:0"):
-        settings.with_injections(burn_in(), ["flip:1:1", "slow:cpu:0:50"], cpus(2))
-    assert settings.with_injections(burn_in(), ["flip:cpu:1:1"], cpus(2)).tainted
+@pytest.mark.parametrize(
+    ("fault", "devices", "message"),
+    [
+        ("hot:1:95", cpus(2), "cpu:1 has no temperature"),
+        ("slow:cpu:0:50", cpus(2), "nobody judges the rates of cpu:0"),
+        ("slow:0:10", gpus(1), "3 others .* 0"),
+        ("slow:0:10", gpus(3), "3 others .* 2"),
+        ("slow:0:10", (*gpus(3), *cpus(1)), "3 others .* 2"),
+    ],
+)
+def test_a_fault_that_nothing_would_find_is_refused(fault: str, devices: tuple[Device, ...], message: str) -> None:
+    """Temperature and rates of a CPU device, a slow GPU with fewer than three siblings; flips are found anywhere."""
+    with pytest.raises(ConfigError, match=message):
+        settings.with_injections(burn_in(), ["flip:0:1", fault], devices)
+    assert settings.with_injections(burn_in(), ["flip:0:1"], devices).tainted
 
 
 @pytest.mark.parametrize("faults", [("slow:0:10", "slow:0:50"), ("hot:0:60", "hot:0:99"), ("flip:0:1", "flip:0:1:2")])
@@ -124,17 +110,6 @@ def test_a_device_has_one_fault_of_a_kind(faults: tuple[str, str]) -> None:
         settings.with_injections(burn_in(), faults, gpus(4))
     other = faults[1].replace(":0:", ":1:", 1)
     assert settings.with_injections(burn_in(), [faults[0], other], gpus(4)).tainted
-
-
-def test_a_round_that_never_comes_is_refused() -> None:
-    """As far as can be told: the last one that is planned is accepted, on whichever device."""
-    devices = gpus(2)
-    made = planning.make(burn_in(), devices, TABLE)
-    rounds = max(number for _, number in made.order[devices[1].uuid]) + 1
-    assert planning.make(settings.with_injections(burn_in(), [f"flip:1:{rounds}"], devices), devices, TABLE) == made
-    late = settings.with_injections(burn_in(), [f"flip:1:{rounds + 1}"], devices)
-    with pytest.raises(ConfigError, match=f"no round {rounds + 1} on .*: {rounds} are planned"):
-        planning.make(late, devices, TABLE)
 
 
 @pytest.mark.parametrize("level", TABLE.levels)
@@ -154,10 +129,15 @@ def test_every_cell_on_a_gpu_holds_a_whole_window(level: str) -> None:
 
 
 @pytest.mark.parametrize("seconds", [30, 60, 120])
-def test_a_short_burn_in_has_short_cells(seconds: float) -> None:
-    """All checks are to come to their end in it, and half of the time is left for starting."""
-    cell_s = TABLE.cell_s(seconds, DeviceKind.CUDA, "quick")
-    assert cell_s * TABLE.levels["quick"].cells(DeviceKind.CUDA, steps=False) * 2 == pytest.approx(seconds)
+@pytest.mark.parametrize("steps", [False, True])
+def test_a_short_burn_in_has_short_cells(seconds: int, steps: bool) -> None:
+    """All checks are to come to their end in it, steps of load too, and half of the time is left for starting."""
+    made = burn_in(f"{seconds}s")
+    if steps:
+        made = settings.with_steps(made, gpus(2), TABLE, in_phase=False)
+    per_round = len({cell for cell, _ in planning.make(made, gpus(2), TABLE).order[gpus(2)[0].uuid]})
+    assert per_round == TABLE.levels["quick"].cells(DeviceKind.CUDA, steps=steps)
+    assert made.burn_in.cell_s[DeviceKind.CUDA] * per_round * 2 == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("level", TABLE.levels)
@@ -166,17 +146,6 @@ def test_a_longer_burn_in_never_has_shorter_cells(level: str, kind: DeviceKind) 
     """Whichever of the bounds holds."""
     lengths_s = [TABLE.cell_s(duration_s, kind, level) for duration_s in range(30, 28_800, 10)]
     assert lengths_s == sorted(lengths_s)
-
-
-def test_a_short_burn_in_has_time_for_its_rounds_under_steps_too() -> None:
-    """They are one more cell in each round, which is counted."""
-    devices = gpus(2)
-    stepped = settings.with_steps(burn_in("30s"), devices, TABLE, in_phase=False)
-    assert stepped.burn_in is not None
-    made = planning.make(stepped, devices, TABLE)
-    per_round = len({cell for cell, _ in made.order[devices[0].uuid]})
-    assert per_round == TABLE.levels["quick"].cells(DeviceKind.CUDA, steps=True)
-    assert stepped.burn_in.cell_s[DeviceKind.CUDA] * per_round * 2 == pytest.approx(30)
 
 
 @pytest.mark.parametrize(("level", "duration_s"), [("quick", 600), ("standard", 3600), ("full", 28_800)])
@@ -192,6 +161,7 @@ def test_what_was_asked_for_survives_the_disk() -> None:
     """run.yaml holds all of it."""
     made = settings.with_steps(settings.with_temperature_stop(burn_in(), 80), gpus(2), TABLE, in_phase=False)
     made = settings.with_injections(made, ["hot:0:99"], gpus(2))
+    assert made.burn_in.max_temperature_c == 80
     assert msgspec.convert(msgspec.to_builtins(made), Configuration) == made
 
 

@@ -1,6 +1,4 @@
-"""kinds/burn_in/rate_checks.py and rate_courses.py: what a night's rates say of each GPU, by itself and beside its
-siblings.
-"""
+"""kinds/burn_in/rate_checks.py and rate_courses.py: rates of each GPU over time, and compared with its siblings."""
 
 import random
 from collections.abc import Callable, Collection, Sequence
@@ -80,47 +78,50 @@ def test_what_all_gpus_lose_alike_is_a_finding(tmp_path: Path, count: int) -> No
         assert ("room" in reason.text, ", over 0.9 h from 20" in reason.text) == (True, True)
 
 
-@pytest.mark.parametrize(("lost", "count"), [(0.02, 2), (0.0, 4)])
-def test_a_room_that_hardly_warms_is_no_finding(tmp_path: Path, lost: float, count: int) -> None:
-    """Two percent of an hour, also without siblings that take it out; both courses are in the report."""
-    for gpu in a_night(tmp_path, lambda _cell, _gpu, hours: 1 - lost * hours, count):
-        found = pace(gpu, OVER_TIME)
-        assert (gpu.verdict, found.pace) == (HealthVerdict.PASS, Pace.STEADY)
-        if not lost:
-            changes = {one.against: one.change_percent for one in found.courses}
-            assert changes == pytest.approx({SIBLINGS: 0, ITSELF: 0}, abs=0.01)
+def test_a_room_that_hardly_warms_is_no_finding(tmp_path: Path) -> None:
+    """Two percent of an hour, also without siblings to compare with."""
+    for gpu in a_night(tmp_path, lambda _cell, _gpu, hours: 1 - 0.02 * hours, 2):
+        assert (gpu.verdict, pace(gpu, OVER_TIME).pace) == (HealthVerdict.PASS, Pace.STEADY)
 
 
-@pytest.mark.parametrize(
-    ("rate", "kind", "carried"),
-    [
-        # The mean over all of its work hides it: the cell is named.
-        (only(2, 0.92, lambda cell, _: cell.precision == "fp16"), BESIDE, "fp16 at 92.0%"),
-        # In the load, of which there is more, it is as fast as its siblings.
-        (only(2, 0.7, lambda cell, _: cell.workload is Workload.TRUTH), f"{BESIDE} in checks of truth", "70.0%"),
-        (only(2, 0.7, lambda cell, _: cell.workload is Workload.REPLAY), f"{BESIDE} in training", "70.0%"),
-    ],
-)
-def test_a_gpu_that_is_slow_in_one_kind_of_work_alone_is_a_finding(
-    tmp_path: Path, rate: Rate, kind: str, carried: str
-) -> None:
-    """Beside its siblings, for that kind of work only."""
+def test_the_memory_test_has_no_rate(tmp_path: Path) -> None:
+    """A launch that happens to end within a slow pattern is no slower; both courses of a steady GPU are reported."""
+
+    def rate(cell: Cell, gpu: int, hours: float) -> float:
+        return 0.9 - 0.5 * hours if gpu == 2 and cell.workload is Workload.MEMORY else 1.0
+
+    for gpu in a_night(tmp_path, rate):
+        assert (gpu.verdict, {one.pace for one in gpu.paces}) == (HealthVerdict.PASS, {Pace.STEADY}), gpu.reasons
+        changes = {one.against: one.change_percent for one in pace(gpu, OVER_TIME).courses}
+        assert changes == pytest.approx({SIBLINGS: 0, ITSELF: 0}, abs=0.01)
+
+
+def test_a_gpu_that_is_slow_in_one_kind_of_work_alone_is_a_finding(tmp_path: Path) -> None:
+    """Beside its siblings, for that kind of work only: the mean over all work would hide it."""
+    truth, training = f"{BESIDE} in checks of truth", f"{BESIDE} in training"
+
+    def rate(cell: Cell, gpu: int, _hours: float) -> float:
+        slow = [cell.workload is Workload.TRUTH, cell.workload is Workload.REPLAY, cell.precision == "fp16"]
+        share = 0.92 if gpu == 2 and cell.workload is Workload.SOAK else 0.7
+        return share if gpu < 3 and slow[gpu] and (gpu != 2 or cell.workload is Workload.SOAK) else 1.0
+
     night = a_night(tmp_path, rate)
-    found = pace(night[2], kind)
-    assert found.pace is Pace.SLOWER
-    assert carried in found.text
-    assert kind == BESIDE or pace(night[2], BESIDE).pace is Pace.STEADY
-    assert verdicts(night) == [HealthVerdict.PASS, HealthVerdict.PASS, HealthVerdict.WARN, HealthVerdict.PASS]
+    for gpu, kind, carried in ((0, truth, "70.0%"), (1, training, "70.0%"), (2, BESIDE, "fp16 at 92.0%")):
+        assert [one.kind for one in night[gpu].paces if one.pace is Pace.SLOWER] == [kind]
+        assert carried in pace(night[gpu], kind).text
+    assert verdicts(night) == [HealthVerdict.WARN] * 3 + [HealthVerdict.PASS]
 
 
-@pytest.mark.parametrize("workload", [Workload.TRUTH, Workload.REPLAY])
-def test_a_gpu_that_slows_in_one_kind_of_work_alone_is_a_finding(tmp_path: Path, workload: Workload) -> None:
+def test_a_gpu_that_slows_in_one_kind_of_work_alone_is_a_finding(tmp_path: Path) -> None:
     """In an hour it is at that work four times or five."""
-    night = a_night(tmp_path, only(2, 0.7, lambda cell, hours: cell.workload is workload and hours > 0.5))
-    found = pace(night[2], OVER_TIME)
-    assert (night[2].verdict, found.pace) == (HealthVerdict.WARN, Pace.SLOWER)
-    assert (f"{workload} " in found.text, SIBLINGS in found.text) == (True, True)
-    assert {pace(gpu, OVER_TIME).pace for place, gpu in enumerate(night) if place != 2} == {Pace.STEADY}
+    slowing = {0: Workload.TRUTH, 2: Workload.REPLAY}
+    night = a_night(
+        tmp_path, lambda cell, gpu, hours: 0.7 if cell.workload is slowing.get(gpu) and hours > 0.5 else 1.0
+    )
+    for place, gpu in enumerate(night):
+        found, slow = pace(gpu, OVER_TIME), place in slowing
+        assert (gpu.verdict is HealthVerdict.WARN, found.pace is Pace.SLOWER) == (slow, slow)
+        assert not slow or (f"{slowing[place]} " in found.text and SIBLINGS in found.text)
 
 
 def test_a_rate_that_goes_down_and_up_is_inconclusive(tmp_path: Path) -> None:
@@ -171,18 +172,15 @@ def test_a_gpu_that_waits_for_the_host_is_not_called_slow(
     assert (f"speed {kind}" in night[0].not_tested) is (expected is Pace.UNTOLD)
 
 
-@pytest.mark.parametrize(("slow", "expected"), [("bert-base", Pace.SLOWER), ("vae", Pace.STEADY)])
-def test_waiting_in_one_model_excuses_nothing_in_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: str, expected: Pace
-) -> None:
+def test_waiting_in_one_model_excuses_nothing_in_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each kind of work for itself: work that waited for the host is not judged, and named."""
     waiting(monkeypatch, lambda cell, _: training(cell) and cell.model != "bert-base")
-    night = a_night(tmp_path, only(1, 0.8, lambda cell, _: cell.model == slow))
-    found = pace(night[1], f"{BESIDE} in training")
-    assert found.pace is expected
-    assert "vae" in found.text.partition("nothing is said of replay")[2]
-    mine = HealthVerdict.WARN if expected is Pace.SLOWER else HealthVerdict.PASS
-    assert verdicts(night) == [HealthVerdict.PASS, mine, HealthVerdict.PASS, HealthVerdict.PASS]
+    slow = {1: "bert-base", 2: "vae"}
+    night = a_night(tmp_path, lambda cell, gpu, _hours: 0.8 if cell.model == slow.get(gpu) else 1.0)
+    found = [pace(gpu, f"{BESIDE} in training") for gpu in night]
+    assert [one.pace for one in found] == [Pace.STEADY, Pace.SLOWER, Pace.STEADY, Pace.STEADY]
+    assert all("vae" in one.text.partition("nothing is said of replay")[2] for one in found)
+    assert [verdict is HealthVerdict.WARN for verdict in verdicts(night)] == [False, True, False, False]
 
 
 def test_single_launches_that_waited_are_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,18 +243,7 @@ def test_the_reason_comes_from_a_kind_of_work_that_slows() -> None:
             (Window(100 + place, "replay", replay), Reading(rate=replay, clock_mhz=1500, temperature_c=60)),
         ]
     why = rate_checks._why_it_slowed(one, sorted(rates, key=lambda rate: rate[0].number))
-    assert why is not None
     assert why.reason is Reason.HEAT
-
-
-def test_the_test_of_memory_has_no_rate(tmp_path: Path) -> None:
-    """A launch that happens to end within a slow pattern is no slower: neither beside siblings nor over the night."""
-
-    def rate(cell: Cell, gpu: int, hours: float) -> float:
-        return 0.9 - 0.5 * hours if gpu == 2 and cell.workload is Workload.MEMORY else 1.0
-
-    for gpu in a_night(tmp_path, rate):
-        assert (gpu.verdict, {one.pace for one in gpu.paces}) == (HealthVerdict.PASS, {Pace.STEADY}), gpu.reasons
 
 
 def test_only_work_whose_rate_is_the_gpus_own_has_windows(tmp_path: Path) -> None:
@@ -331,12 +318,8 @@ def test_windows_of_a_later_boot_come_behind_those_of_the_first(wall: float, mov
     again = launched("first", 77.0, 150, 20)
     second = launched("second", wall, 10, 10, 12)
     assert rate_checks._shifts([first, again, second]) == {"first": 0, "second": moved}
-
-
-def test_boots_without_a_window_do_not_move_what_follows() -> None:
-    """The third comes behind the first."""
-    found = rate_checks._shifts([launched("a", 0.0, 0, 50), launched("b", 10.0, 0), launched("c", 20.0, 0, 3)])
-    assert found == {"a": 0, "b": 1, "c": 48}
+    without_windows = [launched("a", 0.0, 0, 50), launched("b", 10.0, 0), launched("c", 20.0, 0, 3)]
+    assert rate_checks._shifts(without_windows) == {"a": 0, "b": 1, "c": 48}  # the third is behind the first
 
 
 def test_a_launch_that_stood_still_is_not_compared_with_its_siblings(

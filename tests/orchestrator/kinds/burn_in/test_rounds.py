@@ -30,8 +30,8 @@ def planned(
 
 
 @pytest.mark.parametrize("isolation", list(Isolation))
-@pytest.mark.parametrize("devices", [cpus(1), cpus(2), cpus(8), gpus(1), gpus(8)])
-@pytest.mark.parametrize("duration", ["30s", "60s", "90s", "10m", "1h", "100m", "8h", "14d"])
+@pytest.mark.parametrize("devices", [cpus(1), cpus(8), gpus(1), gpus(8)])
+@pytest.mark.parametrize("duration", ["30s", "90s", "10m", "1h", "14d"])
 def test_rounds_of_their_length_fit_into_the_duration(
     duration: str, devices: tuple[Device, ...], isolation: Isolation
 ) -> None:
@@ -48,11 +48,12 @@ def test_rounds_of_their_length_fit_into_the_duration(
 @pytest.mark.parametrize(
     ("words", "value", "expected"),
     [
-        *(
-            (rounds.round_in_words, *row)
-            for row in ((12.34, "12.3 s"), (99.9, "99.9 s"), (120.0, "2 min"), (283.4, "4 min 43 s"))
-        ),
-        *((rounds.how_many, *row) for row in ((0.9, "0.9"), (4.0, "4.0"), (9.9, "9.9"), (10.0, "10"), (101.0, "101"))),
+        (rounds.round_in_words, 12.34, "12.3 s"),
+        (rounds.round_in_words, 99.9, "99.9 s"),
+        (rounds.round_in_words, 120.0, "2 min"),
+        (rounds.round_in_words, 283.4, "4 min 43 s"),
+        (rounds.how_many, 9.9, "9.9"),
+        (rounds.how_many, 10.0, "10"),
     ],
 )
 def test_numbers_have_the_digits_that_say_something(words: Callable[[float], str], value: float, expected: str) -> None:
@@ -70,7 +71,7 @@ def test_a_fault_in_a_round_that_has_probably_no_time_has_a_note() -> None:
     assert (possible, said[1], said[4]) == (4.1, "", "")
     assert [part for part in ("4.1 rounds", "cpu:1", "round 5") if part not in said[5]] == []
     assert [part for part in ("round 6", "rounds 1 to 4") if part not in said[6]] == []
-    with pytest.raises(ConfigError, match=r"6 .* 4\.1.* rounds 1 to 4"):
+    with pytest.raises(ConfigError, match=r"no round 7 on cpu:1: 6 are planned, .* 4\.1.* rounds 1 to 4"):
         planned("60s", devices, "flip:1:7")
 
 

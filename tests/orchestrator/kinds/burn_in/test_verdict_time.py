@@ -40,13 +40,6 @@ def test_missing_time_is_made_up_for_unless_more_time_does_not_help(lasting: dic
     assert [part for part in carried if part not in first.text] == []
 
 
-@pytest.mark.parametrize("facts", [{"served_s": 500}, {"interrupted": "stopped on request"}])
-def test_no_more_time_is_advised_for_a_run_that_can_never_pass(facts: dict[str, object]) -> None:
-    """Faults were injected: `resume` goes on with them."""
-    found = judge(changed(tainted=True, **facts))
-    assert {found.action, *(reason.action for reason in found.reasons)} == {NOTHING}
-
-
 @pytest.mark.parametrize(
     ("facts", "action"),
     [

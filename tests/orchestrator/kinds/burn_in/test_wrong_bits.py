@@ -1,6 +1,4 @@
-"""kinds/burn_in/wrong_bits.py and analysis/discarded_results.py: wrong bits count, whatever became of the launch
-that found them.
-"""
+"""kinds/burn_in/wrong_bits.py and analysis/discarded_results.py: wrong bits count whatever became of their launch."""
 
 import os
 import re
@@ -66,8 +64,8 @@ class Lost(Night):
         LaunchPaths(folder).mismatches.write_bytes(lines)
 
     def wrong(self, **changes: object) -> Mismatch:
-        """One that was seen a moment from now."""
-        return mismatch(at_ns=self.now_ns + 200_000_000, **changes)
+        """One that was seen in the first attempt."""
+        return mismatch(at_ns=self._begun_ns + 200_000_000, **changes)
 
 
 def reason(gpu: GpuBurnIn, verdict: HealthVerdict = HealthVerdict.FAIL) -> str:
@@ -160,6 +158,13 @@ def test_what_was_not_looked_at_closer_says_so(tmp_path: Path) -> None:
     assert re.search("element|bit wrong|repetitions", reason(night.told.gpus[1])) is None
 
 
+@pytest.fixture(scope="module")
+def once_killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lost, bytes]:
+    """A burn-in with a launch that was killed after it had found wrong bits, and its line in the file of mismatches."""
+    night = Lost(tmp_path_factory.mktemp("killed"), killed)
+    return night, night.paths.launch(night.cell.id, 1).mismatches.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("written", "mismatches"),
     [
@@ -177,16 +182,12 @@ def test_what_was_not_looked_at_closer_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_whole_in_a_damaged_file_counts(
-    tmp_path: Path, written: Callable[[bytes], bytes], mismatches: int
+    once_killed: tuple[Lost, bytes], written: Callable[[bytes], bytes], mismatches: int
 ) -> None:
     """A torn end is normal after a kill. The file was begun for a mismatch: what is not whole hides none."""
-
-    def lose(night: Lost, cell: Cell) -> None:
-        killed(night, cell)
-        file = night.paths.launch(cell.id, 1).mismatches
-        file.write_bytes(written(file.read_bytes()))
-
-    second = Lost(tmp_path, lose).told.gpus[1]
+    night, line = once_killed
+    night.paths.launch(night.cell.id, 1).mismatches.write_bytes(written(line))
+    second = night.chapter().gpus[1]
     assert second.verdict is HealthVerdict.FAIL
     assert sum(one.mismatches for one in second.checks) == mismatches
 
@@ -196,18 +197,19 @@ def test_what_is_whole_in_a_damaged_file_counts(
     [os.mkfifo, Path.mkdir, lambda file: file.symlink_to(file)],
     ids=["a pipe", "a folder", "a loop"],
 )
-def test_what_cannot_be_read_in_its_place_hides_no_wrong_bits(tmp_path: Path, make: Callable[[Path], None]) -> None:
+def test_what_cannot_be_read_in_its_place_hides_no_wrong_bits(
+    once_killed: tuple[Lost, bytes], make: Callable[[Path], None]
+) -> None:
     """Whoever put it there; nor does it hold up the report."""
-
-    def lose(night: Lost, cell: Cell) -> None:
-        killed(night, cell)
-        file = night.paths.launch(cell.id, 1).mismatches
-        file.unlink()
-        make(file)
-
-    second = Lost(tmp_path, lose).told.gpus[1]
+    night, _ = once_killed
+    file = night.paths.launch(night.cell.id, 1).mismatches
+    file.unlink()
+    make(file)
+    second = night.chapter().gpus[1]
     assert second.verdict is HealthVerdict.FAIL
     assert "1 mismatch, without details" in reason(second)
+    file.rmdir() if file.is_dir() else file.unlink()
+    file.touch()
 
 
 def of_all(seen: dict[int, dict[str, object]]) -> Callable[[Lost, Cell], None]:
