@@ -1,4 +1,4 @@
-"""BERT with its masked-language-model head, from transformers (4 or 5), in the attention that it chooses itself (sdpa).
+"""BERT with its masked-language-model head, from transformers (4 or 5), with its default attention (sdpa).
 
 The configuration is transformers' own. Embeddings and head share their weights, as in the published model.
 """
@@ -17,14 +17,14 @@ _IGNORED: Final = -100
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """The model with random weights; `input_size` plays no part in it."""
+    """The model with random weights."""
     with torch.device(device):
         module: torch.nn.Module = BertForMaskedLM(BertConfig(**spec.config))
     return module
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random tokens, without padding and so without a mask; labels at the tokens that are to be predicted."""
+    """Random tokens without padding or mask, and labels at the tokens to predict."""
     inputs = feed.inputs(spec)
     tokens = inputs["input_ids"]
     predicted = feed.uniform(tuple(tokens.shape)) < _PREDICTED

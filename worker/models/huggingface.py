@@ -1,8 +1,7 @@
-"""transformers (4 or 5), imported so that a broken torchvision does not take its models along.
+"""transformers (4 or 5), imported so that a broken torchvision does not break its models.
 
-transformers imports torchvision wherever it finds it, and then fails as it fails. That is what happens to people who
-replace torch alone: "operator torchvision::nms does not exist". While the families' classes are imported here, a
-torchvision that cannot be imported seems not to be installed; afterwards its own models fail by their own error.
+transformers imports torchvision wherever it finds it ("operator torchvision::nms does not exist" after an update of
+torch alone). Here a torchvision that cannot be imported is hidden; its own models then fail by their own error.
 """
 
 import importlib
@@ -15,7 +14,7 @@ from typing import cast
 
 @contextmanager
 def _hidden_if_broken(library: str) -> Iterator[None]:
-    """importlib.util.find_spec does not find what sys.modules holds as None."""
+    """Set the library to None in sys.modules, which importlib.util.find_spec does not find."""
     broken = not _can_be_imported(library)
     if broken:
         sys.modules[library] = cast(ModuleType, None)

@@ -1,4 +1,4 @@
-"""One launch of a burn-in workload, from the device to its result: what is multiplied and verified is its own."""
+"""One launch of a burn-in workload that verifies products."""
 
 import os
 from collections.abc import Callable

@@ -1,8 +1,6 @@
-"""What can be found out about an output that was not what it had to be, while it still lies where it was written.
+"""Examination of a wrong output, between blocks, while it still lies where it was written.
 
-    read again ──▶ compared with the right one ──▶ made ten times more ──▶ a few elements computed on the CPU in fp64
-
-Looked at between blocks, where nothing is timed; takes as long as it takes.
+read again ──▶ compared with the right one ──▶ made ten times more ──▶ a few elements computed on the CPU in fp64
 """
 
 import time
@@ -19,15 +17,16 @@ from worker.verify.products import Products
 REPETITIONS: Final = 10
 
 Strike = Callable[[torch.Tensor], None]
-"""What a fault that was injected and stays does to every output; nothing otherwise."""
+"""Repeats an injected fault that is stuck; does nothing otherwise."""
 
 
 def examine(
     products: Products, *, number: int, pair: int, output: torch.Tensor, verdict: int, iteration: int, strike: Strike
 ) -> Mismatch:
-    """All about one wrong output. number, pair: of the product, as in Products.judge. iteration: as in Mismatch.
+    """Evidence about one wrong output.
 
-    verdict: of the verification, an int64.
+    number, pair: of the product, as in Products.judge. iteration: as in Mismatch. verdict: of the verification, an
+    int64.
     """
     at_ns = time.monotonic_ns()
     again = _verdicts(products, number, pair, [output])
@@ -48,7 +47,7 @@ def examine(
 
 
 def _wrong_again(products: Products, number: int, pair: int, strike: Strike) -> int:
-    """How many of ten more are wrong. Each begins with zeros, so that one which was never written is wrong too."""
+    """Number of wrong products among ten more, into zeroed outputs: what is not written is wrong too."""
     output = products.empty()
     wrong = 0
     for _ in range(REPETITIONS):
@@ -70,9 +69,9 @@ def _verdicts(products: Products, number: int, pair: int, outputs: list[torch.Te
 def _beyond_rounding(
     products: Products, pair: int, output: torch.Tensor, expected: torch.Tensor, found: Differences
 ) -> bool | None:
-    """Whether any element is too far from what the CPU makes of it in fp64; None where none differs.
+    """Whether any element is too far from its fp64 value on the CPU; None where none differs.
 
-    Of very many the first are computed anew, and those that are farthest off: what is within rounding may be anywhere.
+    Computes the first differing elements and the farthest ones.
     """
     if not found.elements:
         return None
@@ -83,7 +82,7 @@ def _beyond_rounding(
 
 
 def _is_beyond(products: Products, left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, offset: int) -> bool:
-    """Products of two numbers of the cell's precision are exact in fp64, and 2^-29 of fp32's error is added up."""
+    """Products of two numbers of the cell's precision are exact in fp64; summing adds 2^-29 of fp32's error."""
     row, column = divmod(offset, products.side)
     terms = left[row].cpu().double() * right[:, column].cpu().double()
     exact, magnitude = terms.sum().item(), terms.abs().sum().item()

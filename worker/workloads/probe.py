@@ -1,10 +1,10 @@
-"""Probes: cells like any other that measure the device and no model, so that a node needs no compiled tools.
+"""Probes: cells that measure the device without a model or compiled tools.
 
     gemm     matrix products in the cell's precision     series best (the best burst) and iteration (sustained)
     hbm      the device's own memory                     series copy and triad
     h2d, d2h between the host's pinned memory and it     series iteration
 
-What a rate is follows from the result: flops_per_iteration, or bytes_per_iteration of a series, over its times.
+A rate is flops_per_iteration, or bytes_per_iteration of a series, over its times.
 """
 
 from collections.abc import Callable

@@ -1,11 +1,10 @@
-"""Burn-in of steps: from idle to full load and back, again and again, every product verified as those of soak.py.
+"""Burn-in of load steps: from idle to full load and back, every product verified as in soak.py.
 
     load  ──╮  ╭──╮  ╭──╮     in phase: all devices of the host at the same time
             ╰──╯  ╰──╯  ╰──   else each begins a little after the one before it
 
-This is about power supplies and clocks: what they do when the load comes and goes. The host's monotonic clock says
-when, so that devices keep to it without knowing of each other. Rates are not judged here: what a product takes depends
-on how far the clock has risen by then.
+This tests power supplies and clocks. Devices keep in step by the host's monotonic clock. Rates are not judged: they
+depend on how far the clock has risen.
 """
 
 import time
@@ -21,7 +20,7 @@ from worker.verify import burning
 from worker.workloads.soak import RandomProducts
 
 _SHARP_S: Final = 0.05
-"""By a block a device may be late to rest: here they are shorter than elsewhere in a burn-in."""
+"""Longest block, by which a device may be late to rest."""
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
@@ -35,7 +34,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def rest(steps: LoadSteps) -> Step:
-    """What waits until it is time to work, and not at all where it is."""
+    """Function that waits until it is time to work."""
 
     def wait() -> None:
         time.sleep(rest_s(steps, time.monotonic()))
@@ -44,7 +43,7 @@ def rest(steps: LoadSteps) -> Step:
 
 
 def rest_s(steps: LoadSteps, now: float) -> float:
-    """Seconds until it is time to work; none where it is. now: on the host's monotonic clock."""
+    """Seconds until it is time to work; 0 where it is. now: on the host's monotonic clock."""
     period_s = steps.on_s + steps.off_s
     into_s = (now - steps.offset_s) % period_s
     return 0.0 if into_s < steps.on_s else period_s - into_s
