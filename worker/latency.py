@@ -39,19 +39,14 @@ def times_ms(
 
 class _RoundTrip:
     def __init__(self, forward: Callable[[], object], inputs: Iterable[torch.Tensor], device: torch.device) -> None:
-        self._forward = forward
-        self._device = device
+        self._forward, self._device = forward, device
         self._inputs: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._buffer = torch.empty(0, dtype=torch.uint8)
         if device.type == "cuda":
-            self._prepare(inputs)
-
-    def _prepare(self, inputs: Iterable[torch.Tensor]) -> None:
-        """Pin the buffers and copy once: the first copies of a process take longer."""
-        self._inputs = [(tensor, _pinned(tensor)) for tensor in inputs]
-        largest = max((output.nbytes for output in outputs.tensors(self._forward())), default=0)
-        self._buffer = torch.empty(min(largest, _BUFFER_BYTES), dtype=torch.uint8, pin_memory=True)
-        self.once()
+            self._inputs = [(tensor, _pinned(tensor)) for tensor in inputs]
+            largest = max((output.nbytes for output in outputs.tensors(forward())), default=0)
+            self._buffer = torch.empty(min(largest, _BUFFER_BYTES), dtype=torch.uint8, pin_memory=True)
+            self.once()  # the first copies of a process take longer
 
     def once(self) -> None:
         """One latency's worth of work; over when everything is on the host."""

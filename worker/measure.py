@@ -25,14 +25,6 @@ from worker.timing import Clock, Step, TimedBlock
 _PROGRESS_EVERY_S: Final = 0.1
 
 
-def nothing() -> None:
-    """Do nothing."""
-
-
-def _no_retries() -> int:
-    return 0
-
-
 @dataclass(frozen=True)
 class Work:
     """Steps of one iteration, in order and by the names of their series.
@@ -45,9 +37,9 @@ class Work:
     steps: dict[str, Step]
     passes: int = 1
     waits: bool = False
-    prepare: Step = nothing
+    prepare: Step = lambda: None
     one_by_one: bool = False
-    retries: Callable[[], int] = _no_retries
+    retries: Callable[[], int] = lambda: 0
     least: int = LEAST_ITERATIONS
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:

@@ -103,16 +103,12 @@ def _work(spec: LaunchSpec, assign: Assign, link: "_Link", fault_log: int) -> Ou
         outcome = Outcome(launch=spec.launch, token=spec.token, result=result)
         codec.encode(outcome)
     except BaseException as error:  # noqa: BLE001 - this is the boundary: the parent decides what it means
-        failure = _describe(error, stage.phase)
+        with contextlib.suppress(OSError):  # a disk that is full must not hide the cause
+            traceback.print_exception(error)
+        failure = exception_categories.failure(error, stage.phase)
         _keep(failure, LaunchPaths(Path(spec.folder)))
         return Outcome(launch=spec.launch, token=spec.token, failure=failure)
     return outcome
-
-
-def _describe(error: BaseException, phase: Phase) -> Failure:
-    with contextlib.suppress(OSError):  # a disk that is full must not hide the cause
-        traceback.print_exception(error)
-    return exception_categories.failure(error, phase)
 
 
 def _keep(failure: Failure, paths: LaunchPaths) -> None:

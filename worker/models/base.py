@@ -87,11 +87,8 @@ class Feed:
     def __init__(
         self, *, batch_size: int, input_size: int | None, device: torch.device, dtype: torch.dtype, seed: int
     ) -> None:
-        self.batch_size = batch_size
-        self.input_size = input_size
+        self.batch_size, self.input_size, self.device, self.dtype = batch_size, input_size, device, dtype
         self._words = {"batch": batch_size, SIZE: input_size}
-        self._device = device
-        self._dtype = dtype
         self._generator = torch.Generator(device=device).manual_seed(seed)
 
     def inputs(self, spec: ModelSpec) -> Batch:
@@ -100,31 +97,21 @@ class Feed:
 
     def classes(self, high: int, shape: tuple[int, ...]) -> torch.Tensor:
         """Whole numbers from 0 to `high` - 1."""
-        return torch.randint(high, shape, generator=self._generator, device=self._device)
+        return torch.randint(high, shape, generator=self._generator, device=self.device)
 
     def uniform(self, shape: tuple[int, ...]) -> torch.Tensor:
         """Numbers from 0 to 1."""
-        return torch.rand(shape, generator=self._generator, device=self._device)
+        return torch.rand(shape, generator=self._generator, device=self.device)
 
     def normal(self, shape: tuple[int, ...]) -> torch.Tensor:
         """Normally distributed numbers, in the type of the floating-point inputs."""
-        return torch.randn(shape, generator=self._generator, device=self._device, dtype=self._dtype)
-
-    @property
-    def device(self) -> torch.device:
-        """Device of all tensors."""
-        return self._device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Type of the floating-point inputs."""
-        return self._dtype
+        return torch.randn(shape, generator=self._generator, device=self.device, dtype=self.dtype)
 
     def _tensor(self, entry: InputSpec) -> torch.Tensor:
         shape = tuple(self._length(entry, length) for length in entry.shape)
         if entry.dtype not in DTYPES:
             raise ValueError(f"input {entry.name!r}: unknown dtype {entry.dtype!r}, expected {', '.join(DTYPES)}")
-        dtype = DTYPES[entry.dtype] or self._dtype
+        dtype = DTYPES[entry.dtype] or self.dtype
         if not dtype.is_floating_point:
             low, high = (0, 2) if dtype is torch.bool else (int(entry.low), int(entry.high))
             return (low + self.classes(high - low, shape)).to(dtype)

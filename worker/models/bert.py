@@ -9,11 +9,11 @@ import torch
 
 from protocol.cell import ModelSpec
 from worker.models.base import Batch, Feed
-from worker.models.huggingface import BertConfig, BertForMaskedLM
+from worker.models.huggingface import IGNORED, BertConfig, BertForMaskedLM, forward, loss
 
 _PREDICTED: Final = 0.15
 """Share of the tokens that BERT was trained to predict."""
-_IGNORED: Final = -100
+__all__ = ["batch", "build", "forward", "loss"]
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
@@ -29,16 +29,4 @@ def batch(spec: ModelSpec, feed: Feed) -> Batch:
     tokens = inputs["input_ids"]
     predicted = feed.uniform(tuple(tokens.shape)) < _PREDICTED
     predicted[:, 0] = True  # a short sequence with nothing to predict would have no loss
-    return inputs | {"labels": torch.where(predicted, tokens, _IGNORED)}
-
-
-def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Logits of every token."""
-    logits: torch.Tensor = module(input_ids=batch["input_ids"]).logits
-    return logits
-
-
-def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Cross entropy of the predicted tokens."""
-    logits = forward(module, batch)
-    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=_IGNORED)
+    return inputs | {"labels": torch.where(predicted, tokens, IGNORED)}

@@ -11,11 +11,20 @@ import torch
 
 from protocol.cell import ModelSpec
 from worker.models.base import Batch, Feed
-from worker.models.huggingface import GPT2Config, GPT2LMHeadModel, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+from worker.models.huggingface import (
+    IGNORED,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    forward,
+    loss,
+)
+
+__all__ = ["batch", "build", "decode", "forward", "loss", "prefill"]
 
 ARCHITECTURES: Final = {"gpt2": (GPT2Config, GPT2LMHeadModel), "qwen2": (Qwen2Config, Qwen2ForCausalLM)}
-
-_IGNORED: Final = -100
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
@@ -31,19 +40,7 @@ def batch(spec: ModelSpec, feed: Feed) -> Batch:
     """Random tokens without padding or mask; each is to be predicted from those before it."""
     inputs = feed.inputs(spec)
     following = inputs["input_ids"][:, 1:]
-    return inputs | {"labels": torch.nn.functional.pad(following, (0, 1), value=_IGNORED)}
-
-
-def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Logits of the token after each."""
-    logits: torch.Tensor = module(input_ids=batch["input_ids"]).logits
-    return logits
-
-
-def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Cross entropy of each next token."""
-    logits = forward(module, batch)
-    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=_IGNORED)
+    return inputs | {"labels": torch.nn.functional.pad(following, (0, 1), value=IGNORED)}
 
 
 def prefill(module: torch.nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, object]:

@@ -9,7 +9,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import cast
+from typing import Final, cast
+
+import torch
+
+from worker.models.base import Batch
+
+IGNORED: Final = -100
+"""Label of a token that is not predicted."""
 
 
 @contextmanager
@@ -43,6 +50,7 @@ with _hidden_if_broken("torchvision"):
     from transformers.models.qwen2.modeling_qwen2 import Qwen2ForCausalLM
 
 __all__ = [
+    "IGNORED",
     "BertConfig",
     "BertForMaskedLM",
     "GPT2Config",
@@ -50,4 +58,18 @@ __all__ = [
     "PreTrainedModel",
     "Qwen2Config",
     "Qwen2ForCausalLM",
+    "forward",
+    "loss",
 ]
+
+
+def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """Logits at every token."""
+    logits: torch.Tensor = module(input_ids=batch["input_ids"]).logits
+    return logits
+
+
+def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """Cross entropy of the predicted tokens."""
+    logits = forward(module, batch)
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED)

@@ -74,7 +74,7 @@ class Own:
 
         A smaller batch is made too, because a length may equal the batch size by chance.
         """
-        asked, other = feed.batch_size, _another(feed.batch_size)
+        asked, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller one fits too
         told = self._code.hook(module, "samples") is not None
         before = {} if told else own_inputs.lengths(own_inputs.by_name(self._ask(module, "get_example_inputs", other)))
         made = own_inputs.by_name(self._ask(module, "get_example_inputs", asked))
@@ -210,11 +210,6 @@ def _mean_square(tensor: torch.Tensor) -> torch.Tensor:
     """In fp32: the squares of fp16 numbers would overflow."""
     squares: torch.Tensor = (tensor.abs() if tensor.is_complex() else tensor).float().square()
     return squares.mean()
-
-
-def _another(batch_size: int) -> int:
-    """A batch size to compare with, smaller where possible, since that fits too."""
-    return batch_size // 2 or 2
 
 
 def _described(thing: object) -> str:

@@ -13,6 +13,7 @@ import torch
 
 from worker.measure import Work
 from worker.probes.base import Bench, Probe
+from worker.verify.products import flops
 
 SIDES: Final = {"cuda": (4096, 8192, 12288, 16384), "cpu": (256, 512, 1024)}
 _LONGEST_MS: Final = 60.0
@@ -28,11 +29,6 @@ class _Burst:
     def rate(self) -> float:
         """Operations in a millisecond."""
         return flops(self.side) / fmean(self.times_ms)
-
-
-def flops(side: int) -> float:
-    """Operations of one product of square matrices: a multiplication and an addition for each term."""
-    return 2.0 * side**3
 
 
 def prepare(bench: Bench) -> Probe:

@@ -29,7 +29,7 @@ def examine(
     int64.
     """
     at_ns = time.monotonic_ns()
-    again = _verdicts(products, number, pair, [output])
+    again = _verdict(products, number, pair, output)
     expected = products.expected(pair)
     found = bits.differences(output, expected)
     return Mismatch(
@@ -39,7 +39,7 @@ def examine(
         elements=found.elements,
         bits=found.bits,
         first=found.first,
-        same_when_read_again=again == [verdict],
+        same_when_read_again=again == verdict,
         repeated=REPETITIONS,
         wrong_again=_wrong_again(products, number, pair, strike),
         beyond_rounding=_beyond_rounding(products, pair, output, expected, found),
@@ -54,16 +54,14 @@ def _wrong_again(products: Products, number: int, pair: int, strike: Strike) -> 
         output.zero_()
         products.make(pair, output)
         strike(output)
-        wrong += _verdicts(products, number, pair, [output]) != [products.verdict(pair)]
+        wrong += _verdict(products, number, pair, output) != products.verdict(pair)
     return wrong
 
 
-def _verdicts(products: Products, number: int, pair: int, outputs: list[torch.Tensor]) -> list[int]:
-    verdicts = torch.zeros(len(outputs), dtype=torch.int64, device=outputs[0].device)
-    for slot, output in enumerate(outputs):
-        products.judge(number, pair, output, verdicts, slot)
-    said: list[int] = verdicts.tolist()
-    return said
+def _verdict(products: Products, number: int, pair: int, output: torch.Tensor) -> int:
+    verdicts = torch.zeros(1, dtype=torch.int64, device=output.device)
+    products.judge(number, pair, output, verdicts, 0)
+    return int(verdicts.item())
 
 
 def _beyond_rounding(

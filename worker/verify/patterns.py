@@ -159,10 +159,11 @@ def visits(chunks: int, group: int, seed: int, first: int = 0) -> Iterator[Visit
     group: chunks that are checked before any of them is written. first: number of the first march.
     """
     names = list(PATTERNS)
+    groups = [range(start, min(start + group, chunks)) for start in range(0, chunks, group)]
     for march in itertools.count(first):
         number, at = divmod(march, len(names))
         for stroke in MARCH:
-            yield from _walk(stroke, names[at], Turn(number, seed), _groups(chunks, group))
+            yield from _walk(stroke, names[at], Turn(number, seed), groups)
 
 
 def _walk(stroke: Stroke, pattern: str, turn: Turn, groups: Sequence[range]) -> Iterator[Visit]:
@@ -172,10 +173,6 @@ def _walk(stroke: Stroke, pattern: str, turn: Turn, groups: Sequence[range]) -> 
             if wanted is not None:
                 content = Content(pattern, turn, wanted)
                 yield from (Visit(chunk, content, check, chunk == order[-1]) for chunk in order)
-
-
-def _groups(chunks: int, group: int) -> list[range]:
-    return [range(first, min(first + group, chunks)) for first in range(0, chunks, group)]
 
 
 def marches(done: int, chunks: int, first: int = 0) -> dict[str, int]:

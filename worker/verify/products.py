@@ -7,6 +7,8 @@ import torch
 from protocol.cell import Cell
 from worker import devices
 
+NO_TF32: Final = {"tf32": "a CPU multiplies in fp32"}
+"""What tf32 cells do not test on a CPU."""
 _CUDA_BYTES: Final = 16 << 30
 _CPU_BYTES: Final = 64 << 20
 _MOST_OUTPUTS: Final = 256

@@ -11,6 +11,7 @@ from protocol.cell import Cell, MemoryFormat, ModelSpec, Precision
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Memory, Result, WarmUp
+from protocol.verification import Verification
 from worker import devices, measure, memory
 from worker.errors import ModelCodeError, UnsuitableModelError
 from worker.measure import Measured, Work
@@ -188,6 +189,8 @@ def result(
     flops: float | None = None,
     generated_tokens: int | None = None,
     loss: float | None = None,
+    bytes_per_iteration: dict[str, int] | None = None,
+    verification: Verification | None = None,
 ) -> Result:
     """Result of the launch.
 
@@ -217,5 +220,7 @@ def result(
             resident_bytes=measurements.resident_bytes,
         ),
         loss=loss,
+        bytes_per_iteration=bytes_per_iteration or {},
+        verification=verification,
         environment=devices.environment(device, isolation),
     )

@@ -125,10 +125,6 @@ def _no_context(_: Assign) -> NoReturn:
     raise RuntimeError("CUDA error: unknown error\nCUDA kernel errors might be asynchronously reported")
 
 
-def _import(_: Assign) -> None:
-    importlib.import_module("nothing_like_this")
-
-
 def _hang(_: Assign) -> NoReturn:
     while True:
         time.sleep(3600)
@@ -137,30 +133,6 @@ def _hang(_: Assign) -> NoReturn:
 def _hang_deaf(assign: Assign) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _hang(assign)
-
-
-def _hold_the_gil(_: Assign) -> None:
-    re.match(r"(a?){40}a{40}", "a" * 40)
-
-
-def _segfault(_: Assign) -> None:
-    ctypes.string_at(1)
-
-
-def _abort(_: Assign) -> NoReturn:
-    os.abort()
-
-
-def _kill(_: Assign) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _stop(_: Assign) -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
-def _leave(_: Assign) -> NoReturn:
-    os._exit(0)
 
 
 def _exhaust(assign: Assign) -> None:
@@ -200,39 +172,29 @@ def _endless_kernel(_: Assign) -> None:
     torch.cuda.synchronize()
 
 
-def _not_finite(_: Assign) -> None:
-    """Give a NaN loss to the check of every training step."""
-    finite.total({"model": math.inf - math.inf})
-
-
 def _print_without_end(_: Assign) -> NoReturn:
     line = b"x" * 1023 + b"\n"
     while True:
         os.write(1, line * 64)
 
 
-def _orphan(_: Assign) -> None:
-    """Leave a grandchild that would outlive the launch."""
-    os.posix_spawn("/bin/sleep", ["sleep", "3600"], {})
-
-
 FAULTS: Final[dict[str, Callable[[Assign], object]]] = {
     "raise": _raise,
     "no context": _no_context,
-    "import error": _import,
+    "import error": lambda _: importlib.import_module("nothing_like_this"),
     "hang": _hang,
     "hang, deaf to SIGTERM": _hang_deaf,
-    "hold the GIL": _hold_the_gil,
-    "segfault": _segfault,
-    "abort": _abort,
-    "kill": _kill,
-    "stop": _stop,
-    "leave without an outcome": _leave,
+    "hold the GIL": lambda _: re.match(r"(a?){40}a{40}", "a" * 40),
+    "segfault": lambda _: ctypes.string_at(1),
+    "abort": lambda _: os.abort(),
+    "kill": lambda _: os.kill(os.getpid(), signal.SIGKILL),
+    "stop": lambda _: os.kill(os.getpid(), signal.SIGSTOP),
+    "leave without an outcome": lambda _: os._exit(0),
     "out of memory": _exhaust,
     "out of device memory": _exhaust_device,
     "device assert": _index_out_of_bounds,
     "endless kernel": _endless_kernel,
-    "not finite": _not_finite,
+    "not finite": lambda _: finite.total({"model": math.nan}),
     "print without end": _print_without_end,
-    "leave an orphan": _orphan,
+    "leave an orphan": lambda _: os.posix_spawn("/bin/sleep", ["sleep", "3600"], {}),
 }

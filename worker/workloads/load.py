@@ -150,15 +150,7 @@ def weights_name(assign: Assign, structure: str) -> str:
     structure: of the weights of a user's own code now; empty for shipped families, all of whose code counts.
     """
     versions = (str(torch.__version__), devices.installed("torchvision"), devices.installed("transformers"))
-    code = _code(_BUILDERS)
+    code = hashlib.sha256(b"".join(module.read_bytes() for module in sorted(_BUILDERS.glob("*.py")))).hexdigest()
     cell = assign.cell
     identity = msgspec.json.encode((assign.model, structure, code, cell.input_size, cell.precision, versions))
     return f"{slug(assign.model.name)}-{hashlib.sha256(identity).hexdigest()[:16]}.safetensors"
-
-
-def _code(folder: Path) -> str:
-    """Hash of the modules of a folder."""
-    code = hashlib.sha256()
-    for module in sorted(folder.glob("*.py")):
-        code.update(module.read_bytes())
-    return code.hexdigest()

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
 import torch
 
 from protocol.cell import Cell
@@ -81,13 +80,16 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         measurements = common.warm_up_and_measure(work, assign, stage, device)
         with stage.timed("measure"):
             test.look()
-    result = common.result(measurements, common.holding([words]), assign, stage, isolation=isolation, items=1)
-    found = test.verification(key.key(assign.device, device), _left_out(words.nbytes, free))
     share = MemoryShare(covered=test.covered_bytes, taken=words.nbytes, whole=words.nbytes if free is None else free)
-    return msgspec.structs.replace(
-        result,
+    return common.result(
+        measurements,
+        common.holding([words]),
+        assign,
+        stage,
+        isolation=isolation,
+        items=1,
         bytes_per_iteration={"iteration": test.chunk_bytes},
-        verification=msgspec.structs.replace(found, share=share),
+        verification=test.verification(key.key(assign.device, device), _left_out(words.nbytes, free), share),
     )
 
 
@@ -236,7 +238,9 @@ class MemoryTest:
         """Bytes of chunks that were checked and looked at."""
         return len(self._covered) * self.chunk_bytes
 
-    def verification(self, key: tuple[str, ...], left_out: dict[str, str]) -> Verification:
+    def verification(
+        self, key: tuple[str, ...], left_out: dict[str, str], share: MemoryShare | None = None
+    ) -> Verification:
         """What was verified. checks: of a chunk each."""
         return Verification(
             key=key,
@@ -247,6 +251,7 @@ class MemoryTest:
             mismatches=self._kept.count,
             kept=self._kept.all,
             not_tested=left_out,
+            share=share,
         )
 
     def _span(self, chunk: int) -> Span:

@@ -10,7 +10,6 @@ A rate is flops_per_iteration, or bytes_per_iteration of a series, over its time
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
 import torch
 
 from protocol.failure import Phase
@@ -48,7 +47,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             probe = PROBES[assign.cell.model](bench)
             devices.synchronize(device)
         measurements = common.warm_up_and_measure(Work(probe.steps), assign, stage, device)
-    result = common.result(
+    return common.result(
         measurements,
         common.holding(probe.tensors),
         assign,
@@ -57,5 +56,5 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         items=1,
         series={"best": probe.best_ms} if probe.best_ms else {},
         flops=probe.flops,
+        bytes_per_iteration=probe.bytes_moved,
     )
-    return msgspec.structs.replace(result, bytes_per_iteration=probe.bytes_moved)

@@ -27,7 +27,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-import msgspec
 import torch
 
 from protocol.cell import Precision
@@ -84,7 +83,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             measurements = common.warm_up_and_measure(work, assign, stage, device)
             with stage.timed("count"):
                 operations = flops.count(step.gradients, measurements.iteration_ms)
-        result = common.result(
+        return common.result(
             measurements,
             module,
             assign,
@@ -93,10 +92,10 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             items=common.items(family, assign, batch),
             flops=operations,
             loss=finite.total(step.losses()) if refused else replays.loss,
+            verification=replays.verification(
+                key(assign.device, device), operations or 0.0, {assign.model.name: refused} if refused else {}
+            ),
         )
-    not_tested = {assign.model.name: refused} if refused else {}
-    verification = replays.verification(key(assign.device, device), operations or 0.0, not_tested)
-    return msgspec.structs.replace(result, verification=verification)
 
 
 @contextmanager

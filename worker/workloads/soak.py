@@ -21,7 +21,6 @@ from worker.verify.seeded import Squares
 _TRIES: Final = 4
 """Products of a kind that are made until two agree."""
 _DIGEST_BITS: Final = 64
-_NO_TF32: Final = {"tf32": "a CPU multiplies in fp32"}
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
@@ -43,7 +42,7 @@ class RandomProducts:
         self._digester = Digester(self.empty(), cell.seed)
         self.what = f"product of {self.side} x {self.side} in {cell.precision}"
         self.method = f"64-bit digest by {self._digester.method}"
-        self.not_tested = _NO_TF32 if tf32 and device.type == "cpu" else {}
+        self.not_tested = products.NO_TF32 if tf32 and device.type == "cpu" else {}
         found = [self._reference(pair) for pair in range(self.pairs)]
         self._references = tuple(reference for reference, _, _ in found)
         self._digests = tuple(digest for _, digest, _ in found)

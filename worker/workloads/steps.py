@@ -8,6 +8,7 @@ depend on how far the clock has risen.
 """
 
 import time
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -15,7 +16,6 @@ import msgspec
 from protocol.messages import Assign, LoadSteps
 from protocol.result import Result
 from worker.stage import Stage
-from worker.timing import Step
 from worker.verify import burning
 from worker.workloads.soak import RandomProducts
 
@@ -30,16 +30,12 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     asked = assign.measurement
     sharp = msgspec.structs.replace(asked, block_s=min(asked.block_s, _SHARP_S))
     mine = msgspec.structs.replace(assign, measurement=sharp)
-    return burning.run(mine, stage, isolation, RandomProducts, pause=rest(assign.steps))
+    return burning.run(mine, stage, isolation, RandomProducts, pause=partial(rest, assign.steps))
 
 
-def rest(steps: LoadSteps) -> Step:
-    """Function that waits until it is time to work."""
-
-    def wait() -> None:
-        time.sleep(rest_s(steps, time.monotonic()))
-
-    return wait
+def rest(steps: LoadSteps) -> None:
+    """Wait until it is time to work."""
+    time.sleep(rest_s(steps, time.monotonic()))
 
 
 def rest_s(steps: LoadSteps, now: float) -> float:

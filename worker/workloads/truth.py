@@ -18,7 +18,6 @@ from worker.verify.seeded import Squares
 
 _LEFTS: Final = 5
 _RIGHTS: Final = 3
-_NO_TF32: Final = {"tf32": "a CPU multiplies in fp32"}
 _NO_FP32_OUTPUT: Final = "an output in fp32 needs CUDA and torch 2.8: operands are small, so that this type holds it"
 _SIGN_OF_ZERO: Final = "as whole numbers 0.0 and -0.0 are the same"
 
@@ -50,7 +49,7 @@ class WholeProducts:
         if self._stored is not torch.float32:
             self.not_tested["accumulators beyond the output's bits"] = _NO_FP32_OUTPUT
         if cell.precision is Precision.TF32 and device.type == "cpu":
-            self.not_tested |= _NO_TF32
+            self.not_tested |= products.NO_TF32
 
     def empty(self) -> torch.Tensor:
         """In fp32 where that is possible."""
