@@ -1,9 +1,6 @@
-"""What parent and child say to each other: cells, results, failures, messages and their bytes.
-
-Frozen types only. Nothing here imports torch or zmq, and nothing does I/O beyond bytes in, bytes out.
-"""
+"""Messages between the processes: frozen types and their bytes, without torch, zmq and I/O."""
 
 from typing import Final
 
 VERSION: Final = 1
-"""Version of the wire format. Parent and child must agree; a result file of another version is refused."""
+"""Version of the wire format; parent and child must agree."""

@@ -1,7 +1,4 @@
-"""What is measured: a cell, the device it runs on, and the model it runs.
-
-A cell's identity is everything that must agree before two numbers may be compared. The batch size belongs to it.
-"""
+"""Cells (what is measured), devices and models."""
 
 import enum
 import hashlib
@@ -17,7 +14,7 @@ Scalar = bool | int | float | str
 
 
 class Workload(enum.StrEnum):
-    """What a cell measures. Each has a module of the same name in worker/workloads/."""
+    """What a cell measures; each member has a module of the same name in worker/workloads/."""
 
     LOAD = "load"
     INFERENCE = "inference"
@@ -34,7 +31,7 @@ class Workload(enum.StrEnum):
 
 
 class Precision(enum.StrEnum):
-    """How numbers are held and multiplied. docs/method.md says what each word means."""
+    """Number format of weights and arithmetic, explained in docs/method.md."""
 
     FP32 = "fp32"
     TF32 = "tf32"
@@ -43,36 +40,36 @@ class Precision(enum.StrEnum):
 
 
 class MemoryFormat(enum.StrEnum):
-    """The order in which the numbers of images lie in memory: by channel, or by pixel."""
+    """Memory layout of images: by channel, or by pixel."""
 
     CONTIGUOUS = "contiguous"
     CHANNELS_LAST = "channels_last"
 
 
 class SizeUnit(enum.StrEnum):
-    """What the input size of a model counts."""
+    """Unit of a model's input size."""
 
     TOKENS = "tokens"
     PIXELS = "pixels"
 
 
 class Mode(enum.StrEnum):
-    """Whether the other GPUs of the node work at the same time. The ratio of the two is a result of its own."""
+    """Whether the other GPUs of the node work at the same time."""
 
     SOLO = "solo"
     LOADED = "loaded"
 
 
 AUTO: Final = 0
-"""A batch size that a scan has to find: of planned cells alone, never of a launch."""
+"""Batch size that a scan still has to find: in planned cells only, never in a launch."""
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
-    """One thing to measure, on one device or on a gang of several with a process for each.
+    """One thing to measure, on one device or on several with a process each.
 
-    Defaults are not written, so that a dimension of a later version changes no id. devices: UUIDs (or "cpu:N"), in
-    order; the first leads a gang. input_size: side in pixels or length in tokens (of the prompt, for generation); None
-    for a model without one. new_tokens: of generation; else None.
+    Defaults are not encoded, so that a dimension of a later version changes no id. devices: UUIDs (or "cpu:N"), the
+    leader first. input_size: side in pixels or length in tokens (generation: of the prompt). new_tokens: generation
+    only.
     """
 
     devices: tuple[str, ...]
@@ -89,7 +86,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @cached_property
     def id(self) -> str:
-        """A name for files and people: readable slug and a hash of the whole identity."""
+        """Readable slug and a hash of the whole identity."""
         digest = hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:8]
         words = (self.model, self.workload, self.precision, f"b{self.batch_size or 'auto'}", *self.devices)
         return f"{slug('-'.join(words))}-{digest}"
@@ -100,19 +97,19 @@ _SLUG_LENGTH: Final = 64
 
 
 def slug(text: str) -> str:
-    """A file name made of `text`: lower-case letters, digits, dots and dashes, never a path and never hidden."""
+    """File name made of `text`: lower-case letters, digits, dots and dashes, never a path and never hidden."""
     return _SLUG_CHARACTERS.sub("-", text.lower()).strip("-.")[:_SLUG_LENGTH] or "unnamed"
 
 
 class DeviceKind(enum.StrEnum):
-    """What a device is driven by."""
+    """Driver of a device."""
 
     CUDA = "cuda"
     CPU = "cpu"
 
 
 def device_label(kind: str, uuid: str, gpu_id: int, slice_index: int | None) -> str:
-    """How people call a device: "GPU 0", "GPU 0:1" for its slice 1, or "cpu:0". The arguments are fields of Device."""
+    """Label for people: "GPU 0", "GPU 0:1" for its slice 1, or "cpu:0". The arguments are fields of Device."""
     if kind == DeviceKind.CPU:
         return uuid
     return f"GPU {gpu_id}" if slice_index is None else f"GPU {gpu_id}:{slice_index}"
@@ -121,12 +118,11 @@ def device_label(kind: str, uuid: str, gpu_id: int, slice_index: int | None) -> 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One device of the run, as found before the first cell. Unreadable fields are None.
 
-    uuid: of a GPU or MIG slice, or "cpu:N" for a slice of the cores; the key everywhere.
-    gpu_id: the user's number (the index within CUDA_VISIBLE_DEVICES where that is set).
-    slice_of: UUID of a MIG slice's GPU, whose facts it has but for name and memory. slice_index: its place on GPU
-    gpu_id; None for a slice with a number of its own. shared_gpu: another slice of this GPU is in the run.
-    cpus: near cores, to which its workers are bound; empty where unknown. shared_cores: with another CPU device.
-    busy_with: a foreign process at the start of the run (--allow-busy): results are contaminated.
+    uuid: of a GPU or MIG slice, or "cpu:N" for a slice of the cores. gpu_id: the user's number (index within
+    CUDA_VISIBLE_DEVICES where set). slice_of: UUID of a MIG slice's GPU; slice_index: None for a slice with its own
+    gpu_id. shared_gpu: another slice of this GPU is in the run. cpus: near cores, to which its workers are bound;
+    empty: unknown. shared_cores: with another CPU device. busy_with: a foreign process at the start of the run
+    (--allow-busy).
     """
 
     uuid: str
@@ -158,16 +154,15 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def label(self) -> str:
-        """How people call it."""
+        """Label for people."""
         return device_label(self.kind, self.uuid, self.gpu_id, self.slice_index)
 
 
 class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One input tensor of a model.
 
-    shape: whole numbers, and the words "batch" and "size" of the cell. dtype: "float" (the cell's precision), or one of
-    torch's: "float32", "int64", "int32", "uint8", "bool". low, high: range, `high` excluded; floats without one are
-    normal.
+    shape: whole numbers, and the words "batch" and "size" of the cell. dtype: "float" (the cell's precision),
+    "float32", "int64", "int32", "uint8" or "bool". low, high: range, `high` excluded; floats without one are normal.
     """
 
     name: str
@@ -178,10 +173,7 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which input sizes a model takes: multiples of `step` from `smallest` to `largest` (None: any).
-
-    only: which of these, where no step can say it; empty for all.
-    """
+    """Input sizes that a model takes: multiples of `step` from `smallest` to `largest` (None: any), or `only` these."""
 
     unit: SizeUnit
     default: int
@@ -192,19 +184,19 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a language model is made to write: tokens that it is given, and tokens that it adds, one by one."""
+    """Text generation of a language model: prompt length and tokens to add."""
 
     prompt_tokens: int
     new_tokens: int
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model, as configs/models.yaml describes it.
+    """A model, as described in configs/models.yaml.
 
-    family: module of worker/models/ that builds it from config. preload: imports of the zygote. sizes: of its input,
-    None for a fixed one. generation: None for a model that cannot write. parameters: number; inference_gflops: of one
-    forward pass of one item. memory_mb: of training at the default batch size. item: plural of a sample in reports.
-    on_request: "all" excludes it. own: a user's code (family "own"), whose figures are 0 before it is built.
+    family: module of worker/models/. preload: imports of the zygote. sizes: None for a fixed input. generation: None
+    for a model that cannot write. inference_gflops: one forward pass of one item. memory_mb: training at the default
+    batch size. item: plural of a sample in reports. on_request: excluded from "all". own: a user's code (family "own"),
+    whose figures are 0 before it is built.
     """
 
     name: str

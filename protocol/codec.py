@@ -1,4 +1,4 @@
-"""Messages to bytes and back: MessagePack, a strict schema, a cap on size, and one error for whatever is wrong."""
+"""MessagePack encoding of messages: strict schema, size limit, and ProtocolError for every defect."""
 
 import math
 import re
@@ -9,7 +9,7 @@ import msgspec
 from protocol.errors import ProtocolError
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
-"""A result with an hour of 1 ms iterations is 15 MB; anything much larger is not ours."""
+"""A result with an hour of 1 ms iterations is 15 MB."""
 
 T = TypeVar("T")
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -28,16 +28,13 @@ def encode(message: object) -> bytes:
 
 
 class Decoder(Generic[T]):
-    """Reads messages of one kind: `Decoder[ToWorker](ToWorker)`. The kind is a struct or a union of tagged structs."""
+    """Decoder of one struct or union of tagged structs: `Decoder[ToWorker](ToWorker)`."""
 
     def __init__(self, kind: object) -> None:
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)
 
     def decode(self, data: bytes) -> T:
-        """The message in `data`.
-
-        Raises ProtocolError for anything else: too long, torn, of another shape, with unknown fields, NaN or infinity.
-        """
+        """The message in `data`. Raises ProtocolError for torn, too long or unknown content, NaN and infinity."""
         if len(data) > MAX_MESSAGE_BYTES:
             raise ProtocolError(f"a message of {len(data)} bytes is longer than {MAX_MESSAGE_BYTES}")
         try:
@@ -55,15 +52,14 @@ def decode(data: bytes, kind: type[T]) -> T:
 
 _DOUBLE_OF_ONES: Final = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 _SINGLE_OF_ONES: Final = re.compile(rb"\xca[\x7f\xff][\x80-\xff]")
-"""How MessagePack writes NaN and the infinities, in either size. Other bytes may look alike, so a match proves nothing.
+"""NaN and the infinities in MessagePack, in either size. Other bytes may look alike: a match proves nothing.
 
-To look for it takes microseconds; to look at every value took more than half of the time of reading 100,000 results.
-Two patterns, because one that begins with a certain byte is looked for five times as fast as one of two beginnings.
-"""
+The search takes microseconds; checking each value took more than half of the time of reading 100,000 results. Two
+patterns: one with a fixed first byte is searched five times as fast as one with two alternatives."""
 
 
 def _require_finite(message: object, data: bytes) -> None:
-    """Raise ProtocolError when a message holds a float that is not finite, at any depth. data: the message in bytes."""
+    """Raise ProtocolError when a message, or its bytes `data`, holds a float that is not finite, at any depth."""
     if _DOUBLE_OF_ONES.search(data) or _SINGLE_OF_ONES.search(data):
         _look_for_finite(message)
 

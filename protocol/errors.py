@@ -1,8 +1,5 @@
-"""The errors of this room.
-
-ProtocolError    bytes that are not a message, or a message that cannot be right
-"""
+"""The error of this package."""
 
 
 class ProtocolError(Exception):
-    """What was received is not what the two sides agreed to say."""
+    """Received data is no valid message, or its content cannot be right."""

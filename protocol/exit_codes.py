@@ -1,4 +1,4 @@
-"""How the commands end. One table for `--help`, the docs and the code."""
+"""Exit codes of the commands and of workers: one table for `--help`, the docs and the code."""
 
 import enum
 from typing import Final
@@ -27,7 +27,7 @@ MEANING: Final = {
 
 
 class WorkerExit(enum.IntEnum):
-    """Exit status of a worker. Zero is the only one that follows an acknowledged outcome."""
+    """Exit status of a worker. Zero only follows an acknowledged outcome."""
 
     DONE = 0
     NOT_ADOPTED = 101

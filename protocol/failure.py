@@ -1,7 +1,4 @@
-"""Failures of a launch and their categories, which are the rows of the fault matrix (docs/failures.md).
-
-A worker reports what it can see (an exception), the orchestrator what only a parent can see (a signal, a deadline).
-"""
+"""Failures of a launch and their categories, the rows of the fault matrix in docs/failures.md."""
 
 import enum
 from typing import Final
@@ -50,7 +47,7 @@ class Category(enum.StrEnum):
 
 
 class Phase(enum.StrEnum):
-    """Where a launch is. Each has a deadline of its own."""
+    """Phase of a launch. Each has a deadline of its own."""
 
     START = "start"
     IMPORT = "import"
@@ -68,7 +65,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Why a launch has no result.
 
     message: one line. code: of CUDA or of the exit; signal: that ended the process. device: UUID, in a gang where
-    known. stopped: the process was stopped (state T) at its deadline. evidence: text that supports the category.
+    known. stopped: the process was in state T at its deadline. evidence: text that supports the category.
     """
 
     category: Category

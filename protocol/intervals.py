@@ -1,4 +1,4 @@
-"""The interval of the mean of a series of times: the worker stops by it, the report prints it.
+"""Confidence interval of the mean of a series of times: workers stop by it, reports print it.
 
 Plain Python, to avoid imports: 100,000 values take less than two milliseconds.
 """
@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Final
 
 BATCHES: Final = 20
-"""Over 20 batch means the interval was right 92 % of the time at autocorrelation 0.9; over iterations, 32 %."""
+"""At autocorrelation 0.9 the interval over 20 batch means was right 92 % of the time; over iterations, 32 %."""
 MIN_BATCHES: Final = 5
 _Z: Final = 1.959963984540054
 _MAX_AUTOCORRELATION: Final = 0.99
@@ -21,10 +21,9 @@ _MAX_AUTOCORRELATION: Final = 0.99
 def relative_half_width(times_ms: Sequence[float], batches: int = BATCHES) -> float:
     """Relative half-width of the 95 % interval of the mean.
 
-    times_ms: n >= batches values in the order they were measured.
-    The interval is taken over `batches` batch means and widened for their lag-1 autocorrelation r, as far as so few can
-    tell it, by sqrt((1 + r) / (1 - r)), never narrowed; see docs/method.md, "When to stop".
-    Raises ValueError for fewer values than batches, fewer than MIN_BATCHES batches, or a mean that is not above zero.
+    times_ms: in the order they were measured. The interval is taken over `batches` batch means and widened for their
+    lag-1 autocorrelation r by sqrt((1 + r) / (1 - r)), never narrowed; see docs/method.md, "When to stop". Raises
+    ValueError for fewer values than batches, fewer than MIN_BATCHES batches, or a mean that is not above zero.
     """
     if batches < MIN_BATCHES:
         raise ValueError(f"an interval needs at least {MIN_BATCHES} batches, got {batches}")
@@ -50,14 +49,14 @@ def relative_half_width(times_ms: Sequence[float], batches: int = BATCHES) -> fl
 
 
 def _batch_means(values: Sequence[float], batches: int) -> list[float]:
-    """Means of `batches` runs of values as equal in length as can be, so that no value is left out."""
+    """Means of `batches` runs of values, as equal in length as possible, over all values."""
     edges = [len(values) * index // batches for index in range(batches + 1)]
     return [math.fsum(values[begin:end]) / (end - begin) for begin, end in itertools.pairwise(edges)]
 
 
 @functools.cache
 def student_t_975(degrees: int) -> float:
-    """The 97.5 % point of Student's t, by Hill's expansion: right to 0.3 % from 4 degrees of freedom on."""
+    """97.5 % point of Student's t by Hill's expansion: right to 0.3 % from 4 degrees of freedom on."""
     z3, z5, z7 = _Z**3, _Z**5, _Z**7
     return (
         _Z

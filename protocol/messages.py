@@ -1,4 +1,4 @@
-"""The words of the conversation, and who says them.
+"""Messages between processes.
 
     orchestrator ── Assign, Ack, Dismiss ──▶ worker
     orchestrator ◀── Hello, PhaseEntered, Progress, Outcome ── worker          DEALER ═ ipc ═ ROUTER
@@ -9,8 +9,7 @@
     orchestrator ── AwaitFree ──▶ sampler                                      a socket pair
     orchestrator ◀── Digest, DeviceFree, ForeignSeen, XidSeen, GpuBroken, TooHot, Unavailable ── sampler
 
-Every message of a worker names its launch and carries the token of its process, which is one of several for a gang;
-what does not match is stale and dropped.
+A worker's message names its launch and carries the token of its process; what does not match is stale and dropped.
 """
 
 import struct
@@ -25,18 +24,17 @@ from protocol.verification import Injection
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
-    """A message on the wire: a map whose "type" is the class's name."""
+    """Message on the wire: a map whose "type" is the class's name."""
 
 
 # ── what a launch needs to begin, and to measure ──────────────────────────────────────────────────────────────────────
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a new process needs before it connects. A launch on several devices has one for each.
+    """What a new process needs before it connects; one for each process of a launch.
 
-    folder: of its log files. environment: set after the fork (CUDA_VISIBLE_DEVICES). cpus: cores to run on, empty for
-    no change. requested_ns: monotonic time of the request. root: folder of the packages. preload: imports of a new
-    interpreter; empty for a fork.
+    folder: of its log files. environment: set after the fork. cpus: cores to run on, empty for no change. requested_ns:
+    monotonic. root: folder of the packages. preload: imports of a new interpreter; empty for a fork.
     """
 
     launch: int
@@ -53,7 +51,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Seconds that each phase of a launch may take, beyond what the profile itself gives it."""
+    """Seconds that each phase of a launch may take, beyond the time of the profile."""
 
     start: float
     import_: float = msgspec.field(name="import")
@@ -63,7 +61,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     finish: float
 
     def allowance(self, phase: Phase, measurement: "Measurement") -> float:
-        """Seconds that `phase` may take, counted from its beginning or, with fixed iterations, its last progress."""
+        """Seconds that `phase` may take, from its beginning or, with fixed iterations, from its last progress."""
         return {
             Phase.START: self.start,
             Phase.IMPORT: self.import_,
@@ -75,9 +73,9 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long to warm up and to measure, in seconds. Fixed numbers of iterations override adaptive stopping.
+    """Duration of warm-up and measurement in seconds. Fixed numbers of iterations override adaptive stopping.
 
-    give_up: whether measuring ends, from `min_s` on, as soon as the interval cannot come near its target in `max_s`.
+    give_up: end measuring, from `min_s` on, as soon as the interval cannot come near its target in `max_s`.
     """
 
     relative_half_width: float
@@ -90,16 +88,16 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     iterations: int | None = None
 
     def fixed(self, phase: Phase) -> bool:
-        """Whether `phase` goes on for a number of iterations, however long they take."""
+        """Whether `phase` runs a fixed number of iterations, however long they take."""
         number = {Phase.WARM_UP: self.warm_up_iterations, Phase.MEASURE: self.iterations}.get(phase)
         return number is not None
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a process finds the others of its cell, one for each of `cell.devices`, in order.
+    """How the processes of a cell on several devices find each other, one for each of `cell.devices`, in order.
 
-    rank: its place; 0 leads. meeting: file in a private folder, by which they meet. steps: file of a STEP for each
-    rank, counted before each common operation: in a hang, the lowest did not come.
+    rank: 0 leads. meeting: file in a private folder. steps: file with a STEP for each rank, counted before each common
+    operation: in a hang, the rank with the lowest did not come.
     """
 
     rank: int
@@ -112,10 +110,7 @@ STEP: Final = struct.Struct("=q")
 
 
 class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a device works and when it rests, by the host's monotonic clock: all devices of a host go by the same one.
-
-    Work begins offset_s after each multiple of on_s + off_s, and goes on for on_s.
-    """
+    """Times of work and rest: work for on_s, offset_s after multiples of on_s + off_s of the monotonic clock."""
 
     on_s: float
     off_s: float
@@ -123,10 +118,10 @@ class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Assign(_Message, frozen=True, kw_only=True):
-    """The work of one process of a launch. `cell.batch_size` is what to run now, after any halving.
+    """The work of one process of a launch.
 
-    round: of the plan, from 0, the same on all devices. device: of this process. gang: None for a single process.
-    injection: a fault that a burn-in cell must show.
+    cell.batch_size: after any halving. round: of the plan, from 0. device: of this process. gang: None for a single
+    process. injection: fault that a burn-in cell must cause.
     """
 
     launch: int
@@ -151,14 +146,14 @@ class Ack(_Message, frozen=True, kw_only=True):
 
 
 class Dismiss(_Message, frozen=True, kw_only=True):
-    """Nobody waits for this launch any more; the worker leaves at once."""
+    """This launch is no longer needed; the worker leaves at once."""
 
     launch: int
     reason: str
 
 
 class Hello(_Message, frozen=True, kw_only=True):
-    """The worker is alive. `root` is the folder that its rooms were imported from; the parent's must be the same."""
+    """The worker is alive. root: folder of its packages, which must be the parent's."""
 
     launch: int
     token: str
@@ -177,7 +172,7 @@ class PhaseEntered(_Message, frozen=True, kw_only=True):
 
 
 class Progress(_Message, frozen=True, kw_only=True):
-    """How far the phase has come: 0 to 1."""
+    """Progress of the phase, 0 to 1."""
 
     launch: int
     token: str
@@ -186,7 +181,7 @@ class Progress(_Message, frozen=True, kw_only=True):
 
 
 class Outcome(_Message, frozen=True, kw_only=True):
-    """How the launch ended, seen from inside. Exactly one of the two is set."""
+    """End of a launch, seen from inside. Exactly one of result and failure is set."""
 
     launch: int
     token: str
@@ -198,20 +193,20 @@ class Outcome(_Message, frozen=True, kw_only=True):
 
 
 class Prepare(_Message, frozen=True, kw_only=True):
-    """First word to a zygote: what to import, and where its rooms must come from."""
+    """First message to a zygote: modules to import, and the folder its packages must come from."""
 
     preload: tuple[str, ...]
     root: str
 
 
 class Fork(_Message, frozen=True, kw_only=True):
-    """Make this fresh process."""
+    """Request for a fresh process."""
 
     spec: LaunchSpec
 
 
 class Ready(_Message, frozen=True, kw_only=True):
-    """The zygote has imported what it was told to. failed: module → what was raised."""
+    """The zygote has imported its modules. failed: module → error."""
 
     pid: int
     import_ms: float
@@ -258,13 +253,13 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Digest(_Message, frozen=True, kw_only=True):
-    """Once a second: the newest sample of each GPU, by UUID."""
+    """The newest sample of each GPU by UUID, once a second."""
 
     samples: dict[str, Sample]
 
 
 class AwaitFree(_Message, frozen=True, kw_only=True):
-    """Say when the GPU's used memory is back at or below `limit_bytes`, or that it was not within `timeout_s`."""
+    """Request to report when a GPU uses at most `limit_bytes`, or still does not after `timeout_s`."""
 
     uuid: str
     limit_bytes: int
@@ -272,7 +267,7 @@ class AwaitFree(_Message, frozen=True, kw_only=True):
 
 
 class DeviceFree(_Message, frozen=True, kw_only=True):
-    """Answer to AwaitFree. used_bytes is None where NVML could not say."""
+    """Answer to AwaitFree. used_bytes: None where NVML could not read it."""
 
     uuid: str
     free: bool
@@ -281,13 +276,13 @@ class DeviceFree(_Message, frozen=True, kw_only=True):
 
 
 class Unavailable(_Message, frozen=True, kw_only=True):
-    """NVML cannot be read, and why, in words for the report."""
+    """NVML cannot be read; the reason is text for the report."""
 
     reason: str
 
 
 class ForeignProcess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A process of somebody else that can run kernels on a GPU. None for what cannot be read."""
+    """Process outside the run that can use a GPU. None for what cannot be read."""
 
     pid: int
     name: str | None
@@ -295,7 +290,7 @@ class ForeignProcess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ForeignSeen(_Message, frozen=True, kw_only=True):
-    """Who else computes on a GPU, said when that changes; nobody when the last has left. at_ns: monotonic."""
+    """Foreign processes on a GPU, sent when they change; empty when the last has left. at_ns: monotonic."""
 
     uuid: str
     processes: tuple[ForeignProcess, ...]
@@ -303,7 +298,7 @@ class ForeignSeen(_Message, frozen=True, kw_only=True):
 
 
 class XidSeen(_Message, frozen=True, kw_only=True):
-    """The driver reported an error of a GPU by its number, which NVIDIA's documentation explains. at_ns: monotonic."""
+    """XID error of a GPU, reported by the driver. at_ns: monotonic."""
 
     uuid: str
     xid: int
@@ -311,9 +306,9 @@ class XidSeen(_Message, frozen=True, kw_only=True):
 
 
 class GpuBroken(_Message, frozen=True, kw_only=True):
-    """NVML says that a GPU is not to be used any more: `reason`, in words. Said once. at_ns: monotonic.
+    """A GPU that NVML reports as unusable. Sent once; reason: text. at_ns: monotonic.
 
-    lost: it is gone, or of no use before a reset; else it still answers, and what it says is a fault of its hardware.
+    lost: gone, or of no use before a reset; else it still answers but reports a hardware fault.
     """
 
     uuid: str
@@ -323,7 +318,7 @@ class GpuBroken(_Message, frozen=True, kw_only=True):
 
 
 class TooHot(_Message, frozen=True, kw_only=True):
-    """A GPU is too hot to go on, `reason` in words. Said once. at_ns: monotonic."""
+    """A GPU that is too hot to continue. Sent once; reason: text. at_ns: monotonic."""
 
     uuid: str
     reason: str

@@ -1,13 +1,11 @@
-"""Where everything of a run lies.
+"""Paths of all files of a run, made here and nowhere else.
 
-    runs/<time>-<id>/
-      run.yaml   plan.json   journal.gpj   lock   zygote.log   sampler.log
-      launches/<cell>/<n>/   stdout.log stderr.log fault.log phase mismatches error.json result.msgpack
-                             of several processes also steps, and rank1/ rank2/ … with the logs of the others
-      telemetry/<uuid>.samples   telemetry/health.records
-      report.json .csv .txt .html   held_against.json
-
-All paths of a run are made here and nowhere else.
+runs/<time>-<id>/
+  run.yaml   plan.json   journal.gpj   lock   zygote.log   sampler.log
+  launches/<cell>/<n>/   stdout.log stderr.log fault.log phase mismatches error.json result.msgpack
+                         of several processes also steps, and rank1/ rank2/ … with the logs of the others
+  telemetry/<uuid>.samples   telemetry/health.records
+  report.json .csv .txt .html   held_against.json
 """
 
 from collections.abc import Iterator
@@ -21,13 +19,13 @@ _LAUNCHES: Final = "launches"
 
 
 def attempt_name(cell_id: str, attempt: int) -> str:
-    """The folder of the n-th attempt, counted from 1, at a cell, as reports name it: within that of its run."""
+    """Folder of a cell's n-th attempt, from 1, within that of its run."""
     return f"{_LAUNCHES}/{cell_id}/{attempt}"
 
 
 @dataclass(frozen=True)
 class LaunchPaths:
-    """The folder of one attempt; of several processes, that of the one which leads, and holds those of the others."""
+    """Folder of one attempt; of several processes, the leader's, which holds those of the others."""
 
     folder: Path
 
@@ -37,69 +35,69 @@ class LaunchPaths:
 
     @property
     def steps(self) -> Path:
-        """What the processes of a gang have begun together: protocol.messages.Gang."""
+        """Step counters of a gang: protocol.messages.Gang."""
         return self.folder / "steps"
 
     @property
     def stdout(self) -> Path:
-        """What the process printed."""
+        """Standard output."""
         return self.folder / "stdout.log"
 
     @property
     def stderr(self) -> Path:
-        """What it complained about."""
+        """Standard error."""
         return self.folder / "stderr.log"
 
     @property
     def fault(self) -> Path:
-        """Stacks that faulthandler dumped: on a crash, and shortly before a deadline."""
+        """Stacks dumped by faulthandler: on a crash, and shortly before a deadline."""
         return self.folder / "fault.log"
 
     @property
     def phase(self) -> Path:
-        """The phase that the process has reached: known also when it dies before its message is on the way."""
+        """Phase that the process has reached, known also if it dies before its message is sent."""
         return self.folder / "phase"
 
     @property
     def mismatches(self) -> Path:
-        """Wrong bits that the process has found, a line whenever more is known of them: protocol.verification.Seen."""
+        """Wrong bits that the process has found: lines of protocol.verification.Seen."""
         return self.folder / "mismatches"
 
     @property
     def error(self) -> Path:
-        """The failure as the process saw it, written before it is sent."""
+        """Failure as the process saw it, written before it is sent."""
         return self.folder / "error.json"
 
     @property
     def unfinished_error(self) -> Path:
-        """The same while it is being written."""
+        """The error file while it is being written."""
         return self.folder / "error.tmp"
 
     @property
     def result(self) -> Path:
-        """The result, written by the orchestrator before the journal says so."""
+        """Result, written by the orchestrator before the journal mentions it."""
         return self.folder / "result.msgpack"
 
 
 @dataclass(frozen=True)
 class RunPaths:
-    """The folder of one run."""
+    """Folder of one run."""
 
     folder: Path
 
     @property
     def config(self) -> Path:
-        """The configuration as resolved."""
+        """Configuration as resolved."""
         return self.folder / "run.yaml"
 
     @property
     def plan(self) -> Path:
-        """The planned cells, and the order of their launches: there may be a hundred thousand of them."""
+        """Planned cells (perhaps 100,000) and the order of their launches."""
         return self.folder / "plan.json"
 
     @property
     def held_against(self) -> Path:
-        """What the run is held against: baseline, thresholds, price. Missing where nobody asked for any."""
+        """Baseline, thresholds and price to compare the run with. Missing where none was requested."""
         return self.folder / "held_against.json"
 
     @property
@@ -109,16 +107,16 @@ class RunPaths:
 
     @property
     def lock(self) -> Path:
-        """Held by the one process that works on this run."""
+        """Lock of the one process that works on this run."""
         return self.folder / "lock"
 
     def log(self, process: str) -> Path:
-        """What one of the long-lived processes (zygote, sampler) printed."""
+        """Output of a long-lived process (zygote, sampler)."""
         return self.folder / f"{process}.log"
 
     @property
     def telemetry(self) -> Path:
-        """NVML samples of the whole run, a file for each GPU."""
+        """Folder of the NVML samples."""
         return self.folder / "telemetry"
 
     def samples(self, uuid: str) -> Path:
@@ -127,7 +125,7 @@ class RunPaths:
 
     @property
     def health(self) -> Path:
-        """What the telemetry process saw of the health of the GPUs and of the machine."""
+        """Health records of the GPUs and of the machine."""
         return self.telemetry / "health.records"
 
     @property
@@ -136,18 +134,18 @@ class RunPaths:
         return self.folder / _LAUNCHES
 
     def launch(self, cell_id: str, attempt: int) -> LaunchPaths:
-        """Folder of the n-th attempt, counted from 1, at a cell."""
+        """Folder of a cell's n-th attempt, from 1."""
         return LaunchPaths(self.folder / attempt_name(cell_id, attempt))
 
     def results(self) -> Iterator[Path]:
-        """The results that are there, of all attempts."""
+        """Existing results of all attempts."""
         return self.launches.glob("*/*/result.msgpack")
 
     def of_processes(self, pattern: str) -> Iterator[Path]:
-        """The files of such a name that are there, of all processes of all attempts."""
+        """Existing files that match `pattern`, of all processes of all attempts."""
         yield from self.launches.glob(f"*/*/{pattern}")
         yield from self.launches.glob(f"*/*/rank*/{pattern}")
 
     def report(self, suffix: str) -> Path:
-        """The report in one of its formats."""
+        """Report in one of its formats."""
         return self.folder / f"report.{suffix}"

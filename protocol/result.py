@@ -1,7 +1,4 @@
-"""What a worker measured: raw times, raw sizes, no statistics. Those are derived in the parent.
-
-History of the format: 1, the first.
-"""
+"""Results of a worker: raw times and sizes. Statistics are derived in the parent."""
 
 import enum
 from functools import cached_property
@@ -15,14 +12,11 @@ from protocol.errors import ProtocolError
 from protocol.verification import Verification
 
 COUNTED_WITHIN_MS: Final = 2_000.0
-"""Operations are counted in one iteration more, at the speed of Python: not where one takes longer than this."""
+"""Longest iteration whose operations are counted: counting runs one more, at the speed of Python."""
 
 
 class SteadyState(enum.StrEnum):
-    """Whether warm-up ended because times had become steady.
-
-    FIXED: after the iterations that were asked for. NOT_SOUGHT: there is no warm-up but the first, cold, iteration.
-    """
+    """Whether warm-up ended because times had become steady. NOT_SOUGHT: it was one cold iteration."""
 
     REACHED = "reached"
     NONE = "none"
@@ -42,10 +36,9 @@ class StopReason(enum.StrEnum):
 class SeriesName(enum.StrEnum):
     """A series of measured times.
 
-    ITERATION: always. FORWARD, BACKWARD, OPTIMIZER: of training; FORWARD of inference, too, whose LATENCY, end to end,
-    has a number of values of its own. INSTANTIATE, WEIGHTS, TO_DEVICE: of loading. FIRST_TOKEN: once an iteration of
-    generation, INTER_TOKEN: new_tokens - 1 times. BEST, COPY, TRIAD: of probes. COPIES,
-    TO_HOST, TO_DEVICE, ALL_REDUCE: of transfers between devices.
+    ITERATION: always. FORWARD, BACKWARD, OPTIMIZER: training; FORWARD, LATENCY (end to end, with its own number of
+    values): inference. INSTANTIATE, WEIGHTS, TO_DEVICE: loading. FIRST_TOKEN, once an iteration, and INTER_TOKEN,
+    new_tokens - 1 times: generation. BEST, COPY, TRIAD: probes. COPIES, TO_HOST, TO_DEVICE, ALL_REDUCE: links.
     """
 
     ITERATION = "iteration"
@@ -67,7 +60,7 @@ class SeriesName(enum.StrEnum):
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Iterations between two synchronisations, on the monotonic clock of the host (nanoseconds)."""
+    """Iterations between two synchronisations, on the host's monotonic clock (nanoseconds)."""
 
     start_ns: int
     enqueued_ns: int
@@ -76,7 +69,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was done before measuring. Times in milliseconds; the first two iterations are kept apart."""
+    """Facts of the warm-up. Times in milliseconds, of the first two iterations alone."""
 
     steady_state: SteadyState
     iterations: int
@@ -85,9 +78,9 @@ class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Peaks in bytes. On a CPU device allocated and reserved are None, and the resident set is what counts.
+    """Peaks in bytes. On a CPU device allocated and reserved are None.
 
-    model_bytes: parameters and buffers. `cold` includes the first iterations, `warm` the measured blocks alone.
+    model_bytes: parameters and buffers. cold: with the first iterations; warm: of the measured blocks alone.
     """
 
     model_bytes: int
@@ -99,10 +92,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a launch's time went, in milliseconds, in order.
+    """Time of a launch in milliseconds, by phase.
 
-    start: from the parent's request to the worker's first line. load: of the first load (load cells alone). measure: of
-    all series, latencies too. count: counting operations and checking outputs. Only the parent sees what follows.
+    start: from the parent's request to the worker's first line. load: the first load (load cells only). measure: all
+    series, latencies included. count: counting operations and checking outputs.
     """
 
     start_ms: float
@@ -116,9 +109,9 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The stack that the worker really ran on, and the state of its process.
+    """Software stack and state of the worker's process.
 
-    threads: those that torch computes with. flags: switches of torch and of the process that change what is measured.
+    threads: of torch. flags: switches of torch and of the process that change what is measured.
     """
 
     python: str
@@ -136,14 +129,11 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """Everything that one launch measured.
 
-    series: name → float32 milliseconds in measured order (protocol.floats): "iteration" always; "forward", "backward",
-    "optimizer" for training; "forward" and "latency" (of its own number, end to end) for inference; "instantiate",
-    "weights", "to_device" for load; "first_token" once and "inter_token" new_tokens - 1 times an iteration for
-    generation; those of each probe.
-    group: iterations that each value covers. launch_bound: the device waited for the host; None on CPU devices.
-    flops_per_iteration: by torch's counter; None where it misses some. bytes_per_iteration: series → bytes, of probes.
-    generated_tokens: read on the host, of all sequences and measured iterations. verification: of burn-in cells.
-    others: verifications of a gang's other processes, by device UUID.
+    series: SeriesName → float32 milliseconds in measured order (protocol.floats). group: iterations that each value
+    covers. launch_bound: the device waited for the host; None on CPU devices. flops_per_iteration: by torch's counter;
+    None where it misses some. bytes_per_iteration: series → bytes, of probes. generated_tokens: read on the host, of
+    all sequences and measured iterations. verification: of burn-in cells. others: of a gang's other processes, by
+    device UUID.
     """
 
     cell: Cell
@@ -172,7 +162,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @cached_property
     def _times_ms(self) -> dict[str, list[float]]:
-        """Every series. Whether it is sound, its mean and its percentiles are all asked of the same values."""
         found: dict[str, list[float]] = {}
         for name, data in self.series.items():
             try:
@@ -183,10 +172,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def flaw(self) -> str | None:
-        """What no measurement can have, in words; None where there is nothing of the kind.
-
-        The sender may be anybody's code, the file another machine's: figures are made of sound results alone.
-        """
+        """What makes this result impossible, as text; None where nothing does. The file may be another machine's."""
         try:
             unpacked = self._times_ms
         except ProtocolError as error:
@@ -203,7 +189,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return None
 
     def _named(self) -> set[str]:
-        """The devices that it says something of, beside that of its process."""
+        """Devices that it reports on, besides that of its process."""
         verified = [one for one in (self.verification, *self.others.values()) if one is not None]
         senders = {mismatch.sender for one in verified for mismatch in one.kept if mismatch.sender is not None}
         return senders | {*self.others}

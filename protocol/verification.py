@@ -1,7 +1,6 @@
-"""What a burn-in launch verified: sums for the report, digests to compare, and mismatches with their evidence.
+"""What a burn-in launch verified: sums for the report, digests to compare, mismatches with their evidence.
 
-A launch with mismatches has a result; the verdict is the parent's. If the process dies, its file of mismatches
-(Seen) remains.
+A launch with mismatches has a result. If the process dies, its file of mismatches (Seen) remains.
 """
 
 from typing import Final
@@ -9,21 +8,21 @@ from typing import Final
 import msgspec
 
 KEPT_MISMATCHES: Final = 16
-"""Of a launch, with their details; all are counted."""
+"""Mismatches of a launch that are kept in detail; all are counted."""
 KEPT_ELEMENTS: Final = 16
-"""Of a mismatch, with their bits."""
+"""Elements of a mismatch that are kept with their bits."""
 REPLAY_STEPS: Final = 8
 """Training steps of one replay."""
 BEFORE_SENT: Final = "its own numbers, before they were sent"
-"""What is wrong already there explains what others receive of it in the same iteration."""
+"""Check of a sender's own numbers: a mismatch here explains those of its receivers in the same iteration."""
 WARMING_UP: Final = ", while warming up"
-"""Ends what is said of a mismatch that was seen before the measurement: iterations of both count from 0."""
+"""Suffix of a mismatch that was seen in warm-up: iterations of warm-up and measurement both count from 0."""
 LEAST_REPLAYS: Final = 2
-"""Of a launch, however long they take: the second can be compared with the first. Estimates of time count them too."""
+"""Fewest replays of a launch: the second can be compared with the first."""
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fault that a launch must bring about itself, to prove that it is found.
+    """Fault that a launch must cause itself, to prove that it is found.
 
     flip_bits: random bits of one output, 0 for none. stuck: at each output, not once. slow_percent: of each block's
     time.
@@ -35,7 +34,7 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Element(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One place that differed: its offset in elements, and the bits that were expected and found, in hexadecimal."""
+    """One place that differed: offset in elements, and the expected and found bits in hexadecimal."""
 
     offset: int
     expected: str
@@ -45,8 +44,8 @@ class Element(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One wrong output, and what was found out about it.
 
-    what: the check. at_ns: monotonic. iteration: of the measurement, from 0. elements, bits: that differ; first: some.
-    same_when_read_again: False is an error of reading. wrong_again: of `repeated` repetitions; both are 0 where the
+    what: the check. at_ns: monotonic. iteration: of the measurement, from 0. elements, bits: how many differ; first:
+    some. same_when_read_again: False is an error of reading. wrong_again: of `repeated` repetitions; both 0 where the
     process ended before the examination. beyond_rounding: elements differ from an fp64 computation on the CPU by more
     than rounding; None for memory and copies. sender: UUID of a copy's source. of_all: a sum over all devices of the
     cell.
@@ -67,16 +66,16 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A line of the file `mismatches` of a launch. at: place among those that are kept; later lines know more of it."""
+    """Line of a launch's file `mismatches`. at: place among those kept; later lines know more of it."""
 
     at: int
     mismatch: Mismatch
 
 
 class MemoryShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How far a test of memory came, in bytes. covered: checked at least once. taken: could be had for the test.
+    """Coverage of a memory test in bytes. covered: checked at least once. taken: allocated for the test.
 
-    whole: what the test is to cover its share of: on a GPU what was free when it began, else the size that was planned.
+    whole: free when the test began on a GPU, else the planned size.
     """
 
     covered: int
@@ -87,11 +86,11 @@ class MemoryShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was verified while the launch measured.
 
-    key: what must agree before digests are compared (device, multiprocessors, architecture, driver, torch, libraries,
-    MIG). digests: of the outputs that every launch must reproduce, in order. losses: of training steps, as hexadecimal
-    floats. patterns: of a memory test → complete marches, 0 for none. share: of a memory test. method: how outputs were
-    compared. checks: comparisons; operations: verified floating-point operations; verified_bytes: of memory or
-    transfers. mismatches: all; kept: the first, in detail. not_tested: what → why.
+    key: must agree before digests are compared (device, architecture, driver, libraries, MIG). digests: of outputs that
+    every launch must reproduce, in order. losses: of training steps, as hexadecimal floats. patterns: of a memory test
+    → complete marches. method: how outputs were compared. checks: comparisons; operations: verified floating-point
+    operations; verified_bytes: of memory or transfers. mismatches: all; kept: the first, in detail. not_tested: what →
+    why.
     """
 
     key: tuple[str, ...]

@@ -1,1 +1,1 @@
-"""The child: one process, one cell, then it ends. Imports torch and protocol, never orchestrator."""
+"""The process of a launch: measures one cell, then ends. Imports torch and protocol, never orchestrator."""

@@ -1,10 +1,9 @@
-"""A new process becomes the launch it was made for, and a child that its orchestrator can trust to end.
+"""Start of a launch's process: adopted by the orchestrator, and ended with it.
 
     zygote ── fork ──▶ middle ── fork ──▶ worker        (or: orchestrator ── spawn ──▶ worker)
                          └ exits                └ is adopted by the orchestrator, the nearest child subreaper
 
-Only a parent can read an exit status through a pidfd, so the worker waits until its parent is the orchestrator. It asks
-the kernel to be killed with it, and checks again, because the orchestrator may have died in between.
+Only a parent can read an exit status through a pidfd, so the worker waits until the orchestrator is its parent.
 """
 
 import ctypes
@@ -31,8 +30,8 @@ _OOM_SCORE: Final = "1000"
 def become(spec: LaunchSpec, born_of: int) -> int:
     """Turn this process into the launch `spec`: parent, session, log files, environment, cores.
 
-    born_of: PID of the parent. Returns the descriptor of its fault.log. Exits with WorkerExit.NOT_ADOPTED when its
-    parent does not become the orchestrator.
+    born_of: PID of the parent. Returns the descriptor of its fault.log. Exits with WorkerExit.NOT_ADOPTED when the
+    orchestrator does not become its parent.
     """
     if os.getsid(0) != os.getpid():
         os.setsid()
@@ -48,30 +47,30 @@ def become(spec: LaunchSpec, born_of: int) -> int:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Be killed when the parent dies; leave at once if it already has, or if it is somebody else."""
+    """Have the kernel kill this process with its parent; exit at once if the parent is already another one."""
     _prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent_pid:
         os._exit(WorkerExit.NOT_ADOPTED)
 
 
 def be_called(name: str) -> None:
-    """Take the name that ps and top show: a forked worker otherwise looks like its zygote. At most 15 characters."""
+    """Set the name in ps and top, at most 15 characters."""
     _prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()))
 
 
 def settle() -> None:
-    """Collect once and freeze what is left: a later collection would touch, and so copy, every page of a fork."""
+    """Collect once and freeze the rest: a later collection would touch, and so copy, every page of a fork."""
     gc.collect()
     gc.freeze()
 
 
 def rooms_root() -> str:
-    """The folder from which this process imported its rooms."""
+    """Folder from which this process imported its packages."""
     return str(Path(__file__).resolve().parents[1])
 
 
 def check_rooms(expected: str) -> None:
-    """Leave with WorkerExit.WRONG_ROOMS when the rooms come from elsewhere than the orchestrator's."""
+    """Exit with WorkerExit.WRONG_ROOMS when the packages come from another folder than the orchestrator's."""
     import protocol
 
     for room, file in (("worker", __file__), ("protocol", protocol.__file__)):
@@ -90,7 +89,7 @@ def _prctl(option: int, argument: ctypes.c_ulong | ctypes.c_char_p) -> None:
 
 
 def _await_parent(parent_pid: int, born_of: int) -> None:
-    """Wait until the process in between has left and the orchestrator is the parent; it may be dead already."""
+    """Wait until the middle process has left and the orchestrator is the parent; it may be dead already."""
     give_up = time.monotonic() + _ADOPTION_TIMEOUT_S
     while (parent := os.getppid()) != parent_pid:
         if parent != born_of or time.monotonic() > give_up:
@@ -99,9 +98,9 @@ def _await_parent(parent_pid: int, born_of: int) -> None:
 
 
 def _redirect(paths: LaunchPaths) -> int:
-    """Standard streams and stack dumps go to the launch's files; returns the descriptor of the dumps.
+    """Send standard streams and stack dumps to the launch's files; returns the descriptor of the dumps.
 
-    All are appended to, so that the parent may punch holes into them.
+    All are opened for appending, so that the parent may punch holes into them.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     for path, target in ((paths.stdout, 1), (paths.stderr, 2)):
@@ -119,7 +118,6 @@ def _redirect(paths: LaunchPaths) -> int:
 
 
 def _offer_to_the_oom_killer() -> None:
-    """Ask the kernel to take this process first when memory runs out, never the orchestrator."""
     try:
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
     except OSError as error:

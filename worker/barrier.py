@@ -1,9 +1,7 @@
-"""The processes of a made-up cell on several devices: they wait for each other as those of gang.py do, without torch.
+"""Barrier between the processes of a simulated cell (fault.py), without torch, NCCL or gloo.
 
-    rank 1, 2, … ── "here" ──▶ rank 0          once each of them is there
-    rank 1, 2, … ◀── "go on" ── rank 0         a connection that ends is a CommunicationError
-
-For fault.py alone, whose cells wait and compute nothing: a connection takes the place of NCCL and gloo.
+rank 1, 2, … ── "here" ──▶ rank 0          once each of them is there
+rank 1, 2, … ◀── "go on" ── rank 0         a connection that ends is a CommunicationError
 """
 
 import socket
@@ -17,10 +15,10 @@ _LOOK_S = 0.005
 
 
 class Gathering:
-    """All processes of a launch, seen from one of them. As in gang.py, nothing here gives up by itself."""
+    """All processes of a launch, seen from one of them. Never times out."""
 
     def __init__(self, gang: Gang, size: int) -> None:
-        """Wait until all are connected. size: how many they are. Raises CommunicationError."""
+        """Wait until all `size` processes are connected. Raises CommunicationError."""
         self.counted = Counted(gang)
         self.counted.begin()
         self._leads = gang.rank == 0
@@ -30,7 +28,7 @@ class Gathering:
             raise CommunicationError(f"between {size} processes: {error}") from error
 
     def align(self) -> None:
-        """Let nobody go on before all have come this far. Raises CommunicationError."""
+        """Wait until all processes have come this far. Raises CommunicationError."""
         number = self.counted.begin()
         try:
             for other in self._others:
@@ -47,7 +45,6 @@ class Gathering:
 
 
 def _heard(meeting: str, others: int) -> list[socket.socket]:
-    """Connections from that many others."""
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(meeting)
         door.listen(others)
@@ -55,7 +52,7 @@ def _heard(meeting: str, others: int) -> list[socket.socket]:
 
 
 def _reached(meeting: str) -> socket.socket:
-    """A connection to the one that leads, which may be born later."""
+    """Connect to the leader, which may be born later."""
     while True:
         other = socket.socket(socket.AF_UNIX)
         try:

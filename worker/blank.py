@@ -1,7 +1,7 @@
 """Build a model without drawing weights that are read from a file a moment later.
 
-Skipped are torch's random fills of parameters, by layers, torch.nn.init or a library, also through `parameter.data`.
-Buffers and everything else are as ever, because the file may not hold them.
+Skips torch's random fills of parameters, by layers, torch.nn.init or a library, also through `parameter.data`. Buffers
+are filled as always, because the file may not hold them.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ _FILLS: Final = frozenset(
         *("kaiming_normal_", "kaiming_uniform_", "xavier_normal_", "xavier_uniform_", "trunc_normal_", "orthogonal_"),
     }
 )
-"""By name, of a tensor's method or of a function of torch.nn.init, in whose place transformers 5 puts its own."""
+"""Names of a tensor's methods, or of functions of torch.nn.init, which transformers 5 replaces by its own."""
 _DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]  # torch declares it as a plain tensor
 _OF_A_PARAMETER: Final = "_gpubench_of_a_parameter"
 
 
 class Blank(TorchFunctionMode):
-    """While it is active, parameters are not filled at random."""
+    """Mode in which parameters are not filled at random."""
 
     def __torch_function__(
         self,

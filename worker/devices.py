@@ -1,7 +1,4 @@
-"""The device of a launch: opened here, for the first time in this process, and checked to be the one asked for.
-
-There is no falling back. A GPU that cannot be opened is a failure with a reason, never a slow CPU result.
-"""
+"""The device of a launch: opened, checked to be the requested one, and never replaced by another or the CPU."""
 
 import gc
 import os
@@ -28,10 +25,9 @@ HALF: Final = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 
 
 def open_device(device: Device, precision: Precision) -> torch.device:
-    """Make the device ready, its context included, and bring the switches of `precision` to a known state.
+    """Make the device ready, its context included, and set the switches of `precision`.
 
-    Raises DeviceInheritedError where the process is not a fresh one, DeviceUnavailableError where the device is not
-    to be had; what CUDA said is its cause.
+    Raises DeviceInheritedError where the process is not a fresh one, DeviceUnavailableError with CUDA's error as cause.
     """
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     set_tf32(wanted=precision is Precision.TF32)
@@ -39,12 +35,12 @@ def open_device(device: Device, precision: Precision) -> torch.device:
 
 
 def clock_for(device: torch.device) -> Clock:
-    """The clock by which work on this device is timed."""
+    """Clock that times work on this device."""
     return CudaClock() if device.type == "cuda" else HostClock()
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until the device has nothing left to do."""
+    """Wait until the device is idle."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -75,7 +71,7 @@ def _open_cuda(device: Device) -> torch.device:
 
 
 def gpu_descriptors() -> list[str]:
-    """Device files of GPUs that this process has open, a fork's inheritance included."""
+    """Device files of GPUs that this process has open, inherited ones included."""
     found = set()
     for descriptor in _DESCRIPTORS.iterdir():
         try:
@@ -88,15 +84,15 @@ def gpu_descriptors() -> list[str]:
 
 
 def _same_uuid(one: str, other: str) -> bool:
-    """CUDA writes a UUID without the prefix that NVML gives it."""
+    """Compare UUIDs with (NVML) and without (CUDA) their prefix."""
     return one.lower().removeprefix("gpu-") == other.lower().removeprefix("gpu-")
 
 
 def set_tf32(*, wanted: bool) -> None:
     """Switch TF32 for products and for cuDNN, where it is on by default.
 
-    By the older of torch's two interfaces: it updates the newer one's settings of single operators, and mixing both
-    raises from torch 2.9 on. It leaves the newer one's settings for all operators. It may warn that it is deprecated.
+    Uses the older of torch's two interfaces: it updates the newer one's settings of single operators, and mixing both
+    raises from torch 2.9 on.
     """
     backends: Any = torch.backends  # torch declares only part of the newer interface
     with warnings.catch_warnings():
@@ -109,7 +105,7 @@ def set_tf32(*, wanted: bool) -> None:
 
 
 def tf32_switches() -> dict[str, bool]:
-    """Where TF32 is on. Never raises, as the older interface does once somebody has used both."""
+    """TF32 switches that torch uses. Never raises, as the older interface does once both were used."""
     backends: Any = torch.backends
     cuda, cudnn = backends.cuda, backends.cudnn
     if _newer_interface():
@@ -136,7 +132,7 @@ def weights_type(precision: Precision, *, training: bool) -> torch.dtype:
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """What a training step's forward pass runs in."""
+    """Context of a training step's forward pass."""
     half = HALF.get(precision)
     return nullcontext() if half is None else torch.autocast(device.type, dtype=half)
 
@@ -165,7 +161,7 @@ def training_kernels(device: torch.device, precision: Precision) -> Iterator[Non
 
 
 def environment(device: torch.device, isolation: str) -> Environment:
-    """The stack and the state of this process. Versions are read from package metadata: nothing is imported for it."""
+    """Software stack and state of this process. Versions are read from package metadata: nothing is imported."""
     cudnn = None
     if device.type == "cuda":
         cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -184,7 +180,7 @@ def environment(device: torch.device, isolation: str) -> Environment:
 
 
 def _flags() -> dict[str, str]:
-    """Switches that change times or results, as they stand after the measurement."""
+    """Switches that change times or results, after the measurement."""
     switches: dict[str, object] = {
         **tf32_switches(),
         "cudnn.benchmark": torch.backends.cudnn.benchmark,

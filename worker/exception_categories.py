@@ -1,7 +1,6 @@
-"""From an exception in a launch to a Failure: the worker's half of the fault matrix.
+"""Classification of a launch's exception as a Failure: the worker's half of the fault matrix.
 
-Uses the whole chain of exceptions. The table at the end is the policy: the first rule that applies gives the category.
-torch is used only where it is loaded: importing it may be what failed.
+The first of RULES that applies gives the category. torch is never imported here: importing it may be what failed.
 """
 
 import errno
@@ -26,7 +25,7 @@ from worker.memory import Headroom
 _OUT_OF_MEMORY_CODE: Final = 2
 _HARDWARE: Final = frozenset({214})
 _STICKY: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 999})
-"""Codes after which, says CUDA's documentation, the process can only be ended."""
+"""Codes after which the process can only be ended, by CUDA's documentation."""
 _UNAVAILABLE: Final = frozenset({35, 46, 100, 101, 802, 803, 804})
 
 _CODES: Final = {
@@ -49,7 +48,7 @@ _CODES: Final = {
     "system has unsupported display driver / cuda driver combination": 803,
     "unknown error": 999,
 }
-"""CUDA's words to its codes, for torch before 2.8, whose errors carry no code."""
+"""CUDA's messages and codes, for torch before 2.8, whose errors carry no code."""
 
 _CUDA_ERROR: Final = re.compile(r"CUDA (?:driver )?error: ([^\n]+)")
 _LIBRARY_ERROR: Final = re.compile(r"CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+|cuDNN error|CUSOLVER_STATUS_\w+|CUFFT_\w+")
@@ -58,7 +57,7 @@ _DISGUISED: Final = re.compile(r"CUBLAS_STATUS_NOT_INITIALIZED|unable to find an
 _ONEDNN_FAILED: Final = re.compile(r"could not (create|execute) a primitive")
 _HOST_REFUSED: Final = re.compile(r"DefaultCPUAllocator: (?:can't|not enough) |Cannot allocate memory")
 _LOW: Final = 0.05
-"""Share of the device's memory that is still free, below which an error may be out of memory in disguise."""
+"""Free share of the device's memory below which an error may be out of memory in disguise."""
 
 _ESCAPES: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -67,8 +66,8 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def failure(error: BaseException, phase: Phase, headroom: Headroom | None = None) -> Failure:
     """Why a launch has no result. Never raises.
 
-    phase: in which `error` was raised. headroom: memory then; read now by default, while the exception's frames hold
-    the model's allocations.
+    phase: in which `error` was raised. headroom: memory then; by default now, while the exception's frames hold the
+    model's allocations.
     """
     seen = _Seen(tuple(_chain(error)), phase, memory.headroom() if headroom is None else headroom)
     category = next((category for category, applies in RULES if applies(seen)), Category.EXCEPTION)
@@ -85,7 +84,7 @@ def failure(error: BaseException, phase: Phase, headroom: Headroom | None = None
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the rules look at. chain: what was raised first in it, then its causes."""
+    """Input of the rules. chain: the error, then its causes."""
 
     chain: tuple[BaseException, ...]
     phase: Phase
@@ -93,20 +92,18 @@ class _Seen:
 
     @property
     def code(self) -> int | None:
-        """The CUDA error code of the first exception that has one, or else of the device when it was asked again."""
+        """First CUDA error code in the chain, or else of the device when it was queried again."""
         afterwards = (self.headroom.device_error,) if self.headroom.device_error is not None else ()
         return next((code for code in map(_cuda_code, (*self.chain, *afterwards)) if code is not None), None)
 
     def has(self, *kinds: type[BaseException]) -> bool:
-        """Whether one of the chain is of one of these kinds."""
         return any(isinstance(error, kinds) for error in self.chain)
 
     def says(self, pattern: re.Pattern[str]) -> bool:
-        """Whether a RuntimeError of the chain says so: all of torch's own errors are."""
+        """Whether a RuntimeError of the chain, as all of torch's own errors are, matches."""
         return any(isinstance(error, RuntimeError) and pattern.search(words(error)) for error in self.chain)
 
     def evidence(self) -> dict[str, str]:
-        """Everything that helps to believe or doubt the category."""
         causes = {"chain": " ← ".join(map(_name, self.chain))} if len(self.chain) > 1 else {}
         return causes | {name: plain(text)[:MESSAGE_LIMIT] for name, text in self.headroom.as_text().items()}
 
@@ -122,7 +119,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _cuda_code(error: BaseException) -> int | None:
-    """The code that torch's error carries (from 2.8 on), or that its words stand for."""
+    """Code of torch's error (from 2.8 on), or of its message."""
     torch = sys.modules.get("torch")
     accelerator_error = getattr(torch, "AcceleratorError", None)
     if accelerator_error is not None and isinstance(error, accelerator_error):
@@ -177,20 +174,19 @@ RULES: Final[tuple[tuple[Category, Callable[[_Seen], bool]], ...]] = (
     (Category.NOT_BUILT, lambda seen: seen.has(NotBuiltError)),
     (Category.NOT_FINITE, lambda seen: seen.has(NotFiniteError)),
 )
-"""In order; what none of them takes is an EXCEPTION."""
+"""In order; an exception that none applies to is an EXCEPTION."""
 
 
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _name(error: BaseException) -> str:
-    """The type as a person would import it."""
     kind = type(error)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def words(error: BaseException) -> str:
-    """What the error says; an error of somebody else's may fail even at that."""
+    """Message of the error, whose __str__ may itself fail."""
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 - __str__ of a foreign exception may raise anything
@@ -198,19 +194,18 @@ def words(error: BaseException) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    """The type and the first line of what it says."""
     lines = plain(words(error)).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _trimmed(text: str) -> str:
-    """The end of a long traceback: what was raised stands in its last lines."""
+    """The end of a long traceback, which names the error."""
     text = plain(text)
     mark = "[…]\n"
     return text if len(text) <= TRACEBACK_LIMIT else mark + text[-(TRACEBACK_LIMIT - len(mark)) :]
 
 
 def plain(text: str) -> str:
-    """Text that is safe to print on a terminal and to encode: no escape sequences, controls or lone surrogates."""
+    """Text that is safe to print and to encode: no escape sequences, controls or lone surrogates."""
     text = _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,10 +1,9 @@
-"""Floating-point operations of an iteration, by torch's own counter; None where it misses some.
+"""Floating-point operations of an iteration by torch's counter; None where it misses some.
 
-The counter has formulas for matrix products, convolutions and attention, and counts everything else as zero. A kernel
-without a formula that works in products by its name (recurrent layers, a new fused attention), or from outside torch,
-leaves no number. Multiplications and additions count one each; attention counts in full under a causal mask. The
-counted iteration avoids torch.nn.MultiheadAttention's fused kernel, which has no formula. Backward convolutions have
-our own formula: torch's ignores groups, and gives a training step of efficientnet-b0 forty forward passes.
+The counter knows matrix products, convolutions and attention, and counts everything else as zero. So there is no number
+where an operator without a formula works in products by its name, or is not torch's own. Multiplications and additions
+count one each; attention counts in full under a causal mask. torch's formula for backward convolutions ignores groups,
+which gives a training step of efficientnet-b0 forty forward passes: ours replaces it.
 """
 
 import math
@@ -23,11 +22,11 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 from protocol.result import COUNTED_WITHIN_MS
 
 _OWN: Final = frozenset({"aten", "prim", "prims", "profiler"})
-"""Where torch's own operators live. What lies elsewhere is somebody's kernel, and may do anything."""
+"""Namespaces of torch's own operators."""
 _PRODUCTS: Final = re.compile(
     r"m[mv](_|$)|matmul|conv|linear(_|$)|attention|transformer_encoder|rnn|lstm|gru(_|$)|fft|cdist|linalg_(?!vector_norm)"
 )
-"""Operators of torch that work in products, as one may tell by their names."""
+"""Names of torch's operators that work in products."""
 
 
 _Shape = Sequence[int]
@@ -47,23 +46,18 @@ def _convolution_backward(
     output_mask: Sequence[bool],
     **_: object,
 ) -> int:
-    """Operations of the needed gradients; those of the inputs and of the weight take a forward pass each.
-
-    An element of the weight is used at every place of the output (of the inputs where transposed). Bias gradients are
-    additions.
-    """
+    """Operations of the needed gradients: those of the inputs and of the weight take a forward pass each."""
     places = (inputs if transposed else grad_output)[2:]
     return 2 * inputs[0] * math.prod(places) * math.prod(weight) * sum(output_mask[:2])
 
 
 _FORMULAS: Final = {torch.ops.aten.convolution_backward: _convolution_backward}
-"""Where torch's own formula is wrong."""
 
 
 def count(step: Callable[[], object], iteration_ms: float) -> float | None:
-    """Operations of one iteration, None where not all of them are seen, or an iteration takes more than two seconds.
+    """Operations of one iteration; None where some are not seen, or it takes more than two seconds.
 
-    step: one iteration, which is run once more. Whatever it raises here costs this number, and not what was measured.
+    step: one iteration, which is run once more. An error that it raises here costs only this number.
     """
     if iteration_ms > COUNTED_WITHIN_MS:
         return None
@@ -81,7 +75,7 @@ def count(step: Callable[[], object], iteration_ms: float) -> float | None:
 
 @contextmanager
 def _attention_in_parts() -> Iterator[None]:
-    """Leave the fused kernels of torch.nn.MultiheadAttention and torch.nn.TransformerEncoder out."""
+    """Disable torch's fused attention kernels, which have no formula."""
     before = mha.get_fastpath_enabled()
     mha.set_fastpath_enabled(False)
     try:
@@ -91,7 +85,7 @@ def _attention_in_parts() -> Iterator[None]:
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not annotate its base
-    """Notes every operator that really runs and that the counter has no formula for, but should have."""
+    """Notes every operator that runs without a formula, but should have one."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it

@@ -1,10 +1,9 @@
-"""The processes of one cell on several devices: how they find each other and what they share.
+"""Communication between the processes of one cell on several devices, over loopback and the GPUs' links alone.
 
     a file in a private folder ──▶ torch.distributed: NCCL between GPUs, gloo between CPU devices
-    steps: a number for each process, one more before everything that needs the others
+    steps: a counter for each process, incremented before each common operation
 
-Over the loopback interface and the GPUs' own links alone. Nothing here times out: the orchestrator's deadlines end all
-processes, and the file of steps shows which one hung.
+Nothing here times out: the orchestrator's deadlines end all processes, and the counters show which one hung.
 """
 
 import os
@@ -22,7 +21,7 @@ from worker.step_counter import Counted
 
 _BACKENDS: Final = {"cuda": "nccl", "cpu": "gloo"}
 _NEVER: Final = timedelta(days=1)
-"""Longer than any phase may take: who ends a process is the orchestrator, which knows what became of the others."""
+"""Longer than any phase may take."""
 _ENVIRONMENT: Final = {
     "GLOO_SOCKET_IFNAME": "lo",
     "NCCL_SOCKET_IFNAME": "lo",
@@ -34,9 +33,9 @@ _MULTICAST: Final = "NCCL_NVLS_ENABLE"
 
 
 class Gang:
-    """All processes of this launch; rank 0 leads. One alone needs nobody and has no group.
+    """All processes of this launch; rank 0 leads. A single process has no group.
 
-    Everything that all have to call, in the same order, raises CommunicationError where it fails.
+    Common operations must be called by all, in the same order, and raise CommunicationError.
     """
 
     def __init__(self, assign: Assign, device: torch.device) -> None:
@@ -63,21 +62,21 @@ class Gang:
 
     @property
     def leads(self) -> bool:
-        """Whether this one decides what all do."""
+        """Whether this process decides for all."""
         return self.rank == 0
 
     def align(self) -> None:
-        """Let no device go on before all have come this far. The host of GPUs does not wait."""
+        """Let no device continue before all have come this far. The host of GPUs does not wait."""
         if self.size > 1:
             self.add_up(torch.zeros(1, device=self._device))
 
     def add_up(self, tensor: torch.Tensor) -> None:
-        """Replace it by the sum over all."""
+        """Replace the tensor by its sum over all."""
         with self._together():
             dist.all_reduce(tensor)
 
     def pass_on(self, by: int, outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
-        """Send to the one that comes `by` ranks later, and receive from the one that is as much earlier."""
+        """Send to the process `by` ranks later, and receive from the one as much earlier."""
         to, origin = (self.rank + by) % self.size, (self.rank - by) % self.size
         with self._together():
             both = [dist.P2POp(dist.isend, outgoing, to), dist.P2POp(dist.irecv, incoming, origin)]
@@ -85,7 +84,7 @@ class Gang:
                 work.wait()
 
     def largest(self, *values: int) -> list[int]:
-        """Of each value the largest that anyone has. Waits for the device."""
+        """Largest of each value over all processes. Waits for the device."""
         if self.size == 1:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.int64, device=self._device)
@@ -95,7 +94,7 @@ class Gang:
         return found
 
     def words(self) -> str:
-        """By what they are connected, for the report."""
+        """Connection of the devices, for the report."""
         if self.backend == "gloo":
             return "gloo through the host's memory"
         version = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -103,7 +102,7 @@ class Gang:
 
     @contextmanager
     def _together(self) -> Iterator[None]:
-        """Something that needs all of them: counted, so that who does not come can be told from who waits."""
+        """Count a common operation before it begins: in a hang, the lowest counter did not come."""
         assert self._counted is not None
         begun = self._counted.begin()
         try:
@@ -113,6 +112,6 @@ class Gang:
 
 
 def multicast() -> str:
-    """Whether NCCL may have the NVLink switches add up, in words; it is left as the environment has it."""
+    """Whether the environment lets NCCL use NVLink multicast, as text."""
     asked = os.environ.get(_MULTICAST)
     return "left to NCCL" if asked is None else f"set by {_MULTICAST}={asked}"

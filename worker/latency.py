@@ -1,11 +1,10 @@
-"""Inference end to end: from inputs in the host's memory to outputs in the host's memory.
+"""End-to-end latency of inference: from inputs to outputs in the host's memory, measured after all else.
 
     pinned inputs ── copy ──▶ device ── forward ──▶ outputs ── copy ──▶ pinned buffer, and only now the next one
     └─────────────────────────────── one wall time ──────────────────────────────┘
 
-After the measurement, outside its blocks and peaks. Outputs go through a pinned buffer of at most 64 MiB, piece by
-piece: pinning room for all logits of a language model takes longer than the rest of the launch. On a CPU device nothing
-is copied, and the latency is the forward pass.
+Outputs pass through a pinned buffer of at most 64 MiB: pinning room for all logits of a language model takes longer
+than the rest of the launch. On a CPU device nothing is copied.
 """
 
 import time
@@ -17,7 +16,7 @@ import torch
 from worker import devices, outputs
 
 LONGEST_S: Final = 0.3
-"""For all of it, whatever the profile; the last one may end later."""
+"""For all latencies, in any profile; the last one may end later."""
 _BUFFER_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -39,22 +38,15 @@ def times_ms(
 
 
 class _RoundTrip:
-    """Copies there and back again around a forward pass; on a CPU device the copies are none."""
-
     def __init__(self, forward: Callable[[], object], inputs: Iterable[torch.Tensor], device: torch.device) -> None:
-        self._forward = forward
-        self._device = device
+        self._forward, self._device = forward, device
         self._inputs: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._buffer = torch.empty(0, dtype=torch.uint8)
         if device.type == "cuda":
-            self._prepare(inputs)
-
-    def _prepare(self, inputs: Iterable[torch.Tensor]) -> None:
-        """Pin what is copied from and to, and make the copies once: the first ones of a process take longer."""
-        self._inputs = [(tensor, _pinned(tensor)) for tensor in inputs]
-        largest = max((output.nbytes for output in outputs.tensors(self._forward())), default=0)
-        self._buffer = torch.empty(min(largest, _BUFFER_BYTES), dtype=torch.uint8, pin_memory=True)
-        self.once()
+            self._inputs = [(tensor, _pinned(tensor)) for tensor in inputs]
+            largest = max((output.nbytes for output in outputs.tensors(forward())), default=0)
+            self._buffer = torch.empty(min(largest, _BUFFER_BYTES), dtype=torch.uint8, pin_memory=True)
+            self.once()  # the first copies of a process take longer
 
     def once(self) -> None:
         """One latency's worth of work; over when everything is on the host."""
@@ -66,18 +58,16 @@ class _RoundTrip:
         devices.synchronize(self._device)
 
     def _fetch(self, output: torch.Tensor) -> None:
-        """All bytes of an output to the host, through the buffer."""
         for piece in torch.split(_bytes_of(output), self._buffer.numel() or 1):
             self._buffer[: piece.numel()].copy_(piece, non_blocking=True)
 
 
 def _pinned(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy in pinned memory of the host, in the same order of memory."""
     return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor)
 
 
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor's bytes as they lie in memory, without a copy where it has no holes."""
+    """The tensor's bytes as they lie in memory, without a copy where it has no holes."""
     dense = tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
     flat = tensor.as_strided((tensor.numel(),), (1,)) if dense else tensor.contiguous().view(-1)
     return flat.view(torch.uint8)

@@ -1,7 +1,6 @@
-"""The process of a launch as a new interpreter (`--isolation exec`), for profilers.
+"""Process of a launch as a new interpreter (`--isolation exec`), for profilers.
 
-Like the zygote it imports before it connects. The LaunchSpec comes on standard input, because a command line is visible
-to every user of the machine.
+Reads the LaunchSpec from standard input: a command line is visible to every user of the machine.
 """
 
 import signal
@@ -14,7 +13,7 @@ from worker import adopt, preload, session
 
 
 def main() -> NoReturn:
-    """Become the launch that standard input describes."""
+    """Run the launch described on standard input."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     spec = codec.decode(sys.stdin.buffer.read(), LaunchSpec)
     fault_log = adopt.become(spec, born_of=spec.parent_pid)

@@ -1,9 +1,9 @@
-"""The measuring loop, the same for every workload and device: warm up until steady, then measure until it is enough.
+"""The measuring loop of all workloads and devices: warm up until steady, then measure until the stopper ends it.
 
     first │ second │ block │ block │ … steady, or the cap │ measured block │ measured block │ … the stopper says so
     └──────────────── warm_up ───────────────────────────┘ └──────────────── measured ─────────────────────────┘
 
-Between blocks, and only there, the host waits for the device, looks at what was measured, and tells how far it is.
+Only between blocks does the host wait for the device and report progress.
 """
 
 import time
@@ -25,40 +25,31 @@ from worker.timing import Clock, Step, TimedBlock
 _PROGRESS_EVERY_S: Final = 0.1
 
 
-def nothing() -> None:
-    """Nothing has to be prepared."""
-
-
-def _no_retries() -> int:
-    """There is no caching allocator that could retry."""
-    return 0
-
-
 @dataclass(frozen=True)
 class Work:
-    """The steps of one iteration, in order and by the names of their series.
+    """Steps of one iteration, in order and by the names of their series.
 
-    passes: of the steps in an iteration, as one for each objective of training; series hold sums. waits: a step waits
-    for the device, so that the end of a block does not show who is ahead. prepare: called before every block, untimed.
-    one_by_one: blocks of one iteration. retries: of the device's allocator. least: iterations of adaptive measuring.
+    passes: of the steps in an iteration, one for each objective of training; series hold sums. waits: a step waits for
+    the device, so that launch_bound is unknown. prepare: called before every block, untimed. one_by_one: blocks of one
+    iteration. retries: of the device's allocator. least: iterations of adaptive measuring.
     """
 
     steps: dict[str, Step]
     passes: int = 1
     waits: bool = False
-    prepare: Step = nothing
+    prepare: Step = lambda: None
     one_by_one: bool = False
-    retries: Callable[[], int] = _no_retries
+    retries: Callable[[], int] = lambda: 0
     least: int = LEAST_ITERATIONS
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """One timed block, which has `spans` spans for each group of iterations."""
+        """One timed block, with `spans` spans for each group of iterations."""
         self.prepare()
         return timing.time_block(clock, tuple(self.steps.values()), iterations * self.passes, group)
 
     @property
     def spans(self) -> int:
-        """Spans of time that one iteration is timed in."""
+        """Timed spans of one iteration."""
         return len(self.steps) * self.passes
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
@@ -70,13 +61,13 @@ class Work:
         return 1 if self.one_by_one else timing.group_for(clock, iteration_ms, self.spans, iterations)
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Why measuring ends after a block, None where it goes on. reason: what this process would do."""
+        """Why measuring ends after a block, None where it goes on. reason: this process's own."""
         return reason
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Measured blocks and series; `series` as in protocol.result.Result."""
+    """Measured blocks and series, as in protocol.result.Result."""
 
     blocks: tuple[Block, ...]
     series: dict[str, bytes]
@@ -88,9 +79,9 @@ class Measured:
 def warm_up(work: Work, clock: Clock, measurement: Measurement, stage: Stage) -> tuple[WarmUp, float]:
     """Run until times are steady; returns the facts and the current time of one iteration in milliseconds.
 
-    The first two iterations are blocks of their own, by wall time: they contain what a fresh process pays once. The cap
-    counts from the end of the first. At least two iterations, or exactly `warm_up_iterations`, but never none; ends at
-    most one iteration after the cap. The caller enters the phase, to which its batch belongs.
+    The first two iterations are blocks of their own, by wall time. At least two iterations, or exactly
+    `warm_up_iterations`, but at least one. Ends at most one iteration after the cap, which counts from the end of the
+    first. The caller enters the phase, to which its batch belongs.
     """
     with stage.timed("warm_up"):
         first_ms = work.block(clock, 1).wall_ms
@@ -143,11 +134,10 @@ def _facts(state: SteadyState, iterations: int, first_ms: float, second_ms: floa
 
 
 def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, iteration_ms: float) -> Measured:
-    """Measure until the stopper is content.
+    """Measure until the stopper ends it.
 
-    iteration_ms: from the warm-up. Blocks last at least `block_s`. Adaptive measuring does at least `work.least`
-    iterations and ends at most one after `max_s`; a fixed number is done exactly. Errors of the device surface at the
-    end of a block.
+    iteration_ms: from the warm-up. Adaptive measuring does at least `work.least` iterations and ends at most one after
+    `max_s`; a fixed number is done exactly. Errors of the device surface at the end of a block.
     """
     stage.enter(Phase.MEASURE)
     asked = None if measurement.iterations is None else max(measurement.iterations, 1)
@@ -173,7 +163,7 @@ def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, i
 
 
 class _Record:
-    """What was measured so far. Every value is milliseconds an iteration, a mean over `group` of them."""
+    """Values measured so far, in milliseconds an iteration, each a mean over `group` of them."""
 
     def __init__(self, work: Work, group: int) -> None:
         self._work = work
@@ -184,7 +174,6 @@ class _Record:
         self.iterations = 0
 
     def add(self, block: TimedBlock, iterations: int) -> None:
-        """A block of so many iterations was measured."""
         spans_ms = [span / self._group for span in block.spans_ms]
         self._spans_ms += spans_ms
         self.totals_ms += _sums(spans_ms, self._work.spans)
@@ -194,7 +183,6 @@ class _Record:
         )
 
     def measured(self, clock: Clock, reason: StopReason) -> Measured:
-        """All of it."""
         steps, passes = self._work.steps, self._work.passes
         series = {name: floats.pack(_sums(self._spans_ms[at :: len(steps)], passes)) for at, name in enumerate(steps)}
         bound = None if self._work.waits else timing.launch_bound(clock, self._blocks, fmean(self.totals_ms))
@@ -215,14 +203,13 @@ def _sums(values: Sequence[float], each: int) -> list[float]:
 
 
 class _Pace:
-    """Tells how far a phase has come, at most ten times a second."""
+    """Reports the progress of a phase, at most ten times a second."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._told = -_PROGRESS_EVERY_S
 
     def tell(self, fraction: float) -> None:
-        """Now, or not at all if the last time was only just."""
         now = time.monotonic()
         if now - self._told >= _PROGRESS_EVERY_S:
             self._told = now

@@ -1,6 +1,6 @@
-"""How much memory a launch took: on the device as its allocator saw it, in the process as the kernel saw it.
+"""Memory use of a launch: of the device by its allocator, of the process by the kernel.
 
-torch is imported where it is needed only, so that a failure can be explained without it.
+torch is imported only where needed, so that a failure can be explained without it.
 """
 
 import resource
@@ -20,14 +20,14 @@ _RESET_PEAK: Final = "5"
 
 @dataclass(frozen=True)
 class Peaks:
-    """Highest use of a device's memory in bytes since the last reset; None on a CPU device."""
+    """Peak use of a device's memory in bytes since the last reset; None on a CPU device."""
 
     allocated_bytes: int | None = None
     reserved_bytes: int | None = None
 
 
 def peaks(device: "torch.device") -> Peaks:
-    """What the caching allocator handed out, and what it held, at most."""
+    """Peaks of the caching allocator."""
     if device.type != "cuda":
         return Peaks()
     import torch
@@ -36,7 +36,7 @@ def peaks(device: "torch.device") -> Peaks:
 
 
 def release_cached(device: "torch.device") -> None:
-    """Give back to the device what its allocator keeps without using it."""
+    """Return unused cached memory to the device."""
     if device.type == "cuda":
         import torch
 
@@ -44,7 +44,7 @@ def release_cached(device: "torch.device") -> None:
 
 
 def reset_peaks(device: "torch.device") -> None:
-    """Forget earlier peaks: from here on they count from what is in use now."""
+    """Count peaks from the memory in use now."""
     if device.type == "cuda":
         import torch
 
@@ -52,7 +52,7 @@ def reset_peaks(device: "torch.device") -> None:
 
 
 def allocator_retries(device: "torch.device") -> int:
-    """How often cudaMalloc failed and the allocator emptied its cache to try again: such blocks are not steady."""
+    """Number of failed cudaMalloc calls after which the allocator emptied its cache: such blocks are not steady."""
     if device.type != "cuda":
         return 0
     import torch
@@ -61,21 +61,18 @@ def allocator_retries(device: "torch.device") -> int:
 
 
 def module_bytes(module: "torch.nn.Module") -> int:
-    """Parameters and buffers, each counted once even where it is shared."""
+    """Bytes of parameters and buffers, each counted once even where it is shared."""
     tensors = {*module.parameters(), *module.buffers()}
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def parameter_count(module: "torch.nn.Module") -> int:
-    """Trainable numbers, each counted once even where it is shared."""
+    """Number of parameters, each counted once even where it is shared."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
 def reset_resident() -> None:
-    """Let the resident peak be this launch's own, not what importing took, or the process it was forked from.
-
-    Not every kernel and sandbox lets a process do this; then the peak includes what came before.
-    """
+    """Count the resident peak from now on, without imports and the parent process, where the kernel allows it."""
     try:
         _CLEAR_REFS.write_text(_RESET_PEAK, encoding="ascii")
     except OSError:
@@ -83,7 +80,7 @@ def reset_resident() -> None:
 
 
 def resident_peak() -> int:
-    """Most memory of this process that was resident at once, in bytes, since the last reset."""
+    """Peak resident memory of this process since the last reset, in bytes."""
     peak = _status_bytes("VmHWM")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB if peak is None else peak
 
@@ -105,13 +102,13 @@ class Headroom:
     available: int | None = None
 
     def as_text(self) -> dict[str, str]:
-        """The fields that are known, for a failure's evidence."""
+        """Known fields, for a failure's evidence."""
         sizes = {f"{name}_bytes": str(value) for name, value in vars(self).items() if isinstance(value, int)}
         return sizes if self.device_error is None else sizes | {"device_error": str(self.device_error)}
 
 
 def headroom() -> Headroom:
-    """Read it now. Never raises, and imports nothing."""
+    """Read the headroom now. Never raises, and imports nothing."""
     known = Headroom(
         data=_status_bytes("VmData"),
         data_limit=_limit(resource.RLIMIT_DATA),

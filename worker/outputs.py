@@ -1,4 +1,4 @@
-"""The tensors in whatever a model returns: to be copied to the host, looked at, or trained by."""
+"""Tensors in the outputs of a model, in any nesting."""
 
 import dataclasses
 import math
@@ -11,11 +11,11 @@ from torch.utils import _pytree
 from worker.errors import ModelCodeError, NotFiniteError
 
 _NOT_RUN: Final = (Iterator, AsyncIterator, Awaitable)
-"""What is computed only when somebody asks for it, as nobody does here."""
+"""Outputs that are computed only when somebody reads them."""
 
 
 def tensors(outputs: object) -> Iterator[torch.Tensor]:
-    """Every tensor, in any nesting of what torch knows as a nesting, of mappings and of dataclasses; nothing else."""
+    """Every tensor in torch's own nestings, mappings and dataclasses."""
     if isinstance(outputs, torch.Tensor):  # as most models return it; walked inside a timed latency
         yield outputs
         return
@@ -31,10 +31,7 @@ def tensors(outputs: object) -> Iterator[torch.Tensor]:
 
 
 def some(outputs: object, name: str) -> object:
-    """What a forward pass of the model `name` has put out. Raises ModelCodeError for nothing, or nothing computed yet.
-
-    What is no tensor is let pass: a list of words or numbers may be what the model makes.
-    """
+    """Outputs of the model `name`, unchanged. Raises ModelCodeError where there are none, or none computed yet."""
     leaves = _pytree.tree_leaves(outputs)
     if all(leaf is None or isinstance(leaf, _NOT_RUN) for leaf in leaves):
         what = "nothing" if all(leaf is None for leaf in leaves) else f"a {type(leaves[0]).__name__}, which nobody runs"
@@ -47,7 +44,7 @@ def some(outputs: object, name: str) -> object:
 
 
 def require_finite(outputs: object, *, infinite: bool) -> None:
-    """Raise NotFiniteError where a tensor of the outputs, in any nesting, holds NaN, or infinity.
+    """Raise NotFiniteError where a tensor of the outputs, in any nesting, holds NaN or infinity.
 
     infinite: infinity is allowed. Waits for the device. Copies only eight-bit numbers and views of conjugates.
     """
@@ -61,7 +58,7 @@ def require_finite(outputs: object, *, infinite: bool) -> None:
 
 
 def _extremes(tensor: torch.Tensor) -> tuple[float, ...]:
-    """The least and the largest number, both NaN where one is; none of what holds no numbers, or whole ones alone."""
+    """Least and largest number, both NaN where one is; empty for tensors without floating-point numbers."""
     if tensor.is_nested or tensor.layout is not torch.strided or tensor.numel() == 0:
         return ()  # torch cannot look at those of a nested one together
     if tensor.is_complex():

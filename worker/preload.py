@@ -1,8 +1,7 @@
-"""What is imported ahead of every launch that uses torch, so that none of it is imported in the middle of one.
+"""Imports ahead of every launch that uses torch, so that nothing is imported in the middle of one.
 
-torch imports much of itself when it is first needed, some of it in the middle of what is measured: an optimizer pulls
-in torch._dynamo and 900 modules (1.2 s). A test compares sys.modules before and after a launch. What a single model
-needs stands in its description (`ModelSpec.preload`).
+An optimizer, for example, pulls in torch._dynamo and 900 modules (1.2 s). A test compares sys.modules before and after
+a launch. Imports of a single model are in its description (`ModelSpec.preload`).
 """
 
 import importlib
@@ -28,15 +27,12 @@ COMMON: Final = (
 
 
 def modules(model: tuple[str, ...]) -> tuple[str, ...]:
-    """What a model needs, and what every launch needs that uses torch; call it when the workload was imported."""
+    """Imports of a model and of every launch that uses torch; call it after importing the workload."""
     return (*model, *COMMON) if "torch" in sys.modules else model
 
 
 def import_all(named: tuple[str, ...]) -> dict[str, str]:
-    """Import what is named and what every launch needs, in order, ahead of a launch or of many.
-
-    Returns module → error for those that failed: they disable their own models only.
-    """
+    """Import `named`, then COMMON. Returns module → error for those that failed: they disable their own models only."""
     failed = _import_each(named)
     return failed | _import_each(modules(()))
 

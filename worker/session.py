@@ -1,10 +1,8 @@
-"""One launch, from the first word to the last.
+"""One launch, from its first message to its last, in a process of its own that never returns.
 
-    Hello ──▶        ◀── Assign
-    PhaseEntered, Progress ──▶       the workload runs
-    Outcome ──▶      ◀── Ack         only now is the result safe, and the process leaves
-
-Runs in a process of its own and never returns.
+Hello ──▶        ◀── Assign
+PhaseEntered, Progress ──▶       the workload runs
+Outcome ──▶      ◀── Ack         only now is the result safe, and the process leaves
 """
 
 import contextlib
@@ -51,7 +49,7 @@ _DUMP_AHEAD_S: Final = 2.0
 
 
 def run(spec: LaunchSpec, fault_log: int) -> NoReturn:
-    """Do the launch `spec` and leave the process. The exit status is a WorkerExit.
+    """Run the launch `spec` and exit with a WorkerExit.
 
     fault_log: descriptor that stacks are dumped to shortly before a deadline.
     """
@@ -79,7 +77,7 @@ def run(spec: LaunchSpec, fault_log: int) -> NoReturn:
 
 
 def _work(spec: LaunchSpec, assign: Assign, link: "_Link", fault_log: int) -> Outcome:
-    """Run the workload; whatever it raises becomes a Failure."""
+    """Run the workload; its exceptions become a Failure."""
 
     def announce(phase: Phase) -> None:
         link.announce(phase)
@@ -105,21 +103,16 @@ def _work(spec: LaunchSpec, assign: Assign, link: "_Link", fault_log: int) -> Ou
         outcome = Outcome(launch=spec.launch, token=spec.token, result=result)
         codec.encode(outcome)
     except BaseException as error:  # noqa: BLE001 - this is the boundary: the parent decides what it means
-        failure = _describe(error, stage.phase)
+        with contextlib.suppress(OSError):  # a disk that is full must not hide the cause
+            traceback.print_exception(error)
+        failure = exception_categories.failure(error, stage.phase)
         _keep(failure, LaunchPaths(Path(spec.folder)))
         return Outcome(launch=spec.launch, token=spec.token, failure=failure)
     return outcome
 
 
-def _describe(error: BaseException, phase: Phase) -> Failure:
-    """What was raised, classified. Also printed, so that the log shows what a person expects to find there."""
-    with contextlib.suppress(OSError):  # a disk that is full must not hide the cause
-        traceback.print_exception(error)
-    return exception_categories.failure(error, phase)
-
-
 def _keep(failure: Failure, paths: LaunchPaths) -> None:
-    """Leave error.json behind, in case nobody hears the message."""
+    """Write error.json, in case the message is lost."""
     try:
         paths.unfinished_error.write_bytes(msgspec.json.format(msgspec.json.encode(failure), indent=2))
         paths.unfinished_error.rename(paths.error)
@@ -129,9 +122,9 @@ def _keep(failure: Failure, paths: LaunchPaths) -> None:
 
 
 def _note(seen: Seen, paths: LaunchPaths) -> None:
-    """Have the disk hold wrong bits before anything else is done: a GPU that errs is one that may end this process.
+    """Store wrong bits on the disk before anything else: a GPU that errs may end this process.
 
-    A line begins behind one that was torn. A disk that is full costs the line: the result says the same in the end.
+    A line begins behind one that was torn. On a full disk the line is lost; the result has the same in the end.
     """
     with contextlib.suppress(OSError):
         is_new = not paths.mismatches.exists()
@@ -147,13 +140,13 @@ def _note(seen: Seen, paths: LaunchPaths) -> None:
 
 
 def _arm(assign: Assign, phase: Phase, fault_log: int) -> None:
-    """Have every thread's stack dumped shortly before the deadline of `phase`, also when the GIL is held."""
+    """Have every thread's stack dumped shortly before the deadline of `phase`, also while the GIL is held."""
     allowed = assign.deadlines.allowance(phase, assign.measurement)
     faulthandler.dump_traceback_later(max(allowed - _DUMP_AHEAD_S, allowed / 2), file=fault_log)
 
 
 def _leave(status: WorkerExit) -> NoReturn:
-    """End without interpreter shutdown: at that point destructors can only do harm."""
+    """Exit without interpreter shutdown: at that point destructors can only do harm."""
     with contextlib.suppress(OSError):  # a disk that is full: the outcome is safe all the same
         sys.stdout.flush()
         sys.stderr.flush()
@@ -161,7 +154,7 @@ def _leave(status: WorkerExit) -> NoReturn:
 
 
 class _Link:
-    """The worker's end of the conversation."""
+    """The worker's socket to the orchestrator."""
 
     def __init__(self, spec: LaunchSpec) -> None:
         self._spec = spec
@@ -174,11 +167,10 @@ class _Link:
         self._socket.connect(spec.endpoint)
 
     def send(self, message: FromWorker) -> None:
-        """Send, waiting for room."""
         self._socket.send(codec.encode(message))
 
     def announce(self, phase: Phase) -> None:
-        """Say that a phase begins: in a file first, because a process that dies now takes unsent messages with it."""
+        """Announce a phase, in a file first: a process that dies now loses its unsent messages."""
         with contextlib.suppress(OSError):  # a disk that is full costs the file, not the launch
             LaunchPaths(Path(self._spec.folder)).phase.write_text(phase, encoding="ascii")
         self.send(
@@ -186,7 +178,7 @@ class _Link:
         )
 
     def progress(self, phase: Phase, fraction: float) -> None:
-        """Say how far it is; dropped when there is no room."""
+        """Report progress; dropped when there is no room."""
         message = Progress(launch=self._spec.launch, token=self._spec.token, phase=phase, fraction=fraction)
         try:
             self._socket.send(codec.encode(message), zmq.NOBLOCK)
@@ -194,7 +186,7 @@ class _Link:
             return
 
     def receive(self, timeout_s: float) -> ToWorker | None:
-        """The parent's next word for this launch, None when there is none in time."""
+        """The parent's next message for this launch, None when there is none in time."""
         give_up = time.monotonic() + timeout_s
         while (left := give_up - time.monotonic()) > 0:
             if not self._socket.poll(int(left * 1000) + 1):

@@ -1,4 +1,4 @@
-"""Where a launch is and where its time went: what a workload tells the session while it works."""
+"""Phase and time ledger of a launch."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -30,12 +30,12 @@ class Stage:
         self._spent_ms = {"start": (time.monotonic_ns() - requested_ns) / 1e6}
 
     def enter(self, phase: Phase) -> None:
-        """A phase begins."""
+        """Begin a phase."""
         self.phase = phase
         self._announce(phase)
 
     def progress(self, fraction: float) -> None:
-        """The phase has come this far. Called between blocks, never inside one."""
+        """Report progress of the phase. Called between blocks, never inside one."""
         self._progressed(self.phase, min(max(fraction, 0.0), 1.0))
 
     @contextmanager
@@ -48,5 +48,5 @@ class Stage:
             self._spent_ms[entry] = self._spent_ms.get(entry, 0.0) + (time.monotonic_ns() - begin) / 1e6
 
     def ledger(self) -> Ledger:
-        """What was spent so far."""
+        """Time spent so far."""
         return Ledger(**{field: self._spent_ms.get(field[:-3], 0.0) for field in Ledger.__struct_fields__})

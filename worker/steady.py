@@ -1,8 +1,4 @@
-"""When warm-up ends: the times of the last blocks agree and do not drift.
-
-Pure: from the median of each block to yes or no; one disturbed block must not matter. The parent compares the SM clock
-of the blocks' windows later.
-"""
+"""End of warm-up: block medians agree and do not drift. One disturbed block must not matter."""
 
 import itertools
 from collections.abc import Sequence
@@ -10,18 +6,19 @@ from statistics import median
 from typing import Final
 
 WINDOW: Final = 8
-"""Blocks that must agree: 0.4 s under the quick profile, 2 s under the others. With 8, a drift of 0.2 % a block never
-passed, and noise of 1 % between blocks did at the second look; with 6, a drift of 0.1 % passed at once [sim]."""
+"""Blocks that must agree: 0.4 s under the quick profile, 2 s under the others.
+
+With 8, a drift of 0.2 % a block never passed, and noise of 1 % between blocks did at the second look; with 6, a drift
+of 0.1 % passed at once [sim]."""
 HALVES_LIMIT: Final = 0.01
 SLOPE_LIMIT: Final = 0.005
 
 
 def is_steady(medians_ms: Sequence[float], retries: Sequence[int]) -> bool:
-    """Whether the last WINDOW blocks are steady.
+    """Whether the last WINDOW blocks are steady: halves within 1 %, Theil-Sen slope below 0.5 %, no allocator retries.
 
     medians_ms: median iteration time of each block, in order. retries: of the allocator, up to the end of each block.
-    Steady: the window's halves differ by less than 1 %, its Theil-Sen slope is below 0.5 %, and the allocator did not
-    retry within it. Raises ValueError when the two are not equally long.
+    Raises ValueError when the two are not equally long.
     """
     if len(medians_ms) != len(retries):
         raise ValueError(f"{len(medians_ms)} medians, but {len(retries)} counts of retries")
@@ -37,7 +34,7 @@ def is_steady(medians_ms: Sequence[float], retries: Sequence[int]) -> bool:
 
 
 def theil_sen_slope(values: Sequence[float]) -> float:
-    """Median of the slopes between all pairs of `values`, a step of one apart. Raises ValueError for fewer than two."""
+    """Median slope between all pairs of `values`, one step apart. Raises ValueError for fewer than two."""
     if len(values) < 2:
         raise ValueError(f"a slope needs at least two values, got {len(values)}")
     pairs = itertools.combinations(enumerate(values), 2)

@@ -1,4 +1,4 @@
-"""What a process of a gang has begun together with the others: a number that outlives it, for the orchestrator."""
+"""Counter of a gang's common operations in a shared file, which outlives its process."""
 
 import mmap
 from pathlib import Path
@@ -7,7 +7,7 @@ from protocol.messages import STEP, Gang
 
 
 class Counted:
-    """Counts in the file of steps, which stays as it was when this process dies. number: how many so far."""
+    """Counter of one process. number: operations begun so far."""
 
     def __init__(self, gang: Gang) -> None:
         self.number = 0
@@ -16,7 +16,7 @@ class Counted:
             self._steps = mmap.mmap(file.fileno(), 0)
 
     def begin(self) -> int:
-        """One more, before it is done: who does not come can then be told from who waits."""
+        """Count an operation before it begins."""
         self.number += 1
         STEP.pack_into(self._steps, self._place, self.number)
         return self.number

@@ -1,7 +1,7 @@
-"""When measuring ends: the mean is known well enough, or the time is used up. Without a clock.
+"""End of measuring: the mean is known well enough, or the time is used up.
 
-Stopping at the first interval that is narrow enough would make it too narrow too often: it is evaluated after every
-further 30 % of data (docs/method.md, "When to stop"). A profile with `give_up` ends where the target is out of reach:
+The interval is evaluated after every further 30 % of data: stopping at the first narrow one would make it too narrow
+too often (docs/method.md, "When to stop"). A profile with `give_up` also ends where the target is out of reach:
 intervals shrink with the root of the time.
 """
 
@@ -15,13 +15,13 @@ from protocol.result import StopReason
 
 GROWTH: Final = 1.3
 LEAST_ITERATIONS: Final = 3
-"""Even when one takes longer than the time cap: a single time says nothing about how much times differ."""
+"""Even beyond the time cap: a single time says nothing about how much times differ."""
 FAR: Final = 2.0
-"""Times the target that an interval must still be at the cap to be given up: widths are only estimates themselves."""
+"""Multiple of the target that an interval must still be at the cap to be given up."""
 
 
 class Stopper:
-    """Decides after each block whether to go on. One for each cell that is measured."""
+    """Decides after each block whether to continue. One for each measured cell."""
 
     def __init__(self, measurement: Measurement, least: int = LEAST_ITERATIONS) -> None:
         self._measurement = measurement
@@ -31,9 +31,9 @@ class Stopper:
     def reason(self, times_ms: Sequence[float], iterations: int, elapsed_s: float) -> StopReason | None:
         """Why to stop now, None to continue.
 
-        times_ms: all values so far, in order, of `iterations` iterations; elapsed_s: since the first began. A fixed
-        number ignores times and target. Otherwise the target counts from `min_s` and 20 values on, the cap from `least`
-        iterations on. Giving up is possible from `min_s` on: at a look, or without a chance of 20 values.
+        times_ms: all values so far, in order, of `iterations` iterations. A fixed number ignores times and target.
+        Otherwise the target counts from `min_s` and 20 values on, the cap from `least` iterations on, giving up from
+        `min_s` on.
         """
         asked = self._measurement
         if asked.iterations is not None:

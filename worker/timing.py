@@ -1,15 +1,12 @@
-"""The clock: how the iterations of one block are timed, on a GPU and on a CPU.
+"""Clocks that time the iterations of one block, on a GPU and on a CPU.
 
     begin ── mark ─ step ─ mark ─ step ─ mark ─ … ─ step ─ mark ── finish
                └──────── spans of time between marks ────────┘
 
-Each mark ends one span and begins the next, so the spans of a block add up to all of it. On CUDA a mark is an event in
-the stream: the host does not wait for the device inside a block, only before the first mark and after the last. Spans
-of events back to back contain the gaps in which the device waits for the host, so their sum says nothing about host
-overhead; `launch_bound` looks at how far the host got ahead instead.
-
-The garbage collector is off inside a block. Event resolution is about half a microsecond, so that below 0.5 ms an
-iteration one span covers as many iterations as make 1 ms.
+Each mark ends one span and begins the next. On CUDA a mark is an event in the stream: the host waits for the device
+only before the first mark and after the last. Spans contain the gaps in which the device waits for the host;
+`launch_bound` detects those. Event resolution is about half a microsecond, so that below 0.5 ms an iteration one span
+covers as many iterations as make 1 ms.
 """
 
 import gc
@@ -27,12 +24,14 @@ from protocol.result import Block
 Step = Callable[[], object]
 
 _BEHIND: Final = 0.5
-"""Iterations by which the device must be behind at the last enqueue to count as the one that is waited for. Less than
-one, because a block of a single long iteration cannot be further behind than that, and because CUDA holds the host
-back after about a thousand launches, which is less than one training step of a large model."""
+"""Iterations that the device must be behind at the last enqueue, or else it waited for the host.
+
+Less than one: a block of a single iteration cannot be further behind, and CUDA holds the host back after about a
+thousand launches, less than one training step of a large model."""
 _BEHIND_MS: Final = 5.0
-"""Nor does a device wait for the host that is this far behind, however long its iterations are: of a training step of
-bert-base with 95 ms on an H200, that thousand is 38 ms."""
+"""A device this far behind did not wait for the host either, however long its iterations are.
+
+Of a training step of bert-base with 95 ms on an H200, a thousand launches are 38 ms."""
 
 
 @dataclass(frozen=True)
@@ -51,26 +50,26 @@ class TimedBlock:
 
 
 class Clock(Protocol):
-    """Times the spans of a block. `shortest_span_ms`: what a span should last at least; 0 for any.
+    """Times the spans of a block. shortest_span_ms: least length of a span; 0 for any.
 
-    ahead_of_device: the host only enqueues, and how far it is ahead of the device has a meaning.
+    ahead_of_device: the host only enqueues, and can be ahead of the device.
     """
 
     shortest_span_ms: float
     ahead_of_device: bool
 
     def begin(self, marks: int) -> None:
-        """Make ready for so many marks, and wait until nothing is left to do."""
+        """Prepare that many marks and wait until the device is idle."""
 
     def mark(self) -> None:
-        """One span ends here and the next begins."""
+        """End one span and begin the next."""
 
     def finish(self) -> TimedBlock:
         """Wait for the device and read the spans."""
 
 
 class HostClock:
-    """For devices on which a step is over when its call returns."""
+    """Clock of devices on which a step is over when its call returns."""
 
     shortest_span_ms = 0.0
     ahead_of_device = False
@@ -80,7 +79,7 @@ class HostClock:
         self._start_ns = 0
 
     def begin(self, marks: int) -> None:
-        """Nothing runs that would have to be waited for."""
+        """Start a block."""
         self._marks = []
         self._start_ns = time.monotonic_ns()
 
@@ -111,7 +110,7 @@ class CudaClock:
         self._start_ns = 0
 
     def begin(self, marks: int) -> None:
-        """Fill the pool: an event is made by the driver when it is first recorded, so record each once, unused."""
+        """Fill the pool and record each event once: the driver makes it when it is first recorded."""
         while len(self._pool) < marks:
             event = self._cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch does not annotate it
             event.record(self._stream)
@@ -121,7 +120,7 @@ class CudaClock:
         self._start_ns = time.monotonic_ns()
 
     def mark(self) -> None:
-        """Put the next event into the stream."""
+        """Record the next event."""
         self._pool[self._used].record(self._stream)
         self._used += 1
 
@@ -135,10 +134,10 @@ class CudaClock:
 
 
 def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int = 1) -> TimedBlock:
-    """Run `iterations` iterations, each of all `steps` in order, and time every step.
+    """Run `iterations` iterations, each of all `steps` in order, and time every step. The garbage collector is off.
 
-    group: iterations that one span covers; more than one only for a single step. Raises ValueError when `iterations`
-    is not a multiple of it, or there are several steps.
+    group: iterations that one span covers. Raises ValueError when `iterations` is not a multiple of it, or for a group
+    of several iterations of several steps.
     """
     rounds, left_over = divmod(iterations, group)
     if left_over or (group > 1 and len(steps) > 1):
@@ -156,7 +155,6 @@ def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int 
 
 @contextmanager
 def _collector_off() -> Iterator[None]:
-    """A collection in the middle of an iteration is our noise, not the model's."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -167,16 +165,16 @@ def _collector_off() -> Iterator[None]:
 
 
 def iterations_for(duration_ms: float, iteration_ms: float, group: int = 1) -> int:
-    """How many iterations last at least `duration_ms`, as a multiple of `group`, never none."""
+    """Iterations that last at least `duration_ms`: a positive multiple of `group`."""
     if iteration_ms <= 0:
         return group
     return max(math.ceil(duration_ms / iteration_ms / group), 1) * group
 
 
 def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | None) -> int:
-    """How many iterations one span should cover: 1, or for very short iterations as many as make a span.
+    """Iterations that one span should cover: 1, or for very short iterations as many as make a span.
 
-    iterations: exactly so many will be measured in all, so that the group must divide them; None for any number.
+    iterations: measured in all, which the group must divide; None for any number.
     """
     if steps > 1 or not 0 < iteration_ms < clock.shortest_span_ms / 2:
         return 1
@@ -187,7 +185,7 @@ def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | N
 
 
 def launch_bound(clock: Clock, blocks: Sequence[Block], iteration_ms: float) -> bool | None:
-    """Whether the device waited for the host: it was done soon after the last enqueue of the median block.
+    """Whether the device waited for the host: in the median block it was done soon after the last enqueue.
 
     None on a device to which nothing is enqueued.
     """

@@ -1,7 +1,7 @@
-"""The process that has imported everything, and forks a fresh process for each launch.
+"""Process that has imported everything and forks a fresh process for each launch.
 
-It is single-threaded, never touches CUDA and makes no tensor: what it forks is as clean as a new interpreter, and ready
-in milliseconds. It imports the model classes of the plan and never user code. Nothing else in this project forks.
+Nothing else in this project forks. It is single-threaded, never touches CUDA and makes no tensor. It imports the model
+classes of the plan, never user code.
 
     orchestrator ── Prepare ──▶ zygote          imports, gc.freeze
                  ◀── Ready ────
@@ -63,7 +63,7 @@ def _receive(control: socket.socket) -> ToZygote | None:
 
 
 def _fork(spec: LaunchSpec, control: socket.socket) -> Forked | ForkFailed:
-    """Make the process of a launch through one in between, so that the orchestrator adopts it."""
+    """Fork a launch's process through a middle one, so that the orchestrator adopts it."""
     sys.stdout.flush()
     sys.stderr.flush()
     reader, writer = os.pipe()
@@ -85,7 +85,7 @@ def _fork(spec: LaunchSpec, control: socket.socket) -> Forked | ForkFailed:
 
 
 def _leave_worker_behind(spec: LaunchSpec, control: socket.socket, reader: int, writer: int) -> NoReturn:
-    """In the middle process: fork the worker, tell its PID, leave. A failed second fork is told by saying nothing."""
+    """In the middle process: fork the worker, send its PID, exit. A failed fork is reported by sending nothing."""
     middle = os.getpid()
     try:
         worker = os.fork()

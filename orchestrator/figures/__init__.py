@@ -1,1 +1,1 @@
-"""The figures of a report: how they are called, and what they are."""
+"""Figures of a report: their types and names."""

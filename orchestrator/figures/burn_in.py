@@ -1,4 +1,4 @@
-"""What a burn-in says of each GPU, as types: the verdict, every reason for it, and the evidence it stands on."""
+"""Report types of a burn-in: the verdict of each GPU, its reasons, and the evidence."""
 
 import enum
 
@@ -10,7 +10,7 @@ from orchestrator.stats.slowdown_reasons import Reason
 
 
 class Pace(enum.StrEnum):
-    """What the rates of a GPU say, over time or beside its siblings'."""
+    """Result of comparing a GPU's rates over time or with its siblings."""
 
     STEADY = "steady"
     SLOWER = "slower"
@@ -27,15 +27,12 @@ class Ending(enum.StrEnum):
 
 
 class CheckReport(Part, frozen=True, kw_only=True):
-    """What one kind of check did on one GPU.
+    """One kind of check on one GPU.
 
-    verified_operations: floating-point operations whose results were compared. verified_bytes: of memory, or
-    of transfers.
-    error_bound: the share of wrong checks that is excluded with 95 % confidence, 3/n; error_bound_per_hour: how many in
-    an hour of these checks. null where something was found.
-    method: how outputs were compared.
-    covered_share: by the test of memory, of what was free (on a CPU: planned), 0 to 1; covered: the same in words. null
-    and empty for other checks.
+    verified_operations: floating-point operations whose results were compared. verified_bytes: of memory or transfers.
+    error_bound: the share of wrong checks that is excluded with 95 % confidence, 3/n; error_bound_per_hour: in an hour
+    of these checks. null where something was found. method: how outputs were compared. covered_share: of the free
+    memory (on a CPU: planned), 0 to 1; covered: the same as text. null and empty for other checks.
     """
 
     check: str
@@ -53,7 +50,7 @@ class CheckReport(Part, frozen=True, kw_only=True):
 
 
 class ReasonReport(Part, frozen=True, kw_only=True):
-    """One thing that speaks for the verdict, and what to do about it (empty: nothing)."""
+    """A reason for the verdict, and what to do about it (empty: nothing)."""
 
     verdict: HealthVerdict
     text: str
@@ -61,10 +58,10 @@ class ReasonReport(Part, frozen=True, kw_only=True):
 
 
 class HeatSoakReport(Part, frozen=True, kw_only=True):
-    """What was left out of the judgement of rates, because the GPU was still warming up. Errors count all the same.
+    """The heat soak, which is excluded from the judgement of rates. Errors in it count.
 
-    left_out_seconds: from the beginning of each stretch of work on, together; null where the first round was left out.
-    ended_because: one for each way in which it ended. reached_c: its hottest ten seconds.
+    left_out_seconds: excluded time from the beginning of each stretch of work; null where the first round was excluded.
+    ended_because: each way in which it ended. reached_c: its hottest ten seconds.
     """
 
     left_out_seconds: float | None
@@ -73,10 +70,10 @@ class HeatSoakReport(Part, frozen=True, kw_only=True):
 
 
 class CourseReport(Part, frozen=True, kw_only=True):
-    """How rates went over the night. against: "by itself" as they were measured, or "against its siblings".
+    """Course of rates over the night. against: "by itself" as measured, or "against its siblings".
 
     change_percent, with its 95 % interval: of the last fifth of the time against the first; below zero is slower.
-    percent_per_hour: the trend. step_at_hours: when it changed at once. null where there is nothing of the kind.
+    percent_per_hour: the trend. step_at_hours: time of a sudden change. null where not known, or none.
     """
 
     against: str
@@ -90,11 +87,10 @@ class CourseReport(Part, frozen=True, kw_only=True):
 
 
 class PaceReport(Part, frozen=True, kw_only=True):
-    """What one kind of rates says: over the night, or beside the siblings.
+    """Judgement of one kind of rates: over the night, or compared with the siblings.
 
-    courses: over the night, each of its courses; the one by itself always, where there were rates.
-    reason, reason_text: of a GPU that is slower, what probably made it so; null where that is not known.
-    rate_per_clock_percent: by how much its work at each tick of its clock differs.
+    courses: over the night; the one by itself always, where there were rates. reason, reason_text: of a slower GPU,
+    probably; null where not known. rate_per_clock_percent: difference of its work at each tick of its clock.
     """
 
     kind: str
@@ -107,12 +103,11 @@ class PaceReport(Part, frozen=True, kw_only=True):
 
 
 class GpuBurnIn(Part, frozen=True, kw_only=True):
-    """One GPU. asked_seconds, served_seconds: what was asked for, and how long it was at work, ordinary gaps included.
+    """Burn-in of one GPU. asked_seconds: requested time; served_seconds: time at work, ordinary gaps included.
 
-    under_load_seconds: in measured blocks. compared_launches: whose bits were held against another launch's.
-    heat_soak: null for a CPU device, whose rates are not judged. paces: what its rates say.
-    not_tested: what was not tested → why. unfinished: what of that was planned, and did not come to its end; the rest
-    cannot be tested here at all.
+    under_load_seconds: in measured blocks. compared_launches: with bits compared with another launch's. heat_soak: null
+    for a CPU device, whose rates are not judged. paces: judgements of its rates. not_tested: what was not tested → why.
+    unfinished: what of that was planned and not completed; the rest cannot be tested here at all.
     """
 
     gpu_uuid: str
@@ -135,12 +130,12 @@ class GpuBurnIn(Part, frozen=True, kw_only=True):
 
 
 class LinksReport(Part, frozen=True, kw_only=True):
-    """How fast the devices of one kind are connected, in GB/s of 1e9 bytes; medians over the launches.
+    """Speed of the links between the devices of one kind, in GB/s of 1e9 bytes; medians over the launches.
 
-    precision: of what is added up. connection: by what, whether NCCL may use NVLink multicast, and how it was verified.
-    copies: what each device sends to all others, at the same time as they do.
-    all_reduce: bytes of one device over the time, and on the bus: times 2(n-1)/n, which for n devices is what each has
-    to send. to_host, to_device: pinned memory, all devices at the same time. null where there is nothing of the kind.
+    precision: of what is added up. connection: type, whether NCCL may use NVLink multicast, and how it was verified.
+    copies: from each device to all others, all at the same time. all_reduce: bytes of one device over the time, and on
+    the bus: times 2(n-1)/n, which each of n devices has to send. to_host, to_device: pinned memory, all devices at the
+    same time. null where there is none.
     """
 
     gpu_uuids: tuple[str, ...]
@@ -155,7 +150,7 @@ class LinksReport(Part, frozen=True, kw_only=True):
 
 
 class Fate(enum.StrEnum):
-    """What became of a fault that was asked for, the gravest first."""
+    """Outcome of a requested fault, the gravest first."""
 
     MISSED = "not found"
     IN_PART = "found in part"
@@ -164,7 +159,7 @@ class Fate(enum.StrEnum):
 
 
 class InjectedReport(Part, frozen=True, kw_only=True):
-    """A fault that was brought about on purpose, in words. found: wherever it was brought about. outcome: in words.
+    """An injected fault, as text. found: wherever it was caused. outcome: as text.
 
     fate: the same in a word; null in reports of older versions.
     """
@@ -177,10 +172,10 @@ class InjectedReport(Part, frozen=True, kw_only=True):
 
 
 class BurnInReport(Part, frozen=True, kw_only=True):
-    """The night. verdict: that of the worst GPU. injected: faults that were asked for; empty for a real night.
+    """The burn-in. verdict: that of the worst GPU. injected: requested faults; empty for a real burn-in.
 
-    wrong_transfers: copies, sums and numbers of a device before it sent or added them, each counted once, where it was
-    found: a copy may count against both of its ends, and what follows from others counts against none.
+    wrong_transfers: wrong copies, sums and own numbers of a device, each counted once, where it was found: a copy may
+    count against both of its ends; consequences of others' errors are not counted.
     """
 
     level: str

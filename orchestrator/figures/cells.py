@@ -1,7 +1,7 @@
-"""What the report says about one cell. report.py has the report as a whole.
+"""Report types of one cell. report.py has the report as a whole.
 
-CellReport   what became of it
-└── Measured   what every measurement has
+CellReport   final state
+└── Measured   every measurement
     ├── LoadMetrics
     ├── Computed   a model at work
     │   ├── PhaseMetrics   inference, training
@@ -32,11 +32,11 @@ class Status(enum.StrEnum):
 
 
 class CellReport(Part, frozen=True, kw_only=True):
-    """What became of a planned cell.
+    """Final state of a planned cell.
 
-    status: ok | degraded (measured at a smaller batch) | referred (another planned cell, refers_to, stands for it) |
-    does_not_fit | failed | missing. reason: in words, empty where all is well.
-    launches: those the figures are medians of, one process each; launches_planned: how many there should be.
+    status: ok | degraded (measured at a smaller batch) | referred (to another planned cell, refers_to) | does_not_fit |
+    failed | dropped | missing. reason: text, empty where all is well. launches: those the figures are medians of, one
+    process each; launches_planned: how many there should be.
     """
 
     cell: str
@@ -53,23 +53,21 @@ class CellReport(Part, frozen=True, kw_only=True):
 
 
 class Measured(CellReport, frozen=True, kw_only=True):
-    """What every measurement has. Figures are those of a launch, then medians over the launches.
+    """Figures of every measurement: those of a launch, then medians over the launches.
 
-    steady_state: whether warm-up ended because times were steady; stop_reason: why measuring ended.
-    measured_seconds: of a launch. relative_half_width: of the 95 % interval of the mean iteration.
-    launch_spread_percent: between launches. drift_percent: second half of the times against the first; drifting: by
-    more than 0.5 %. launch_bound: the GPU waited for the host.
-    peak_memory_mb: allocated on a GPU, the resident set of the process on a CPU device (memory_basis says which).
-    cold_*: from the first iteration to the end of warm-up; warm_*: over the measured blocks alone; the peak is the
-    larger one. gpu_memory_used_mb: of the whole GPU, or MIG slice, as NVML counts it, context included.
-    Utilisation, power and energy are of the measured blocks, null below 5 s of measuring; telemetry_note says why.
-    sm_clock_drift_percent: mean SM clock of the second half of the measured time against the first.
-    clock_event_reasons: why the clock was below its maximum, as NVML gives it. power_capped_percent,
-    slowdown_percent: share of the measured time in which clocks were held down for power, or for heat or by a brake of
-    the hardware; throttled: the latter for more than 1 %, in any launch; null where one was not watched.
-    contaminated: another process computed on the GPU when the run began or during a launch, and --allow-busy was given.
-    launch_values: of each launch, the figure that cells are compared by, of which the one below is the median: samples
-    a second, of generation tokens a second, of loading milliseconds, of probes TFLOP/s or GB/s.
+    steady_state: whether warm-up ended because times were steady; stop_reason: why measuring ended. measured_seconds:
+    of a launch. relative_half_width: of the 95 % interval of the mean iteration. launch_spread_percent: between
+    launches. drift_percent: second half of the times against the first; drifting: by more than 0.5 %. launch_bound: the
+    GPU waited for the host. peak_memory_mb: allocated on a GPU, the resident set of the process on a CPU device
+    (memory_basis says which). cold_*: from the first iteration to the end of warm-up; warm_*: over the measured blocks
+    alone; the peak is the larger one. gpu_memory_used_mb: of the whole GPU, or MIG slice, as NVML counts it, context
+    included. Utilisation, power and energy are of the measured blocks, null below 5 s of measuring; telemetry_note says
+    why. sm_clock_drift_percent: mean SM clock of the second half of the measured time against the first.
+    clock_event_reasons: why the clock was below its maximum, by NVML. power_capped_percent, slowdown_percent: share of
+    the measured time in which clocks were limited by power, or by heat or a hardware brake; throttled: the latter for
+    more than 1 %, in any launch; null where one was not watched. contaminated: another process computed on the GPU when
+    the run began or during a launch, with --allow-busy. launch_values: figure of each launch that cells are compared
+    by: samples a second, of generation tokens a second, of loading milliseconds, of probes TFLOP/s or GB/s.
     """
 
     steady_state: str | None
@@ -113,10 +111,10 @@ class Measured(CellReport, frozen=True, kw_only=True):
 
 
 class LoadMetrics(Measured, frozen=True, kw_only=True):
-    """Loading a model: instantiate it, read its weights from a file, bring them to the device.
+    """Loading a model: instantiate it, read its weights from a file, copy them to the device.
 
-    model_load_time_ms: mean of the repetitions in a process that has loaded it before, and instantiate, weights and
-    to_device its parts; cold_load_time_ms: the first load of a fresh process. memory_allocated_mb: for the model.
+    model_load_time_ms: mean of the repetitions in a process that has loaded it before; instantiate, weights, to_device:
+    its parts. cold_load_time_ms: first load of a fresh process. memory_allocated_mb: for the model.
     """
 
     model_load_time_ms: float | None
@@ -128,7 +126,7 @@ class LoadMetrics(Measured, frozen=True, kw_only=True):
 
 
 class Computed(Measured, frozen=True, kw_only=True):
-    """A model at work: what a sample of it is called, and whether its time can be true."""
+    """A model at work: name of a sample, and whether its time is plausible."""
 
     sample_unit: str
     plausibility: Plausibility
@@ -137,9 +135,9 @@ class Computed(Measured, frozen=True, kw_only=True):
 class PhaseMetrics(Computed, frozen=True, kw_only=True):
     """Inference or training at one batch size.
 
-    forward_time_ms: on the device, inputs already there. inference_latency_ms: end to end, from inputs in the host's
-    memory to outputs there, over inference_latency_values passes of their own.
-    throughput_samples_per_sec: items over the whole time of the measured blocks, never a mean of rates.
+    forward_time_ms: on the device, inputs already there. inference_latency_ms: end to end, from inputs to outputs in
+    the host's memory, over inference_latency_values passes of their own. throughput_samples_per_sec: items over the
+    whole time of the measured blocks, never a mean of rates.
     """
 
     forward_time_ms: float | None
@@ -156,10 +154,9 @@ class GenerationMetrics(Computed, frozen=True, kw_only=True):
     """Writing text with a KV cache, greedily, at one batch size. A sample is a sequence.
 
     generation_time_ms: end to end, all new_tokens. time_to_first_token_ms: the prompt, and the first token read back.
-    time_per_output_token_ms: (generation_time_ms - time_to_first_token_ms) / (new_tokens - 1).
-    inter_token_*: between one token on the host and the next, the first token not among them; over all launches.
-    tokens_per_second: tokens that arrived on the host, of all sequences, over the whole measured time.
-    tokens_generated of tokens_expected: counted on the host; tokens_complete: they agree.
+    time_per_output_token_ms: (generation_time_ms - time_to_first_token_ms) / (new_tokens - 1). inter_token_*: between
+    tokens on the host, without the first; over all launches. tokens_per_second: tokens on the host, of all sequences,
+    over the whole measured time. tokens_generated of tokens_expected: counted on the host; tokens_complete: they agree.
     """
 
     prompt_tokens: int | None
@@ -201,9 +198,9 @@ class ProbeMetrics(Measured, frozen=True, kw_only=True):
 
 
 class BatchPoint(Part, frozen=True, kw_only=True):
-    """One batch size of a scan. works: it ran; why_not: what happened else, in the words of a failure's category.
+    """One batch size of a scan. works: it ran; why_not: the category of failure otherwise.
 
-    launches: that its figures are of, 1 or none; the others say how far that one can be trusted, as in Measured.
+    launches: that its figures are of, 1 or none; other fields as in Measured.
     """
 
     batch_size: int
@@ -221,11 +218,11 @@ class BatchPoint(Part, frozen=True, kw_only=True):
 
 
 class BatchScan(Part, frozen=True, kw_only=True):
-    """The batch sizes that `-b auto` tried for one cell, smallest first: throughput and memory over the batch.
+    """Batch sizes that `-b auto` tried for one cell, smallest first: throughput and memory over the batch.
 
-    largest_batch_size: known to one part in 32; bounded_by: what keeps it from being larger. best_batch_size: of the
-    highest throughput; its other figures are among those of the model. peak_memory_mb: allocated on a GPU, the resident
-    set of the process on a CPU device. finished: false where the run ended before the scan did; reason says why.
+    largest_batch_size: known to one part in 32; bounded_by: what limits it. best_batch_size: of the highest throughput;
+    its other figures are among those of the model. peak_memory_mb: allocated on a GPU, the resident set of the process
+    on a CPU device. finished: false where the run ended before the scan did; reason says why.
     """
 
     cell: str
@@ -250,7 +247,7 @@ class BatchScan(Part, frozen=True, kw_only=True):
 
 
 class ModelResult(Part, frozen=True, kw_only=True):
-    """One (GPU, model, precision, mode, input size, memory format, new tokens), and its metrics.
+    """Metrics of one (GPU, model, precision, mode, input size, memory format, new tokens).
 
     Metrics are keyed by the batch size that was requested, or that a scan found best. new_tokens: of generation, whose
     input_size is the prompt. statistics: of the largest batch with figures, of inference before training; statistics_of

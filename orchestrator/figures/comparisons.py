@@ -1,4 +1,4 @@
-"""What is put side by side in the report: the same cell on identical devices, and the run and a stored one."""
+"""Report types of comparisons: identical devices, siblings, full node, stored run, thresholds and price."""
 
 import enum
 from typing import Final
@@ -10,9 +10,9 @@ from orchestrator.stats.slowdown_reasons import Reason
 
 
 class SpreadValue(Part, frozen=True, kw_only=True):
-    """One device in a comparison. not_comparable: why its value is left out of median and spread, null if it is in.
+    """One device in a comparison. not_comparable: why its value is excluded from median and spread, else null.
 
-    percent_of_median: of those that compare; null for a value that is left out, but for one that was throttled.
+    percent_of_median: of the included values; null for an excluded one, unless it was throttled.
     """
 
     gpu_uuid: str
@@ -25,11 +25,11 @@ class SpreadValue(Part, frozen=True, kw_only=True):
 
 
 class Spread(Part, frozen=True, kw_only=True):
-    """The same cell on identical devices (name, kind, memory), side by side.
+    """The same cell on identical devices (name, kind, memory).
 
-    value: samples, tokens, operations or bytes a second, for loading a time; metric says which, by its name above.
-    spread_percent: largest less smallest, as a share of the median, over the values that compare.
-    comparison: COMPARED, or NOT COMPARABLE when fewer than two values compare. notes: what to know before believing it.
+    value: samples, tokens, operations or bytes a second, for loading a time; metric names it. spread_percent: largest
+    less smallest, as a share of the median, over the values that compare. comparison: COMPARED, or NOT COMPARABLE when
+    fewer than two values compare.
     """
 
     gpu_name: str
@@ -52,8 +52,8 @@ class Spread(Part, frozen=True, kw_only=True):
 class SiblingEffect(Part, frozen=True, kw_only=True):
     """A GPU's rate as a share of its siblings' median, with the 90 % interval: 94 is 6 % slower.
 
-    Over all cells of one mode that one thing limits (bound), or, where `cell` names one, in it alone. margin_percent:
-    by which it may be slower. p: of so much slower than that by chance, for this effect alone. launches: the fewest.
+    Over all cells of one mode with the same limit (bound), or in `cell` alone where it names one. margin_percent: by
+    which it may be slower. p: of such a deficit beyond it by chance, for this effect alone. launches: the fewest.
     """
 
     cell: str
@@ -72,16 +72,14 @@ SLOWED_DOWN: Final = "SLOWED DOWN"
 
 
 class Standing(Part, frozen=True, kw_only=True):
-    """Whether one GPU is slower than its identical siblings, by more than healthy ones differ: docs/method.md.
+    """Whether one GPU is slower than its identical siblings by more than healthy ones differ: docs/method.md.
 
-    verdict: OK | SUSPECT | STRAGGLER | no verdict, and why. identical: GPUs of the run that are the same, this one
-    included. percent, low_percent, high_percent: in the effect that decides, null without a verdict. p: after Holm over
-    the GPUs. effects: by mode and by what limits the cells. slowest_cells: where it shows most, the slowest first;
-    empty for one that is OK. reason: what probably makes it slow, and next_step what to do; empty for one that is OK,
-    or has no verdict, and was not held down either.
-    not_comparable: cells that say nothing of this GPU, by the fact that differs. launches_wanted: of each cell, in all,
-    that should settle a SUSPECT; null where none would. launches_added: on this GPU, beyond the plan, because one of
-    the identical GPUs was SUSPECT.
+    verdict: OK | SUSPECT | STRAGGLER | no verdict, and why. identical: number of the same GPUs in the run. percent,
+    low_percent, high_percent: in the effect that decides, null without a verdict. p: after Holm over the GPUs. effects:
+    by mode and limit of the cells. slowest_cells: the slowest first; empty for one that is OK. reason: probable reason,
+    and next_step what to do; empty for one that is OK, or has no verdict, and was not slowed down either.
+    not_comparable: excluded cells, by the fact that differs. launches_wanted: of each cell, in all, that should settle
+    a SUSPECT; null where none would. launches_added: beyond the plan, because one of the identical GPUs was SUSPECT.
     """
 
     gpu_uuid: str
@@ -105,22 +103,21 @@ class Standing(Part, frozen=True, kw_only=True):
 
     @property
     def slowed(self) -> bool:
-        """Held down, for heat or power, though its siblings do not show that it is slow: there may be none."""
+        """Held down for heat or power, though not slower than its siblings: there may be none."""
         return self.reason is not None and self.verdict in (SiblingVerdict.OK, SiblingVerdict.NONE)
 
     @property
     def word(self) -> str:
-        """What to call it, in a word or two."""
+        """Verdict in a word or two."""
         return SLOWED_DOWN if self.slowed else self.verdict
 
 
 class FullNode(Part, frozen=True, kw_only=True):
-    """A cell of one device alone on the node (solo) beside the same with all devices at work (loaded).
+    """A cell of one device alone on the node (solo) compared with the same with all devices at work (loaded).
 
-    solo, loaded: geometric means over the launches, in the unit of `metric`; null where nothing was measured. ratio: of
-    the speed, solo over loaded, so that 1.05 is 5 % faster alone: that of the two figures. lost_percent: what the full
-    node takes of the speed that the device has alone. low, high: the 95 % interval of the ratio; null where a side has
-    one launch. not_comparable: why there is no ratio. notes: what to know before believing it.
+    solo, loaded: geometric means over the launches, in the unit of `metric`; null where not measured. ratio: of the
+    speed, solo over loaded: 1.05 is 5 % faster alone. lost_percent: speed that the full node costs. low, high: the 95 %
+    interval of the ratio; null where a side has one launch. not_comparable: why there is no ratio.
     """
 
     gpu_uuid: str
@@ -143,18 +140,18 @@ class FullNode(Part, frozen=True, kw_only=True):
 
     @property
     def remark(self) -> str:
-        """What stands beside the figures, in words; empty where nothing does."""
+        """Text beside the figures, or empty."""
         reason = () if self.not_comparable is None else (f"not comparable ({self.not_comparable})",)
         return "; ".join((*reason, *self.notes))
 
 
 class BaselineComparison(Part, frozen=True, kw_only=True):
-    """The run against a stored one. improvement_percent: as the requirements have it.
+    """The run compared with a stored one. improvement_percent: as the requirements define it.
 
     Keys are `<model>_throughput`, one for each model that both have measured, and `overall`: the geometric mean of the
     ratios, over the cells of the model or over all, less one, in percent. Devices of one side are taken together by
-    their median. overall_score: 100 times the mean over all; null where nothing compares. not_comparable: by reason,
-    how many cells are left out. note: what else to know.
+    their median. overall_score: 100 times the mean over all; null where nothing compares. not_comparable: excluded
+    cells by reason.
     """
 
     baseline: str
@@ -168,7 +165,7 @@ class BaselineComparison(Part, frozen=True, kw_only=True):
 
 
 class Met(enum.StrEnum):
-    """Whether a threshold was met. NOT_MEASURED: no cell of the run has that figure, so nobody knows."""
+    """Whether a threshold was met. NOT_MEASURED: no cell of the run has that figure."""
 
     MET = "met"
     MISSED = "missed"
@@ -176,9 +173,9 @@ class Met(enum.StrEnum):
 
 
 class ThresholdResult(Part, frozen=True, kw_only=True):
-    """One limit, held against one cell; against none where no cell of the run is meant by it.
+    """One limit, compared with one cell, or with none where no cell of the run matches.
 
-    threshold: its name. target: in words, "< 100 ms". actual: in the unit of the target.
+    threshold: its name. target: text such as "< 100 ms". actual: in the unit of the target.
     """
 
     threshold: str
@@ -198,10 +195,10 @@ class ThresholdResult(Part, frozen=True, kw_only=True):
 
 
 class Cost(Part, frozen=True, kw_only=True):
-    """What a million samples, or tokens, cost on one device at the price of an hour of it, and the energy they take.
+    """Price and energy of a million samples, or tokens, on one device.
 
-    price_per_million: in whatever currency price_per_hour is in. energy_kwh_per_million: null where it was not
-    measured. unit: what there is a million of. batch_size: that ran. cell: the id.
+    price_per_million: in the currency of price_per_hour. energy_kwh_per_million: null where it was not measured. unit:
+    of the million. batch_size: that ran. cell: the id.
     """
 
     gpu_uuid: str

@@ -1,4 +1,4 @@
-"""Whether the hardware was sound, as types: a verdict for each GPU and for the machine, with all that led to it."""
+"""Report types of hardware health: verdicts of each GPU and of the machine, and their evidence."""
 
 from orchestrator.figures.parts import Part
 from orchestrator.gpu.health.judges import Action, State
@@ -6,9 +6,9 @@ from orchestrator.gpu.health.verdict import HealthVerdict
 
 
 class SignalReport(Part, frozen=True, kw_only=True):
-    """One thing that was looked at. start, end, rise: as counted by the driver; null where it was not read.
+    """One health signal. start, end, rise: as counted by the driver; null where it was not read.
 
-    required: PASS is not given without it. action: what to do; empty where nothing is to be done.
+    required: PASS needs it. action: what to do; empty for nothing.
     """
 
     name: str
@@ -23,13 +23,13 @@ class SignalReport(Part, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """What it says and what to do, for people."""
+        """Message and action, for people."""
         what = f"{self.title}: {self.message}" if self.message else self.title
         return f"{what} ({self.action})" if self.action is not Action.NOTHING else what
 
 
 class XidReport(Part, frozen=True, kw_only=True):
-    """An error that the driver reported by its number. at: ISO 8601, UTC."""
+    """XID error reported by the driver. at: ISO 8601, UTC."""
 
     at: str
     xid: int
@@ -37,10 +37,10 @@ class XidReport(Part, frozen=True, kw_only=True):
 
 
 class DeviceHealth(Part, frozen=True, kw_only=True):
-    """One GPU. applicable, readable: how many signals it can have, and how many of them could be read.
+    """Health of one GPU. applicable, readable: number of signals that it can have, and that could be read.
 
-    lacking: required ones that could not. looks: how often it was looked at, over watched_seconds. note: why the
-    readings are incomplete, or why there are none. earlier: what earlier runs have said against it; empty for nothing.
+    lacking: required ones that could not. looks: readings over watched_seconds. note: why readings are incomplete or
+    missing. earlier: findings of earlier runs; empty for none.
     """
 
     gpu_uuid: str
@@ -59,7 +59,7 @@ class DeviceHealth(Part, frozen=True, kw_only=True):
 
 
 class NodeHealth(Part, frozen=True, kw_only=True):
-    """The machine: reboots, its own error counters, differences between identical GPUs. See DeviceHealth."""
+    """Health of the machine: reboots, its own error counters, differences between identical GPUs. See DeviceHealth."""
 
     verdict: HealthVerdict
     action: Action
@@ -69,7 +69,7 @@ class NodeHealth(Part, frozen=True, kw_only=True):
 
 
 class HealthReport(Part, frozen=True, kw_only=True):
-    """All of it. level: of configs/health.yaml, which says what PASS requires. verdict: the gravest of all."""
+    """Health of all. level: of configs/health.yaml, which says what PASS requires. verdict: the gravest of all."""
 
     level: str
     verdict: HealthVerdict

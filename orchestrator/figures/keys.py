@@ -1,4 +1,4 @@
-"""What makes two figures the same measurement, on whatever device and in whatever run: the cells of a report by key."""
+"""Keys of measurements that are the same on any device and in any run."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
@@ -10,7 +10,7 @@ from protocol.cell import Workload
 
 
 class CellKey(Part, frozen=True, kw_only=True):
-    """The identity of a measurement, apart from the device."""
+    """Identity of a measurement, apart from the device."""
 
     phase: Workload
     model_name: str
@@ -24,7 +24,7 @@ class CellKey(Part, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """As people read it: "resnet50 inference fp32 b8"."""
+        """Text for people: "resnet50 inference fp32 b8"."""
         words = [self.model_name, self.phase.value, self.precision]
         if self.phase not in WITHOUT_BATCH:
             words.append(f"b{self.batch_size}")
@@ -38,11 +38,11 @@ _FURTHER: Final[tuple[Callable[[CellKey], str], ...]] = (
     lambda key: key.memory_format,
     lambda key: key.compile_mode,
 )
-"""What words leave out."""
+"""Facts that are not in the words."""
 
 
 def names(found: Iterable[CellKey]) -> dict[CellKey, str]:
-    """What to call each of these, no two alike: its words, and in what it differs from others of the same words."""
+    """Unique name of each key: its words, and its difference from others of the same words."""
     alike: dict[str, list[CellKey]] = {}
     for key in dict.fromkeys(found):
         alike.setdefault(key.words, []).append(key)
@@ -55,7 +55,7 @@ def _name(key: CellKey, alike: Sequence[CellKey]) -> str:
 
 
 def by_cell(results: Iterable[ModelResult], probes: Iterable[ProbeMetrics]) -> dict[str, str]:
-    """What each measured cell of a report is called, by its id; the same on all devices."""
+    """Name of each measured cell of a report, by its id; the same on all devices."""
     found = {metric.cell: key for result in results for key, metric in of_model(result)}
     found |= {probe.cell: of_probe(probe) for probe in probes}
     called = names(found.values())
@@ -63,7 +63,7 @@ def by_cell(results: Iterable[ModelResult], probes: Iterable[ProbeMetrics]) -> d
 
 
 def of_model(result: ModelResult) -> Iterator[tuple[CellKey, Measured]]:
-    """What was measured of a model on one device, in the order of its phases."""
+    """Measurements of a model on one device, in the order of its phases."""
     phases: tuple[tuple[Workload, Sequence[Measured]], ...] = (
         (Workload.LOAD, [result.load_metrics] if result.load_metrics else []),
         (Workload.INFERENCE, list(result.inference_metrics.values())),
@@ -87,7 +87,7 @@ def of_model(result: ModelResult) -> Iterator[tuple[CellKey, Measured]]:
 
 
 def of_probe(probe: ProbeMetrics) -> CellKey:
-    """What a probe has measured; it has neither a size nor a format that anybody chose."""
+    """Key of a probe, which has neither a size nor a format."""
     return CellKey(
         phase=Workload.PROBE,
         model_name=probe.name,

@@ -1,8 +1,4 @@
-"""What single launches measured, value by value: too much for a report, and read from the run's folder one by one.
-
-The report's other formats are made of figures alone. A format that shows every sample is given a `Samples`, which reads
-the launches of a cell when they are asked for; who has a report and not its folder has none.
-"""
+"""Values of single launches: too many for a report, and read from the run's folder when needed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -19,7 +15,7 @@ class Series(NamedTuple):
     """One series of a launch, in milliseconds, as measured.
 
     iterations: that each value covers; None where a value is no whole iteration (a token, a burst that was tried).
-    usual_ms: from where to where the report counts no outliers; None where it has counted none.
+    usual_ms: range without the report's outliers; None where it counted none.
     """
 
     name: str
@@ -29,11 +25,11 @@ class Series(NamedTuple):
 
 
 class LaunchSamples(NamedTuple):
-    """One launch that measured something.
+    """One launch with measurements.
 
-    launch, round: as the report has them. devices: UUIDs, the leader first. left_out: why its cell's figures are not
-    made of it too, empty where they are. series: none where its result is lost.
-    value: the figure that cells are compared by; None where it has none. iterations: that the value is of.
+    launch, round: as in the report. devices: UUIDs, the leader first. left_out: why its cell's figures exclude it,
+    empty where they do not. series: empty where its result is lost. value: the figure that cells are compared by, over
+    `iterations`; None where it has none.
     """
 
     launch: int
@@ -51,5 +47,5 @@ Samples = Callable[[str], Iterator[LaunchSamples]]
 
 
 def not_at_hand(_cell: str) -> Iterator[LaunchSamples]:
-    """Of a report without its run. Raises RunFolderError."""
+    """Samples of a report without its run. Raises RunFolderError."""
     raise RunFolderError(f"{IN_ITS_FOLDER}: `gpubench-orchestrate report RUN -f samples.csv`")

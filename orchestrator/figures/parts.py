@@ -1,11 +1,11 @@
-"""What metrics of every kind are made of: the shape of measured times, where a launch's time went, what was tried."""
+"""Common parts of metrics: shape of times, ledger, attempts, plausibility."""
 
 from typing import Final
 
 import msgspec
 
 SHARE_IN_DOUBT: Final = "what gemm sustains, of which this is a share, is itself in doubt"
-"""How the note of a Plausibility begins whose reference was not settled."""
+"""Beginning of a Plausibility's note where gemm was not settled."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -13,12 +13,12 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Statistics(Part, frozen=True, kw_only=True):
-    """Shape of the measured times. All launches are thrown together here: for the eye, nothing is concluded from it.
+    """Shape of the measured times of all launches together: for the eye, nothing is concluded from it.
 
-    forward_time_*: of the forward pass; iteration_time_*: of the whole step, for loading of the whole load, and for
-    generation of a whole text. values: how many times there are; each covers values_cover iterations (very short ones
-    are timed several at once). p95 is null below 20 values, p99 below 300, p99_9 below 3000. outliers: more than three
-    interquartile ranges outside the quartiles; none is removed.
+    forward_time_*: of the forward pass; iteration_time_*: of the whole step, load, or generated text. values: number of
+    times; each covers values_cover iterations (very short ones are timed several at once). p95 is null below 20 values,
+    p99 below 300, p99_9 below 3000. outliers: more than three interquartile ranges outside the quartiles; none is
+    removed.
     """
 
     pooled_launches: int
@@ -44,12 +44,12 @@ class Statistics(Part, frozen=True, kw_only=True):
 
 
 class LaunchLedger(Part, frozen=True, kw_only=True):
-    """Where the time of a launch went, medians over the launches of the cell, in milliseconds.
+    """Time of a launch by phase, medians over the launches of the cell, in milliseconds.
 
     start: from the request to the first line of the process. measure: latencies too. count: operations counted, and
-    outputs looked at. record: the result put together, told, written and synced, and what lies between the other
-    entries. teardown: from then on to the device free again. Those of one launch add up to its whole time.
-    overhead: all but load, warm-up and measuring, so start, import, context, build, count, record and teardown.
+    outputs checked. record: the result made, sent, written and synced, and time between the other entries. teardown:
+    from then on to the device free again. Those of one launch add up to its whole time. overhead: start, import,
+    context, build, count, record and teardown.
     """
 
     start_ms: float
@@ -66,10 +66,10 @@ class LaunchLedger(Part, frozen=True, kw_only=True):
 
 
 class AttemptReport(Part, frozen=True, kw_only=True):
-    """One try at a cell, in a process of its own. outcome: result | failure | damaged | interrupted.
+    """One attempt at a cell, in a process of its own. outcome: result | failure | damaged | interrupted.
 
-    damaged: a result whose file is not what the journal promised. interrupted: nobody wrote how it ended.
-    folder: where its log files are, within the run's folder. exit_code, signal: how the process left.
+    damaged: the result file is not what the journal promised. interrupted: no end was written. folder: of its log
+    files, within the run's folder. exit_code, signal: end of the process.
     """
 
     launch: int
@@ -92,12 +92,12 @@ class AttemptReport(Part, frozen=True, kw_only=True):
 
 
 class Plausibility(Part, frozen=True, kw_only=True):
-    """A cell's time against what its device reached in this run without a model. One TFLOP/s is 1e12 operations.
+    """A cell's time compared with its device's limits in this run. One TFLOP/s is 1e12 operations.
 
     achieved_tflops: operations as torch counts them, over the mean iteration. gemm_tflops: what matrix products sustain
-    in the same precision; gemm_percent: the share of it that was achieved. least_iteration_ms: what it takes to read
-    the model's weights once at the rate of hbm. flags: what cannot be, or needs an explanation; empty where nothing
-    speaks against the time. note: why a figure is null, and whether the rate of gemm is in doubt itself.
+    in the same precision; gemm_percent: the achieved share. least_iteration_ms: time to read the model's weights once
+    at the rate of hbm. flags: what is impossible, or needs an explanation. note: why a figure is null, and whether the
+    rate of gemm is in doubt itself.
     """
 
     achieved_tflops: float | None
@@ -109,7 +109,7 @@ class Plausibility(Part, frozen=True, kw_only=True):
 
 
 class SettingReport(Part, frozen=True, kw_only=True):
-    """An environment variable that changes what is measured. effect: what it does to the figures."""
+    """Environment variable that changes what is measured. effect: on the figures."""
 
     name: str
     value: str

@@ -1,21 +1,17 @@
-"""The merged report, as types. Its JSON is what other programs read; configs/report.schema.json is made from this file.
+"""Types of the merged report, from which configs/report.schema.json is made.
 
     Report ── metadata, gpu_info (a list), test_configuration
            ── results ── one ModelResult for each (GPU, model, precision, mode, input size, memory format, new tokens)
            │               load_metrics, {inference,training,generation}_metrics: by the batch size that was requested
-           ── probes ── what each GPU reaches without a model
-           ── cells ── every planned cell in a line; left_out ── what was asked for and could not be planned
-           ── cross_gpu ── the same cell on identical GPUs, side by side
-           ── stragglers ── whether each GPU is slower than its siblings, and why
-           ── full_node ── the same cell with one GPU at work and with all of them
+           ── probes, cells (every planned one), left_out (excluded from the plan)
+           ── cross_gpu, stragglers, full_node
            ── summary, overhead, failures, verdict, health
-           ── baseline_comparison, thresholds, costs ── what the run is held against, where that was asked for
+           ── baseline_comparison, thresholds, costs
 
 Units are in the names: _ms milliseconds, _mb megabytes of 1024 x 1024 bytes, _w watts, _j joules, _c degrees Celsius,
-_mhz, _percent. None (null) is what was not or could not be measured; a note beside it says why.
-The names of the requirements document are kept. History of the format: 1, the first; 2, sizes, memory formats,
-generation and probes; 3, health in place of a note that there is none; 4, the figures of each launch, and what the run
-is held against; 5, a verdict on each GPU beside its siblings, and what a full node loses.
+_mhz, _percent. None (null) is what was not or could not be measured; a note beside it says why. Names of the
+requirements document are kept. Schema versions: 1, the first; 2, sizes, memory formats, generation and probes; 3,
+health; 4, figures of each launch, and comparisons; 5, stragglers and full node.
 """
 
 from collections.abc import Sequence
@@ -31,10 +27,10 @@ SCHEMA_VERSION: Final = 5
 
 
 class SegmentReport(Part, frozen=True, kw_only=True):
-    """A process worked on the run for a while: the first time, and once more for each resume.
+    """A process that worked on the run: the first one, and one for each resume.
 
-    launches: how many it started; none where a resume found nothing left to do. stood_still_seconds: each time that it
-    did not go on, because it was stopped or its machine paused; no deadline went on meanwhile.
+    launches: started by it. stood_still_seconds: each pause of the orchestrator, stopped or with its machine; deadlines
+    paused too.
     """
 
     started: str
@@ -49,10 +45,10 @@ class SegmentReport(Part, frozen=True, kw_only=True):
 class Metadata(Part, frozen=True, kw_only=True):
     """What was run, where, when, on which stack. Versions are those that the workers reported.
 
-    finished: false while the run goes on, was interrupted or died. running: it still went on when this was made, and
-    what is missing is still to come. test_date: ISO 8601, UTC, when the run was made.
-    zygote_start_ms: what the shared start-up cost, once for each start of the zygote; empty with --isolation exec.
-    settings: environment variables that change what is measured, of every process that worked on the run.
+    finished: false while the run goes on, was interrupted or died. running: it still went on when this was made.
+    test_date: ISO 8601, UTC, when the run was made. zygote_start_ms: shared start-up, once for each start of the
+    zygote; empty with --isolation exec. settings: environment variables that change what is measured, of every process
+    of the run.
     """
 
     tool_version: str
@@ -78,7 +74,7 @@ class Metadata(Part, frozen=True, kw_only=True):
 
     @property
     def stood_still(self) -> str:
-        """That the process that worked on the run did not go on for a while, in words; empty where it always did."""
+        """Message about pauses of the orchestrator; empty where there were none."""
         times_s = [seconds for segment in self.segments for seconds in segment.stood_still_seconds]
         return pauses_in_words(times_s) if times_s else ""
 
@@ -90,8 +86,7 @@ class GpuInfo(Part, frozen=True, kw_only=True):
     the same cores. slice_of: of a MIG slice, the UUID of its GPU, whose power, temperature, clocks and utilisation are
     given for it; slice_index: which of its slices, null where gpu_id is a number of its own. shared_gpu: another slice
     of that GPU is in the run. busy_with: a foreign process that computed on it when the run began. taken_out: why it
-    was given up in the middle of the run. average_*: over the samples from the first launch to the last, pauses
-    included.
+    was quarantined. average_*: over the samples from the first launch to the last, pauses included.
     """
 
     gpu_id: int
@@ -124,12 +119,11 @@ class GpuInfo(Part, frozen=True, kw_only=True):
 
 
 class ConfigurationReport(Part, frozen=True, kw_only=True):
-    """How it was measured. warmup_iterations and test_iterations are null where they adapt to what is seen.
+    """How it was measured. warmup_iterations and test_iterations are null where they adapt.
 
-    precision: all of them in one text, as the requirements have it; precisions: one by one.
-    sequence_lengths, input_sizes: that were asked for in place of each model's own; memory_format likewise.
-    required_signals: of a GPU's health, by --require. preset, time_limit_seconds: of `quick` and `triage`,
-    null for a run that may take as long as it needs.
+    precision: all of them in one text, as the requirements have it; precisions: one by one. sequence_lengths,
+    input_sizes: requested in place of each model's own; memory_format likewise. required_signals: of a GPU's health, by
+    --require. preset, time_limit_seconds: of `quick` and `triage`, null for a run without a time limit.
     """
 
     precision: str
@@ -159,7 +153,7 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
 
 
 class CellEntry(Part, frozen=True, kw_only=True):
-    """One planned cell and what became of it, in a line; `results` has its figures. See PhaseMetrics for the words."""
+    """One planned cell and its final state in a line; `results` has its figures. Fields as in PhaseMetrics."""
 
     cell: str
     gpu_uuid: str
@@ -181,7 +175,7 @@ class CellEntry(Part, frozen=True, kw_only=True):
 
 
 class LeftOutReport(Part, frozen=True, kw_only=True):
-    """Something that was asked for and that no cell was planned for, on one device, and why."""
+    """Requested work that no cell was planned for, on one device, and why."""
 
     gpu_uuid: str
     gpu_id: int
@@ -202,10 +196,10 @@ class BestThroughput(Part, frozen=True, kw_only=True):
 
 
 class CellCounts(Part, frozen=True, kw_only=True):
-    """Planned cells by what became of them. dropped: for want of time, as was asked for with a time limit.
+    """Planned cells by final state. dropped: for lack of time under a time limit.
 
-    short_of_launches: measured, but by fewer launches than planned, and not for want of time. throttled: measured, but
-    on a GPU that was slowed down; it was started again twice where there was time for it.
+    short_of_launches: measured, but by fewer launches than planned, and not for lack of time. throttled: measured on a
+    GPU that was slowed down, after two further attempts where there was time.
     """
 
     planned: int
@@ -223,8 +217,7 @@ class CellCounts(Part, frozen=True, kw_only=True):
 class Summary(Part, frozen=True, kw_only=True):
     """The run in a few figures.
 
-    overall_score: null where the run is held against no baseline, and score_note says what to do. rank_among_tested:
-    always null; runs are not ranked.
+    overall_score: null without a baseline; score_note says what to do. rank_among_tested: always null.
     """
 
     overall_score: float | None
@@ -238,11 +231,11 @@ class Summary(Part, frozen=True, kw_only=True):
 
 
 class Overhead(Part, frozen=True, kw_only=True):
-    """What running each cell in a process of its own cost.
+    """Cost of running each cell in a process of its own.
 
     median_ms: over all good launches, everything but load, warm-up and measuring. zygote_start_ms: the shared start-up.
-    pays_from_launches: from how many launches on the zygote is quicker than a new interpreter for each, taking the
-    zygote's own start for what such an interpreter would cost; null where that is not known.
+    pays_from_launches: number of launches from which the zygote is faster than a new interpreter for each, taking the
+    zygote's own start for that of an interpreter; null where unknown.
     """
 
     isolation: str
@@ -254,7 +247,7 @@ class Overhead(Part, frozen=True, kw_only=True):
 
 
 class FailureReport(Part, frozen=True, kw_only=True):
-    """A launch that has no result, earliest first. status: what became of its cell in the end."""
+    """A launch without a result, earliest first. status: final state of its cell."""
 
     at: str
     launch: int
@@ -279,7 +272,7 @@ class FailureReport(Part, frozen=True, kw_only=True):
 
 
 class RunVerdict(Part, frozen=True, kw_only=True):
-    """How the run ended: the exit code, its meaning, and every reason for it."""
+    """End of the run: the exit code, its meaning, and every reason for it."""
 
     exit_code: int
     word: str
@@ -288,11 +281,10 @@ class RunVerdict(Part, frozen=True, kw_only=True):
 
 
 class Report(Part, frozen=True, kw_only=True):
-    """Everything that a run found out, merged over its GPUs.
+    """All results of a run, merged over its GPUs.
 
-    Names give the units: _ms milliseconds, _mb megabytes, _w watts, _j joules, _c degrees Celsius.
-    1 MB = 1024 x 1024 bytes here, as drivers count GPU memory.
-    Null is what was not or could not be measured; a note beside it says why.
+    Names give the units: _ms milliseconds, _mb megabytes, _w watts, _j joules, _c degrees Celsius. 1 MB = 1024 x 1024
+    bytes here, as drivers count GPU memory. Null is what was not or could not be measured; a note beside it says why.
     """
 
     schema_version: int
@@ -319,7 +311,7 @@ class Report(Part, frozen=True, kw_only=True):
 
 
 def pauses_in_words(times_s: Sequence[float]) -> str:
-    """Message about pauses of the orchestrator. times_s: how long each lasted."""
+    """Message about pauses of the orchestrator. times_s: length of each."""
     often = "" if len(times_s) == 1 else f" {len(times_s)} times,"
     total = f"for {sum(times_s):,.0f} s" + ("" if len(times_s) == 1 else " in all")
     why = "stopped by SIGSTOP, its machine paused, or held up by a disk"

@@ -1,7 +1,6 @@
-"""The table of figures: everything that readers of a report know of a figure, once.
+"""Table of the figures of a cell, for JSON, CSV, PyTorch's records, comparisons and thresholds.
 
-A figure of a cell is a field of the report's types (figures/cells.py), computed in analysis/cell_figures.py, and a row
-here. JSON, CSV, PyTorch's records, comparisons and thresholds take names, units and direction from the row.
+A figure is a field of the report's types (figures/cells.py), computed in analysis/cell_figures.py, and a row here.
 """
 
 import enum
@@ -20,7 +19,7 @@ Value = str | int | float | bool | None
 
 
 class Better(enum.Enum):
-    """Which direction of a figure is better; of some, neither is."""
+    """Better direction of a figure."""
 
     HIGHER = enum.auto()
     LOWER = enum.auto()
@@ -28,9 +27,7 @@ class Better(enum.Enum):
 
 
 class LimitName(enum.StrEnum):
-    """What a threshold can be set for. compare/limit_targets.py reads EPOCH_TIME and the last three, which have no
-    row.
-    """
+    """Figures with thresholds. compare/limit_targets.py reads EPOCH_TIME and the last three, which have no row."""
 
     LATENCY = "latency_ms"
     FORWARD_TIME = "forward_time_ms"
@@ -53,10 +50,10 @@ class LimitName(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """How a threshold names a figure. unit, scale: of the threshold, and what the report's value is multiplied by.
+    """Threshold of a figure. unit, scale: of the threshold, and the factor from the report's value.
 
-    least, most: what the figure can be. of_time: a time, or made of one, of which a cell at fault
-    (compare/cell_facts.py) says nothing.
+    least, most: range of the figure. of_time: a time, or made of one, which is unknown for a cell at fault
+    (compare/cell_facts.py).
     """
 
     name: LimitName
@@ -71,9 +68,9 @@ class Limit:
 class Figure:
     """A figure of a cell.
 
-    field: its name in the JSON report. unit: as reports print it. workloads: that have it. main: their cells are
-    compared by it. column: its name in CSV, empty for none. pytorch: it is one of PyTorch's records. read: its value,
-    where that is not the field itself.
+    field: its name in the JSON report. unit: as printed. workloads: that have it. main: their cells are compared by it.
+    column: its name in CSV, empty for none. pytorch: it is one of PyTorch's records. read: its value, where that is not
+    the field itself.
     """
 
     field: str
@@ -87,12 +84,12 @@ class Figure:
     read: Callable[[Measured], Value] | None = None
 
     def of(self, metric: Measured) -> Value:
-        """The value of a cell; None where the cell has no such figure, or it was not measured."""
+        """Value of a cell; None where it has no such figure, or it was not measured."""
         value: Value = self.read(metric) if self.read else getattr(metric, self.field, None)
         return value
 
     def number(self, metric: Measured) -> float | None:
-        """The value of a cell as a number."""
+        """Value of a cell as a number."""
         value = self.of(metric)
         return value if isinstance(value, int | float) else None
 
@@ -106,7 +103,7 @@ def _p99_ms(metric: Measured) -> float | None:
 
 
 def _memory_mb(metric: Measured) -> float | None:
-    """The most that was allocated at once; of loading, what the model takes."""
+    """Peak of allocated memory; of loading, the model's."""
     return metric.memory_allocated_mb if isinstance(metric, LoadMetrics) else metric.peak_memory_mb
 
 
@@ -351,9 +348,9 @@ FIGURES: Final = (
 )
 BY_FIELD: Final = {figure.field: figure for figure in FIGURES}
 COLUMNS: Final = tuple(figure for figure in FIGURES if figure.column)
-"""Those that are columns of CSV."""
+"""Columns of CSV."""
 MAIN: Final = {workload: [one for one in FIGURES if one.main and workload in one.workloads] for workload in Workload}
-"""What cells of a workload are compared by, one for each; of probes, each has one of these. Checks have none."""
+"""Figures that cells of a workload are compared by: one, or for probes one of these. Checks have none."""
 
 
 def main_figure(workload: Workload, model_name: str) -> Figure:

@@ -1,1 +1,1 @@
-"""From raw times to figures: values in, values out, plain Python."""
+"""Statistics from raw times to figures: values in, values out, plain Python."""

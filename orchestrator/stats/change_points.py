@@ -1,13 +1,12 @@
-"""Where a figure that is measured again and again has changed for good, by more than a margin. Pure.
+"""Changes of a repeatedly measured figure that last and exceed a margin. Pure.
 
     runs since the last change, at least LEAST ──▶ against the LEAST, 2 x LEAST, 4 x LEAST, ... runs that follow
        two-sided t against the margin, variance pooled, Bonferroni over every comparison of the series
        the first that passes ── of the places just behind it the one with the least p ──▶ a change; go on from there
 
-The run is the unit: launches of one run agree better than runs of different days do, and what differs from day to day
-is what a change must stand out from. Few runs that follow find a large change soon, many a small one late.
-A single run makes no change, however far out it lies: of the means and the medians of both sides, those count that
-differ less.
+The run is the unit: launches of one run agree better than runs of different days. Few following runs find a large
+change soon, many a small one late. A single run makes no change: of the differences of means and of medians, the
+smaller counts.
 """
 
 import math
@@ -21,7 +20,7 @@ from orchestrator.stats.pooled import LEAST_VARIANCE
 LEAST: Final = 3
 """Runs on each side of a change: two may agree by chance."""
 ALPHA: Final = 0.01
-"""Chance of any change in a series where there is none: histories hold many series, and are looked at often."""
+"""Chance of any change in a series without one: histories hold many series, and are looked at often."""
 
 
 class Change(NamedTuple):
@@ -46,7 +45,7 @@ class _Held(NamedTuple):
 
 
 def find(logs: Sequence[float], margin: float) -> list[Change]:
-    """The changes of a series, in order. logs: of the values, one a run, oldest first. margin: a share, 0.01 is 1 %."""
+    """The changes of a series, in order. logs: one a run, oldest first. margin: a share, 0.01 is 1 %."""
     places = range(LEAST, len(logs) - LEAST + 1)
     series = _Series(logs, -math.log1p(-margin), sum(len(_lengths(len(logs) - at)) for at in places))
     found: list[Change] = []
@@ -58,7 +57,7 @@ def find(logs: Sequence[float], margin: float) -> list[Change]:
 
 
 def _first(series: _Series, start: int) -> Change | None:
-    """The first change behind `start`, where the level began that holds now."""
+    """The first change after `start`, where the current level began."""
     runs = len(series.logs)
     for at in range(start + LEAST, runs - LEAST + 1):
         for length in _lengths(runs - at):
@@ -68,7 +67,7 @@ def _first(series: _Series, start: int) -> Change | None:
 
 
 def _sharpest(series: _Series, start: int, at: int, length: int) -> Change:
-    """The runs that follow may have begun before the change did: the place where it stands out most is the one."""
+    """The place with the least p: the following runs may have begun before the change did."""
     runs = len(series.logs)
     held = {
         (place, shorter): _held(series, start, place, shorter)
@@ -80,12 +79,12 @@ def _sharpest(series: _Series, start: int, at: int, length: int) -> Change:
 
 
 def _lengths(left: int) -> list[int]:
-    """LEAST, and its doubles, as far as there are runs."""
+    """LEAST and its doubles, up to the remaining runs."""
     return [LEAST << double for double in range((left // LEAST).bit_length())]
 
 
 def _held(series: _Series, start: int, at: int, length: int) -> _Held:
-    """The values from `start` to `at` against the `length` that follow."""
+    """Test of the values from `start` to `at` against the `length` that follow."""
     before, after = series.logs[start:at], series.logs[at : at + length]
     middle, level = fmean(before), fmean(after)
     change = median(after) - median(before)

@@ -1,27 +1,22 @@
-"""Which GPU slows over the hours, though it passes at any one time. Pure.
+"""GPUs that slow down over hours. Pure.
 
     windows of every GPU ─┬─ log rate ──────────────────────────────────────▶ raw course
                           └─ less the median of the OTHER GPUs' log rates in the
                              same window and kind of work, each less what it is
-                             usually faster: what the room does to all of them
-                             is taken out ──────────────────────────────────▶ relative course
+                             usually faster: without the effect of the room ▶ relative course
     course: at most 40 bins, a median of each kind of work in each ▶ each kind less its level ▶ median over the kinds
             ▶ trend.movement: slope, and change of the last fifth against the first ── beyond its margin? ──▶ verdict
 
-Rates ten seconds apart hang together (a fan turns, a neighbour works). Two things keep the intervals honest: bins, over
-which most of that averages out, and what trend.py makes of the rest. A block bootstrap was the alternative: a night has
-some ten independent blocks, too few for it not to come out too narrow, and it costs a thousand slopes where this
-costs one. Coverage is in docs/method.md, "Slowing over the hours".
+Rates ten seconds apart are autocorrelated. Bins average most of it out; trend.py widens the intervals for the rest. A
+block bootstrap has too few blocks (some ten in a night) and costs a thousand times as much. Coverage is in
+docs/method.md, "Slowing over the hours".
 
-The change is judged, not the slope: after a step in the middle of the night half of all slopes are zero. A kind of work
-counts when it ran over most of the time, so that one that ran only late is never compared with one that ran only early.
-A kind that slows alone (one precision, say) is judged too, and not lost in the median: by visits.py.
+The change is judged, not the slope: after a step in the middle half of all slopes are zero. A kind of work counts only
+if it ran over most of the time; visits.py judges each kind alone. GPUs differ by some percent from the start, and the
+slowest are the first to be quarantined: without what each is usually faster, the median of the others would jump.
 
-GPUs of one product differ by some percent from the start, and the slowest are the hottest: they are the first to be
-taken out. Without what each is usually faster, the median of those that are left would jump.
-
-Both courses are judged. The relative one is the sharper: what the room does is not in it. The raw one has a wider
-margin, because the room is in it, and it alone shows what all GPUs lose alike, or one that has lost its siblings.
+The relative course is the sharper one. The raw one has a wider margin for the room, and alone shows what all GPUs lose
+alike, or one without siblings.
 """
 
 import enum
@@ -40,14 +35,15 @@ from orchestrator.stats.windows import WINDOW_NS, Window
 
 LEAST_SIBLINGS: Final = 3
 LEAST_HOURS: Final = 0.5
-"""Within ten minutes, intervals held the truth 84 % of the time at an autocorrelation of 0.9 between windows; from half
-an hour on, 93 % and more [sim]."""
+"""Within ten minutes, intervals held the truth 84 % of the time at an autocorrelation of 0.9 between windows.
+
+From half an hour on, 93 % and more [sim]."""
 BINS: Final = 40
 _LEAST_WINDOWS: Final = 3
 _LEAST_SPAN: Final = 0.6
 _LONGEST: Final = 50.0
 _DOUBT: Final = 0.025
-"""That any kind of any GPU is called slow by chance, where nothing is: shared by all that one margin is for."""
+"""Chance that any kind of any GPU is called slow where nothing is, for each margin."""
 _HOURS: Final = WINDOW_NS / 3.6e12
 
 
@@ -61,7 +57,7 @@ class DriftVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """The course of a rate. hours: from the first window to the last. Percent, with 95 % intervals; negative is slower.
+    """Course of a rate. hours: from the first window to the last. Percent, with 95 % intervals; negative is slower.
 
     per_hour: the trend. change: of the last fifth of the time relative to the first. step_h: hours of a step after the
     first window, None without one. needed_h: total hours that should settle it; None where settled or unforeseeable.
@@ -77,10 +73,7 @@ class Course:
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """One GPU. relative: to its siblings; None without three. raw: by itself.
-
-    kinds, raw_kinds: each kind of work alone, likewise.
-    """
+    """Courses of one GPU. relative: to its siblings, None without three; kinds, raw_kinds: by kind of work."""
 
     gpu: str
     raw: Course
@@ -90,17 +83,14 @@ class Drift:
 
     @property
     def verdict(self) -> DriftVerdict:
-        """SLOWING where any course is; STEADY where both are, the relative one where siblings were there.
-
-        An open raw course stays open beside a steady relative one: a common loss is in it.
-        """
+        """SLOWING where any course is; STEADY where both are. An open raw course stays open: a common loss is in it."""
         if self.slows_against_siblings or _slowing(self.raw, self.raw_kinds):
             return DriftVerdict.SLOWING
         return DriftVerdict.STEADY if self.open_course is None else DriftVerdict.TOO_SHORT
 
     @property
     def open_course(self) -> Course | None:
-        """The first one that must be steady, and cannot be told; the one against siblings first."""
+        """First course that must be steady and is inconclusive; the relative one first."""
         courses = [self.relative] if self.relative is not None and self.had_siblings else []
         return next((one for one in (*courses, self.raw) if one.verdict is DriftVerdict.TOO_SHORT), None)
 
@@ -136,7 +126,7 @@ def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) ->
 
 
 def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]], dict[str, list[Window]]]:
-    """The windows of each GPU with logarithms for rates: its own, and against the median of three others or more."""
+    """Windows of each GPU with log rates: its own, and relative to the median of at least three others."""
     table: dict[tuple[int, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for gpu, windows in rates.items():
         for window in windows:
@@ -158,7 +148,7 @@ def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]
 
 
 def _by_kind(levels: Mapping[tuple[int, str], Mapping[str, float]]) -> dict[str, dict[int, Mapping[str, float]]]:
-    """By kind of work, its windows by number, in order."""
+    """Windows of each kind of work by number, in order."""
     found: dict[str, dict[int, Mapping[str, float]]] = defaultdict(dict)
     for (number, key), logs in levels.items():
         found[key][number] = logs
@@ -168,8 +158,7 @@ def _by_kind(levels: Mapping[tuple[int, str], Mapping[str, float]]) -> dict[str,
 def _usually_faster(windows: Mapping[int, Mapping[str, float]]) -> dict[tuple[str, str], float]:
     """By GPU and other: how much faster the other is in one kind of work, the median over common windows.
 
-    Only of others that were there for most of the GPU's time; of fewer than three, the three that were there for
-    longest.
+    Only of others that were there for most of the GPU's time; of fewer than three, the three longest.
     """
     ahead: dict[str, dict[str, array[float]]] = defaultdict(lambda: defaultdict(lambda: array("d")))
     spans: dict[tuple[str, str], tuple[int, int]] = {}
@@ -223,7 +212,7 @@ def _judged(change: Interval, floor: float) -> DriftVerdict:
 
 
 def _course(logs: Sequence[Window], margin: float) -> Course:
-    """The course of windows in order of number whose rates are logarithms."""
+    """Course of windows in order of number whose rates are logarithms."""
     hours = _hours(logs)
     if hours < LEAST_HOURS:
         return Course(verdict=DriftVerdict.TOO_SHORT, hours=hours, needed_h=LEAST_HOURS)
@@ -243,7 +232,7 @@ def _course(logs: Sequence[Window], margin: float) -> Course:
 
 
 def _binned(logs: Sequence[Window]) -> dict[str, list[Point]]:
-    """For each kind of work, its median in each bin in which it ran, at the bin's middle."""
+    """Medians of each kind of work in each of its bins, at the bin's middle."""
     first = logs[0].number
     width = max(_LEAST_WINDOWS, math.ceil((logs[-1].number - first + 1) / BINS))
     bins: dict[tuple[str, int], list[float]] = defaultdict(list)
@@ -258,7 +247,7 @@ def _binned(logs: Sequence[Window]) -> dict[str, list[Point]]:
 def _over_kinds(kinds: Mapping[str, Sequence[Point]], hours: float) -> list[Point]:
     """One value for each bin: the median over the kinds that ran most of the time, each less its level.
 
-    A level is relative to the common trend, so that unevenly spread kinds take none of it.
+    Levels are relative to the common trend, so that unevenly spread kinds take none of it.
     """
     lasting = [points for points in kinds.values() if points[-1].at_h - points[0].at_h >= _LEAST_SPAN * hours]
     slopes = [slope for points in lasting for slope in trend.slopes_of(points)]

@@ -1,7 +1,4 @@
-"""Figures of one launch, from its raw times, and of a cell, from its launches.
-
-The launch is the unit: a cell's figures are medians over its launches. `pooled` times only show their shape.
-"""
+"""Figures of one launch from its raw times, and of a cell: medians over its launches."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,11 +13,10 @@ from protocol.result import Result
 
 
 class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One launch. means_ms: series → mean in milliseconds.
+    """Figures of one launch. means_ms: series → mean in milliseconds.
 
-    throughput, tokens_per_second: items and tokens per second of wall time of the measured blocks.
-    tokens, tokens_expected: that arrived on the host, and that should have; None without generation.
-    relative_half_width: of the 95 % interval of the mean iteration; None for fewer values than batches.
+    throughput, tokens_per_second: per second of wall time of the measured blocks. tokens, tokens_expected: None without
+    generation. relative_half_width: of the 95 % interval of the mean iteration; None for fewer values than batches.
     quickest_block_ms: an iteration of the fastest measured block.
     """
 
@@ -38,9 +34,9 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """A cell: medians over its launches. launch_spread_percent: largest less smallest throughput over the median.
+    """Medians over the launches of a cell. iterations, tokens, tokens_expected: sums. measured_s: of one launch.
 
-    iterations, tokens and tokens_expected: of all launches together. measured_s: of one.
+    launch_spread_percent: largest less smallest throughput over the median. pooled: shape of all times together.
     """
 
     launches: int
@@ -58,12 +54,12 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def drifting(self) -> bool | None:
-        """Whether a launch's times moved by more than the limit; None where they are too few to tell."""
+        """Whether a launch's times drifted beyond the limit; None for too few."""
         return percentiles.drifting(self.drift_percent)
 
 
 def of_launch(result: Result) -> LaunchFigures:
-    """The figures of one result."""
+    """Figures of one result."""
     iterations = sum(block.iterations for block in result.blocks)
     measured_s = math.fsum(block.end_ns - block.start_ns for block in result.blocks) / 1e9
     items = iterations * result.items_per_iteration
@@ -89,7 +85,7 @@ def of_launch(result: Result) -> LaunchFigures:
 
 
 def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> CellFigures:
-    """The figures of a cell from its launches, all at one batch size, at least one. launches: of_launch of each."""
+    """Figures of a cell from its launches, all at one batch size, at least one. launches: of_launch of each."""
     names = [name for name in launches[0].means_ms if all(name in launch.means_ms for launch in launches)]
     throughputs = [launch.throughput for launch in launches if launch.throughput is not None]
     pooled = {
@@ -107,7 +103,9 @@ def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> Cel
         measured_s=median(launch.measured_s for launch in launches),
         relative_half_width=_middle(launches, lambda launch: launch.relative_half_width),
         launch_spread_percent=percentiles.spread_percent(throughputs),
-        drift_percent=_furthest([launch.drift_percent for launch in launches]),
+        drift_percent=max(
+            (launch.drift_percent for launch in launches if launch.drift_percent is not None), key=abs, default=None
+        ),
         pooled={name: summary for name, summary in pooled.items() if summary is not None},
     )
 
@@ -118,11 +116,6 @@ def _middle(launches: Sequence[LaunchFigures], read: Callable[[LaunchFigures], f
 
 
 def _sum(launches: Sequence[LaunchFigures], read: Callable[[LaunchFigures], int | None]) -> int | None:
-    """Over all launches, None where one of them does not say."""
+    """Over all launches, None where one of them has none."""
     known = [value for launch in launches if (value := read(launch)) is not None]
     return sum(known) if len(known) == len(launches) else None
-
-
-def _furthest(drifts: Sequence[float | None]) -> float | None:
-    """The drift that is furthest from none: one launch that drifts is not made good by two that do not."""
-    return max((drift for drift in drifts if drift is not None), key=abs, default=None)

@@ -9,21 +9,21 @@ from typing import Final
 import msgspec
 
 MIN_FOR_P95: Final = 20
-"""Below, the 95th percentile is little but the largest value: an anecdote too."""
+"""Below, the 95th percentile is little but the largest value."""
 MIN_FOR_P99: Final = 300
-"""Below, the 99th percentile is one of the three largest values: an anecdote."""
+"""Below, the 99th percentile is one of the three largest values."""
 MIN_FOR_P99_9: Final = 3_000
-"""Likewise, of the three largest."""
+"""Likewise."""
 MIN_FOR_DRIFT: Final = 10
 DRIFT_LIMIT_PERCENT: Final = 0.5
 _FAR_OUT: Final = 3.0
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """A series in milliseconds. std is of the sample; a percentile is None for fewer values than its MIN_FOR.
+    """Summary of a series in milliseconds.
 
-    outliers: values more than three interquartile ranges outside the quartiles, counted and kept. usual_ms: range of
-    the others, both ends included.
+    std is of the sample; a percentile is None for fewer values than its MIN_FOR. outliers: values more than three
+    interquartile ranges outside the quartiles, counted and kept. usual_ms: range of the others, both ends included.
     """
 
     count: int
@@ -40,7 +40,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarise(times_ms: Sequence[float]) -> Summary | None:
-    """The summary of a series, None for one without values."""
+    """Summary of a series, None for one without values."""
     if not times_ms:
         return None
     ordered = sorted(times_ms)
@@ -63,7 +63,7 @@ def summarise(times_ms: Sequence[float]) -> Summary | None:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """The percentile of values in ascending order, at least one, interpolated between neighbours."""
+    """Percentile of values in ascending order, at least one, interpolated between neighbours."""
     position = (len(ordered) - 1) * percent / 100
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
@@ -80,7 +80,7 @@ def drift_percent(times_ms: Sequence[float]) -> float | None:
 
 
 def drifting(drift_percent: float | None) -> bool | None:
-    """Whether times moved by more than the limit; None where they are too few to tell."""
+    """Whether the drift exceeds the limit; None for an unknown drift."""
     return None if drift_percent is None else abs(drift_percent) > DRIFT_LIMIT_PERCENT
 
 

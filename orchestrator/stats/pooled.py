@@ -1,9 +1,8 @@
-"""The variance between launches of a cell, made of what all cells of a run say of it. Pure.
+"""Variance between launches of each cell, pooled over the cells of a run. Pure.
 
-Three launches tell little of a variance, and a hundred cells of three launches much. Variances of cells are shrunk
-towards their common one by as much as they agree (Smyth 2004, "Linear models and empirical Bayes", as limma does it
-for genes): where all cells repeat alike, the pooled variance stands for each; where one repeats ten times worse than
-the others, it keeps most of its own. The degrees of freedom grow by what the others added.
+Variances of cells are shrunk towards their common one by as much as they agree (Smyth 2004, "Linear models and
+empirical Bayes", as in limma). A cell that repeats ten times worse than the others keeps most of its own. The degrees
+of freedom grow by what the others add.
 """
 
 import math
@@ -26,7 +25,7 @@ class Variance:
 
 
 def of_launches(values: Sequence[float]) -> Variance | None:
-    """The variance of one cell's launches; None for fewer than two."""
+    """Variance of one cell's launches; None for fewer than two."""
     if len(values) < 2:
         return None
     mean = fmean(values)
@@ -35,7 +34,7 @@ def of_launches(values: Sequence[float]) -> Variance | None:
 
 
 def shrunk(own: Sequence[Variance]) -> list[Variance]:
-    """The variance of each cell, with what the others say of it. own: those of a run's cells, each of its launches."""
+    """Variance of each cell, shrunk. own: those of a run's cells, each of its launches."""
     if len(own) < 2:
         return list(own)
     whole = math.fsum(one.degrees for one in own)
@@ -49,7 +48,7 @@ def shrunk(own: Sequence[Variance]) -> list[Variance]:
 
 
 def _prior(own: Sequence[Variance]) -> tuple[float, float]:
-    """The common variance, and how many degrees it is worth: infinite where the variances differ by chance alone."""
+    """Common variance and its degrees: infinite where the variances differ by chance alone."""
     logs = [math.log(one.value) - digamma(one.degrees / 2) + math.log(one.degrees / 2) for one in own]
     middle = fmean(logs)
     beyond_chance = math.fsum((log - middle) ** 2 for log in logs) / (len(own) - 1) - fmean(
@@ -63,7 +62,7 @@ def _prior(own: Sequence[Variance]) -> tuple[float, float]:
 
 
 def digamma(x: float) -> float:
-    """The derivative of lgamma, x > 0: by recurrence up to 10, then its expansion (DLMF 5.11.2)."""
+    """Derivative of lgamma, x > 0: by recurrence up to 10, then its expansion (DLMF 5.11.2)."""
     below = 0.0
     while x < 10:
         below -= 1 / x
@@ -75,7 +74,7 @@ def digamma(x: float) -> float:
 
 
 def trigamma(x: float) -> float:
-    """The derivative of digamma, x > 0."""
+    """Derivative of digamma, x > 0."""
     below = 0.0
     while x < 10:
         below += 1 / (x * x)
@@ -101,7 +100,7 @@ def trigamma_inverse(value: float) -> float:
 
 
 def _tetragamma(x: float) -> float:
-    """The derivative of trigamma, x > 0."""
+    """Derivative of trigamma, x > 0."""
     below = 0.0
     while x < 10:
         below -= 2 / x**3

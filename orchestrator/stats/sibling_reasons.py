@@ -1,4 +1,4 @@
-"""In words, why a GPU that is slower than its siblings probably is: by what it was like beside them. Pure.
+"""Probable reason why a GPU is slower than its siblings, as text. Pure.
 
     what the cell works on            what is looked at, in this order
     ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -6,7 +6,7 @@
     the GPU's memory                  its memory clock
     anything else                     clock, heat and power limit (slowdown_reasons.py), then memory clock, host
 
-A reason that is told explains what was found elsewhere; nothing here finds that a GPU is slow.
+That a GPU is slow is found elsewhere (siblings.py).
 """
 
 import enum
@@ -19,7 +19,7 @@ from orchestrator.stats import slowdown_reasons
 from orchestrator.stats.slowdown_reasons import Reading, Reason, Why
 
 LEAST_FALL: Final = 0.005
-"""By which a memory clock must be lower before it is named: NVML tells whole MHz of several thousand."""
+"""Least difference of a memory clock that is named: NVML reports whole MHz of several thousand."""
 _OF_THE_CLOCK: Final = frozenset({Reason.HEAT, Reason.POWER, Reason.CLOCK})
 
 
@@ -75,7 +75,7 @@ def _pcie(link: tuple[int, int]) -> str:
 
 
 def _host(own: Traits, others: Sequence[Traits], *, waits: bool = False) -> Why | None:
-    """Another part of the host than most siblings have, or, where the GPU `waits` for it, the host as such."""
+    """Other cores of the host than most siblings have, or, where the GPU `waits` for it, the host as such."""
     cores = [other.cores for other in others if other.cores]
     if own.cores and cores and own.cores != mode(cores):
         words = f"it hangs on cores {_span(own.cores)} of the host, most siblings on {_span(mode(cores))}"

@@ -1,18 +1,15 @@
-"""Which of N identical GPUs is slower than its siblings, by more than healthy ones differ. Pure.
+"""GPUs that are slower than their identical siblings by more than healthy ones differ. Pure.
 
     rates of launches, by cell and GPU ── log of the rate against the median of the OTHER GPUs, cell by cell
       ├─ over all cells of one bound, weighted by how well each is known ──▶ a p for each GPU ── Holm ──▶ verdict
       └─ each cell alone ── Holm over the GPU's cells, for as many GPUs as there are ──▶ where
 
-The question is never whether GPUs differ (they do) but whether the deficit exceeds the margin of configs/margins.yaml.
-Margins differ by what limits a cell (power, clock, bandwidth), so a GPU has one effect for each bound, and its p is the
-smallest of them times their number: memory that lost a tenth is not hidden by eight sound matrix products.
+The deficit is compared with the margin of configs/margins.yaml. Margins differ by what limits a cell (power, clock,
+bandwidth), so a GPU has one effect for each bound, and its p is the smallest of them times their number.
 
-The variance is that between launches of one cell on one GPU, pooled over the GPUs of the cell and, for an effect, over
-its cells. A cell counts for as little as it repeats, and never for more than one of middling noise: a launch-bound cell
-that differs by half between launches decides nothing. The median of the others adds a variance of its own: at most
-that of one GPU's mean where they are odd in number, half of it where even (Gaussian Poincare inequality: the median
-moves with one of them, or with the mean of two), whatever the true differences between them.
+The variance is that between launches of one cell on one GPU, pooled over its GPUs and, for an effect, over its cells. A
+cell weighs by its repeatability, at most as much as one of middling noise. The median of the others adds a variance: at
+most that of one GPU's mean where they are odd in number, half of it where even (Gaussian Poincare inequality).
 """
 
 import enum
@@ -27,13 +24,13 @@ from orchestrator.stats.pooled import LEAST_VARIANCE
 
 MOST_LAUNCHES: Final = 7
 LEAST_GPUS: Final = 4
-"""With three, the median of the others lies between two: who of them is slow cannot be told."""
+"""With three, the median of the others lies between two, and the slow one is inconclusive."""
 ALPHA: Final = 0.05
 _Key = TypeVar("_Key")
 
 
 class Bound(enum.StrEnum):
-    """What limits a cell: identical GPUs differ by it."""
+    """Limit of a cell: power, clock or bandwidth."""
 
     POWER = "power"
     CLOCK = "clock"
@@ -66,7 +63,7 @@ class SiblingCell:
 class Effect:
     """A GPU's rate over that of the others' median: 0.94 is 6 % slower. low, high: its 90 % interval.
 
-    margin: the share by which it may be slower. p: of so much slower than that by chance, for this effect alone.
+    margin: the share by which it may be slower. p: of such a deficit beyond it by chance, for this effect alone.
     """
 
     ratio: float
@@ -85,7 +82,7 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Sibling:
-    """One GPU. p: after Holm over the GPUs. effects: by bound. slow_cells: those beyond their margin.
+    """Verdict of one GPU. p: after Holm over the GPUs. effects: by bound. slow_cells: those beyond their margin.
 
     alone: each cell by itself. ratio, low, high: over all its cells, with the 90 % interval. wanted: launches of each
     cell that should settle it. in_question: cells whose launches would help to settle a SUSPECT.
@@ -106,7 +103,7 @@ class Sibling:
 
 
 class _Part(NamedTuple):
-    """A GPU in a cell: the log of its ratio, the variance of that, the variance of a launch, degrees, margin."""
+    """A GPU in a cell: log of its ratio, its variance, and the degrees of freedom."""
 
     cell: SiblingCell
     log_ratio: float
@@ -119,9 +116,9 @@ class _Part(NamedTuple):
 def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float], asked: int = 1) -> tuple[Sibling, ...]:
     """A verdict for each GPU that is in any cell, in order of name.
 
-    margins: by bound, as shares (0.05). Cells of fewer than four GPUs, or without a repetition, are excluded.
-    asked: number of such judgements of these GPUs, by which each p is multiplied.
-    Raises ValueError for a rate that is not above zero.
+    margins: by bound, as shares (0.05). Cells of fewer than four GPUs, or without a repetition, are excluded. asked:
+    number of such judgements of these GPUs, by which each p is multiplied. Raises ValueError for a rate that is not
+    above zero.
     """
     gpus = sorted({gpu for cell in cells for gpu in cell.rates})
     parts = _parts(cells, margins)
@@ -137,7 +134,7 @@ def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float], asked: i
 
 
 def holm(chances: Mapping[_Key, float]) -> dict[_Key, float]:
-    """Holm's p of each: how small the error over all of them must be allowed to be for it to stand out."""
+    """Holm's p of each: the error over all that must be allowed for it to stand out."""
     adjusted, least = {}, 0.0
     for done, (name, p) in enumerate(sorted(chances.items(), key=lambda item: item[1])):
         least = adjusted[name] = max(least, min(1.0, p * (len(chances) - done)))
@@ -176,7 +173,7 @@ def _parts(cells: Sequence[SiblingCell], margins: Mapping[Bound, float]) -> dict
 
 
 def _beside(gpu: str, cell: SiblingCell, means: Mapping[str, float]) -> tuple[Sequence[str], bool]:
-    """The reference of a GPU in a cell, and whether it can prove that the GPU is fast enough.
+    """Reference of a GPU in a cell, and whether it can prove that the GPU is fast enough.
 
     GPUs that waited may raise the reference, never lower it.
     """
@@ -203,7 +200,7 @@ def _by_bound(parts: Sequence[_Part]) -> dict[Bound, Effect]:
 
 
 def _effect(parts: Sequence[_Part]) -> Effect:
-    """The effect over these cells, each weighted by the inverse of its variance; degrees after Satterthwaite."""
+    """Effect over these cells, each weighted by the inverse of its variance; degrees after Satterthwaite."""
     total = math.fsum(1 / part.variance for part in parts)
     shares = [1 / part.variance / total for part in parts]
     log_ratio = math.fsum(share * part.log_ratio for share, part in zip(shares, parts, strict=True))
@@ -254,7 +251,7 @@ def _sibling(gpu: str, parts: Sequence[_Part], effects: Mapping[Bound, Effect], 
 def _in_question(
     parts: Sequence[_Part], effects: Mapping[Bound, Effect], slow: Mapping[str, Effect]
 ) -> tuple[str, ...]:
-    """All cells of a bound whose effect is not known well enough; where every one is, those that are slow alone."""
+    """All cells of a bound whose effect is not within its margin; where every one is, those that are slow alone."""
     unsettled = {bound for bound, effect in effects.items() if not effect.within}
     if not unsettled:
         return tuple(slow)

@@ -1,12 +1,11 @@
-"""In words, why a GPU that slowed probably did: what its clock, its temperature and its power limit say of it. Pure.
+"""Probable reason why a GPU slowed, as text, by its clock, temperature and power limit. Pure.
 
     the clock fell ─┬─ and it became hotter ────────────▶ heat, at the power limit too: a hotter chip leaks more
                     ├─ at the power limit, no hotter ───▶ power
                     └─ neither ─────────────────────────▶ clock alone
     the clock held ──── less work at each tick ─────────▶ other: memory, corrected errors, links, the host
 
-A reason, never an excuse: heat that lowers the clock is the fault. drift.py judges rates as they were measured, and
-nothing is taken out of them here.
+A reason is no excuse: heat that lowers the clock is the fault.
 """
 
 import enum
@@ -20,13 +19,13 @@ from orchestrator.stats.trend import ENDS
 
 LEAST_LOSS: Final = 0.005
 HOTTER_C: Final = 3.0
-"""NVML tells whole degrees, and a fan that hunts moves a GPU by one or two."""
+"""NVML reports whole degrees, and a fan moves a GPU by one or two."""
 CAPPED_SHARE: Final = 0.5
 _MOST_OF_IT: Final = 0.5
 
 
 class Reason(enum.StrEnum):
-    """What probably made it slower."""
+    """Probable reason of a slowdown."""
 
     HEAT = "heat"
     POWER = "power limit"
@@ -41,7 +40,7 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Medians of one window, of one kind of work. capped: share of it at the power limit, 0 to 1. None: not known."""
+    """Medians of one window, of one kind of work. capped: share of it at the power limit, 0 to 1. None: unknown."""
 
     rate: float
     clock_mhz: float | None = None
@@ -51,7 +50,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Why:
-    """per_clock_percent: by how much the work at each tick of the clock changed; None where the clock is not known."""
+    """A reason as text. per_clock_percent: change of the work at each tick of the clock; None where that is unknown."""
 
     reason: Reason
     words: str
@@ -59,7 +58,7 @@ class Why:
 
 
 def over(readings: Sequence[Reading]) -> Why:
-    """Why the last fifth of the windows, at least one, is slower than the first. Raises ValueError for none."""
+    """Why the last fifth of the windows is slower than the first. Raises ValueError for none."""
     if not readings:
         raise ValueError("no windows, so nothing to say why")
     count = max(1, math.floor(len(readings) * ENDS))
@@ -67,7 +66,7 @@ def over(readings: Sequence[Reading]) -> Why:
 
 
 def between(early: Reading, late: Reading) -> Why:
-    """Why `late` is slower than `early`: two siblings may be compared like this as well as two times."""
+    """Why `late` is slower than `early`: two times, or two siblings."""
     loss = -math.log(late.rate / early.rate)
     if loss < LEAST_LOSS:
         return Why(reason=Reason.NOT_SLOWER, words="not slower")
@@ -97,7 +96,7 @@ def _why_the_clock(early: Reading, late: Reading) -> tuple[Reason, str]:
 
 
 def typical(readings: Sequence[Reading]) -> Reading:
-    """Medians of readings, at least one, each over what is known."""
+    """Medians of readings, at least one, each over known values."""
     return Reading(
         rate=median(reading.rate for reading in readings),
         clock_mhz=median_of(reading.clock_mhz for reading in readings),
@@ -107,6 +106,6 @@ def typical(readings: Sequence[Reading]) -> Reading:
 
 
 def median_of(values: Iterable[float | None]) -> float | None:
-    """Over what is known; None where nothing is."""
+    """Median of the known values; None where there are none."""
     known = [value for value in values if value is not None]
     return median(known) if known else None

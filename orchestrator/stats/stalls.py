@@ -1,9 +1,9 @@
-"""When a worker stood still in the middle of its measurement (SIGSTOP, a frozen host), by its own blocks. Pure.
+"""Times at which a worker stood still in its measurement (SIGSTOP, a frozen host), found by its own blocks. Pure.
 
     block │▓▓▓▓▓▓▓▓▓▓│  │▓▓▓▓▓│ one iteration of 20 s │▓▓▓│  nothing for 12 s  │▓▓▓▓▓▓▓▓▓▓│
                                └──────── stall ───────┘     └───── stall ─────┘
 
-A launch that was stopped and goes on has a result like any other, only that its device had nothing to do meanwhile.
+A launch that was stopped and continued has a result like any other.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,16 +15,16 @@ from protocol.result import Block, Result
 LEAST_NS: Final = 5_000_000_000
 """A block of a burn-in lasts a quarter of a second, a rest between two steps of load one second."""
 TIMES: Final = 10
-"""So many times the quickest iteration is still work, however long it takes: steps of the memory test differ by 8."""
+"""Multiple of the fastest iteration that is still work: steps of the memory test differ by 8."""
 
 Span = tuple[int, int]
-"""From when to when, in monotonic nanoseconds."""
+"""Start and end in monotonic nanoseconds."""
 
 
 def stalls(result: Result) -> tuple[Span, ...]:
-    """Stalls of one launch, in order, without overlap: gaps and iterations far longer than the work.
+    """Stalls of one launch, in order, without overlap: gaps and iterations far longer than the fastest one.
 
-    Compared with the fastest iteration of the launch, the second of the warm-up included.
+    The second iteration of the warm-up is compared too.
     """
     found = [
         (before.end_ns, after.start_ns)
@@ -50,7 +50,7 @@ def inside(block: Block, found: Iterable[Span]) -> int:
 
 
 def _within(block: Block, lasted_ns: Sequence[float], longest_ns: float) -> Iterator[Span]:
-    """Those of one block: iterations, or groups of them, and what passed after the last of them."""
+    """Stalls of one block: long iterations, or groups of them, and the time after the last one."""
     begin = float(block.start_ns)
     for span_ns in lasted_ns:
         if span_ns > longest_ns:

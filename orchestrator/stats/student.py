@@ -1,8 +1,6 @@
-"""Student's t: how likely a value is by chance, and which value is how likely. No scipy in the parent.
+"""Student's t for any degrees of freedom and far tails, without scipy.
 
-protocol/intervals.py has one point of it (97.5 %), which is all that stopping needs. Verdicts over many GPUs need the
-far tail for any number of degrees, where expansions like that one are wrong. Here it is exact: the regularised
-incomplete beta function by its continued fraction (DLMF 8.17.22), evaluated by Lentz's method.
+By the regularised incomplete beta function and its continued fraction (DLMF 8.17.22), evaluated by Lentz's method.
 """
 
 import functools

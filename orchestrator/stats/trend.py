@@ -1,12 +1,11 @@
-"""The trend of a series and the change over it, with intervals that stay honest where values hang together. Pure.
+"""Trend of a series and the change over it, with intervals widened for autocorrelation. Pure.
 
-Trend: the Theil-Sen slope (median of the slopes between all pairs); its interval from the variance of Kendall's S (Sen
-1968). Change: the mean of the last fifth of the time less that of the first, which shows a step as well as a ramp.
+Trend: the Theil-Sen slope; its interval from the variance of Kendall's S (Sen 1968). Change: the mean of the last fifth
+of the time less that of the first, which shows a step as well as a ramp.
 
-Both take values for independent, which rates of one GPU are not, so both variances are multiplied by (1 + r) / (1 - r)
-for the lag-1 autocorrelation r of what a shape leaves over (Hamed and Rao 1998 for S; the rule of protocol/intervals.py
-for means). The shape is a line, or one step where that leaves less than half as much: a line through a step leaves
-slow waves, and the step would hide behind an interval that is wide on its own account.
+Both variances are multiplied by (1 + r) / (1 - r) for the lag-1 autocorrelation r of the residuals (Hamed and Rao 1998
+for S; protocol/intervals.py for means). Residuals are of a line, or of one step where that leaves less than half as
+much: a line through a step leaves slow waves, and its wide interval would hide the step.
 """
 
 import itertools
@@ -34,7 +33,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its interval, of 95 % where nothing else is said, whose ends may be infinite."""
+    """A value with its interval, of 95 % by default, whose ends may be infinite."""
 
     value: float
     low: float
@@ -43,7 +42,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Movement:
-    """slope: an hour. change: of the last fifth against the first. step_h: when it jumped; None where it did not."""
+    """slope: an hour. change: of the last fifth against the first. step_h: time of a jump; None without one."""
 
     slope: Interval
     change: Interval
@@ -51,7 +50,7 @@ class Movement:
 
 
 def movement(points: Sequence[Point], hours: float) -> Movement | None:
-    """How the values moved over `hours`; None where they are too few, or hardly any lie at one of the ends.
+    """Movement of the values over `hours`; None where they are too few, or hardly any lie at one of the ends.
 
     points: in order of time, at_h from 0 to hours.
     """
@@ -83,12 +82,12 @@ def theil_sen(points: Sequence[Point]) -> Interval:
 
 
 def slopes_of(points: Sequence[Point]) -> list[float]:
-    """The slopes between all pairs of points at different times."""
+    """Slopes between all pairs of points at different times."""
     return [(b.value - a.value) / (b.at_h - a.at_h) for a, b in itertools.combinations(points, 2) if b.at_h != a.at_h]
 
 
 def rest(points: Sequence[Point], least: int) -> tuple[list[float], float | None]:
-    """What the better of a line and a step leaves of the values, and where the step is if it is one.
+    """Residuals of the better of a line and a step, and the time of the step if it is one.
 
     least: values on either side of a step.
     """
@@ -113,10 +112,7 @@ def _squares(values: Sequence[float]) -> float:
 
 
 def widening(rests: Sequence[Sequence[float]]) -> float:
-    """(1 + r) / (1 - r) of several series, never below 1. A line through n values hides (2 + 4 r) / n of their r.
-
-    That is given back.
-    """
+    """(1 + r) / (1 - r) of several series, at least 1. A fitted line hides (2 + 4 r) / n of r, which is added."""
     squares = math.fsum(value**2 for own in rests for value in own)
     if squares == 0:
         return 1.0

@@ -1,4 +1,4 @@
-"""Whether the cells of one run are faster or slower than those of another, by more than a margin. Pure.
+"""Cells that are faster or slower in one run than in another, by more than a margin. Pure.
 
     rates of launches, before and after ── logarithms ── variance, pooled over the cells of each run (pooled.py)
       ├─ each cell: Welch, against the margin ── Holm over the cells ──▶ FASTER | SLOWER
@@ -6,10 +6,8 @@
       └─ neither ──▶ INCONCLUSIVE, with how many launches would be needed
     all cells together, each with its own variance ──▶ geometric mean of the ratios, with its interval
 
-The launch is the unit: iterations of one launch agree with each other far better than launches do, and a test on pooled
-iterations sees a difference 71 % of the time where there is none. The margin is the same number both ways on the
-logarithm, so that exchanging the runs exchanges the words. What the launches of one session cannot show (reboots, days,
-another temperature of the room) is not in any interval here.
+The launch is the unit: a test on pooled iterations sees a difference 71 % of the time where there is none. The margin
+is symmetric on the logarithm. Differences between sessions (reboots, days, temperature of the room) are in no interval.
 """
 
 import enum
@@ -24,13 +22,13 @@ from orchestrator.stats.pooled import Variance
 from orchestrator.stats.siblings import ALPHA, holm
 
 MOST_LAUNCHES: Final = 100
-"""More launches than that are not recommended: what they would show is smaller than what changes from day to day."""
+"""Most launches to recommend: more would show less than what changes from day to day."""
 LEAST_LAUNCHES: Final = 3
 _POWER: Final = 0.8
 
 
 class ChangeVerdict(enum.StrEnum):
-    """Of a cell. NOT_COMPARABLE is said by compare/, of what differs in more than its speed."""
+    """Verdict of a cell. NOT_COMPARABLE is given by compare/, where more than the speed differs."""
 
     FASTER = "FASTER"
     SLOWER = "SLOWER"
@@ -52,8 +50,8 @@ class Pair:
 class Judged:
     """ratio: of the rates, after over before. low, high: 95 %; low_90, high_90: 90 %; None for one launch a side.
 
-    p: of so large a difference beyond the margin by chance, after Holm over the cells. wanted: launches a side that
-    should settle it; 0 where settled, None where MOST_LAUNCHES would not do.
+    p: of such a difference beyond the margin by chance, after Holm over the cells. wanted: launches a side that should
+    settle it; 0 where settled, None where MOST_LAUNCHES would not do.
     """
 
     verdict: ChangeVerdict
@@ -68,7 +66,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Together:
-    """The geometric mean of the ratios of several cells, with its 95 % interval where there is one."""
+    """Geometric mean of the ratios of several cells, with its 95 % interval where there is one."""
 
     ratio: float
     low: float | None
@@ -77,7 +75,7 @@ class Together:
 
 
 class _Estimate(NamedTuple):
-    """The log of a ratio, with the variance of a launch on both sides together, of itself, and its degrees."""
+    """Log of a ratio. of_launches: variance of a launch on both sides together; variance, degrees: of the log ratio."""
 
     log_ratio: float
     of_launches: float
@@ -133,7 +131,7 @@ def _logs(rates: Sequence[float]) -> list[float]:
 
 
 def _estimates(logs: Sequence[tuple[list[float], list[float]]]) -> list[_Estimate | None]:
-    """Of each cell, the variances pooled over the cells of each run; None where a side has one launch."""
+    """Estimates with variances pooled over the cells of each run; None where a side has one launch."""
     before = _variances([one for one, _ in logs])
     after = _variances([other for _, other in logs])
     found: list[_Estimate | None] = []
@@ -156,13 +154,13 @@ def _estimates(logs: Sequence[tuple[list[float], list[float]]]) -> list[_Estimat
 
 
 def _sum(parts: Sequence[Variance]) -> tuple[float, float]:
-    """The variance of a sum of independent parts, and its degrees of freedom (Welch, Satterthwaite)."""
+    """Variance of a sum of independent parts, and its degrees of freedom (Welch, Satterthwaite)."""
     variance = math.fsum(part.value for part in parts)
     return variance, variance**2 / math.fsum(part.value**2 / part.degrees for part in parts)
 
 
 def _stepped(degrees: float) -> float:
-    """Down to the next of steps of 1 %: a hundred thousand cells share few quantiles then, each slightly too wide."""
+    """Round down to steps of 1 %: 100,000 cells then share few quantiles, each slightly too wide."""
     return max(1.0, 1.01 ** math.floor(math.log(degrees) / math.log(1.01)))
 
 
@@ -177,7 +175,7 @@ def _bound(margin: float) -> float:
 
 
 def _chance(estimate: _Estimate, margin: float) -> float:
-    """The two-sided p of a difference beyond the margin."""
+    """Two-sided p of a difference beyond the margin."""
     beyond = abs(estimate.log_ratio) - _bound(margin)
     return min(1.0, 2 * student.tail(beyond / math.sqrt(estimate.variance), estimate.degrees))
 
@@ -204,7 +202,7 @@ def _judged(pair: Pair, estimate: _Estimate, p: float, tests: int) -> Judged:
 
 
 def _wanted(estimate: _Estimate, bound: float, tests: int, pair: Pair) -> int | None:
-    """Launches a side at which this difference, if it is the true one, is settled with a power of 80 %."""
+    """Launches a side that settle this difference, if it is the true one, with a power of 80 %."""
     gap = abs(estimate.log_ratio) - bound
     error, miss = (ALPHA / 2 / tests, 1 - _POWER) if gap > 0 else (ALPHA, (1 - _POWER) / 2)
     reach = student.quantile(1 - error, estimate.degrees) + student.quantile(1 - miss, estimate.degrees)

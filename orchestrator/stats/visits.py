@@ -1,18 +1,12 @@
-"""Whether a kind of work slows alone, which runs only now and then: four times in an hour, sixteen in a night. Pure.
+"""Slowdown of a kind of work that runs only now and then: four times in an hour, sixteen in a night. Pure.
 
     windows of one kind on one GPU ── parted where it paused ──▶ visits, a median each
     the last fifth of the visits, two at least, less the first ──▶ change, of each GPU
-    what is left of each GPU's visits ── its variance, shrunk towards what all GPUs have ──▶ intervals of all changes
+    residuals of each GPU's visits ── their variance, shrunk towards that of all GPUs ──▶ intervals of all changes
 
-So few visits say little of a variance, but GPUs of one product that do the same work mostly vary alike; one that varies
-more, beside a busy host, keeps most of its own (pooled.py). What is left is what a line leaves, or one step where that
-leaves less: one that jumps must not hide behind its own jump. The best of several steps fits chance a little too: for
-five visits or more the variance comes out up to 15 % too small [sim].
-
-Visits lie minutes apart, over which what windows of ten seconds share is gone; what hangs together over hours widens
-the intervals from eight visits on, as in trend.py. Below that there is no telling.
-
-Many GPUs in many kinds are many questions: whoever asks them says how sure each answer has to be.
+GPUs of one product mostly vary alike; one that varies more keeps most of its own variance (pooled.py). Residuals are of
+a line, or of one step where that leaves less: for five visits or more the variance comes out up to 15 % too small
+[sim]. Autocorrelation widens the intervals from eight visits on, as in trend.py.
 """
 
 import math
@@ -27,12 +21,12 @@ from orchestrator.stats.windows import WINDOW_NS, Window
 
 LEAST_VISITS: Final = 4
 _FITTED: Final = 3
-"""What a step takes of the degrees of a GPU: its two levels, and where it is."""
+"""Degrees of freedom that a step takes: its two levels, and its place."""
 _AT_AN_END: Final = 2
-"""Visits: one that was slow, first or last of all, is neither a step nor what changed."""
+"""Visits at an end: one slow visit, first or last, is no change."""
 _FOR_AUTOCORRELATION: Final = 8
 _PAUSE: Final = 3
-"""Windows without it that part two visits: one is missing where a launch paused, or was followed by another."""
+"""Missing windows that part two visits: one is missing where a launch paused, or was followed by another."""
 _HOURS: Final = WINDOW_NS / 3.6e12
 
 

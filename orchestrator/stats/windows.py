@@ -1,10 +1,10 @@
-"""From blocks to rates in windows of ten seconds, on one grid for all GPUs of a host. Pure.
+"""Rates in windows of ten seconds, on one grid for all GPUs of a host, from blocks. Pure.
 
     blocks   ├────────┤├────────┤├────────┤   ├────────┤      a block's work is spread evenly over its time
     windows  │    0    │    1    │    2    │    3    │        a window less than half covered says too little: dropped
 
-The grid lies on the host's monotonic clock, so that the same number is the same ten seconds on every GPU. That clock
-begins anew when the host starts: whoever puts two boots together moves the second behind the first.
+The grid lies on the host's monotonic clock, which starts anew with each boot: callers that join two boots must shift
+the second.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ LEAST_COVERED: Final = 0.5
 
 @dataclass(frozen=True)
 class Window:
-    """number: of the window since the clock's zero. key: what ran. rate: work a second while it ran."""
+    """number: of the window since the clock's zero. key: kind of work. rate: work a second while it ran."""
 
     number: int
     key: str
@@ -29,8 +29,8 @@ def windows(blocks: Iterable[tuple[int, int, int]], *, work: float, key: str) ->
     """The windows of one GPU and one kind of work, in order.
 
     blocks: (start_ns, end_ns, iterations), without overlap. work: of one iteration, in any unit. key: workload and
-    precision, within which rates are compared. A rate is work over the time that blocks cover in the window.
-    Raises ValueError for a block that ends no later than it starts.
+    precision, within which rates are compared. A rate is work over the time that blocks cover in the window. Raises
+    ValueError for a block that ends no later than it starts.
     """
     covered: dict[int, int] = defaultdict(int)
     done: dict[int, float] = defaultdict(float)

@@ -1,6 +1,7 @@
 """What holds for every test of the worker."""
 
 import gc
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from protocol.cell import Device, DeviceKind
 
 if TYPE_CHECKING:
     from tests.fakes.own import Code
+    from tests.worker.fresh import Fresh
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -26,10 +28,9 @@ def frozen() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None] | None:
-    """Let torch compute with one thread in this process; those that a test starts choose for themselves.
+    """Let torch compute with one thread in this process, and ignore launches that set another number.
 
-    Several test processes share the cores, and threads that wait for each other in a busy loop took ten times as long.
-    A launch asks for all cores as it opens its device, which would undo this: that is not heard here. Gives what sets
+    With several test processes, threads that wait for each other in a busy loop took ten times as long. Gives what sets
     the number of threads, or None where torch was not imported.
     """
     if (torch := sys.modules.get("torch")) is None:  # importing it here would slow every test down
@@ -49,12 +50,23 @@ def every_core(one_thread: Callable[[int], None], monkeypatch: pytest.MonkeyPatc
 @pytest.fixture(scope="session")
 def gpu() -> Device:
     """The first real GPU that a new interpreter sees."""
+    if not (shutil.which("nvidia-smi") or Path("/proc/driver/nvidia/version").exists()):
+        pytest.skip("this machine has no NVIDIA driver")
     script = "import torch; print(torch.cuda.get_device_properties(0).uuid)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
     if done.returncode:
         pytest.skip("torch finds no CUDA device on this machine")
     uuid = f"GPU-{done.stdout.strip().removeprefix('GPU-')}"
     return Device(uuid=uuid, gpu_id=0, kind=DeviceKind.CUDA, name="the first GPU")
+
+
+@pytest.fixture(scope="session")
+def fresh() -> Iterator["Fresh"]:
+    """Fresh processes that share one import of torch."""
+    from tests.worker.fresh import server
+
+    with server() as started:
+        yield started
 
 
 @pytest.fixture

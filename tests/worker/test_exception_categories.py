@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from protocol import codec
 from protocol.failure import MESSAGE_LIMIT, TRACEBACK_LIMIT, Category, Failure, Phase
 from tests.fakes.assignments import run_script
+from tests.worker.fresh import Fresh
 from worker import exception_categories
 from worker.errors import DeviceInheritedError, DeviceUnavailableError, NotFiniteError, UnknownFamilyError
 from worker.memory import Headroom
@@ -155,9 +156,9 @@ def test_refused_host_memory_depends_on_the_device(error: BaseException) -> None
     assert classified(error, headroom=ROOMY).category is Category.HOST_OUT_OF_MEMORY
 
 
-def test_torch_refused_by_the_kernel_is_out_of_memory() -> None:
+def test_torch_refused_by_the_kernel_is_out_of_memory(fresh: Fresh) -> None:
     """A process whose data segment is limited runs out of memory; the failure's evidence has the limit."""
-    words = run_script("""
+    words = fresh.script("""
 import resource, torch
 from protocol.failure import Phase
 from worker import exception_categories as classify

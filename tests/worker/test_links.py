@@ -12,9 +12,10 @@ from protocol.cell import Device, DeviceKind, Precision
 from protocol.failure import Category, Phase
 from protocol.messages import Assign, Gang, Measurement
 from protocol.verification import Injection, Verification
-from tests.fakes.assignments import Listener, assignment, failure_of, result_of, run_together, verified
+from tests.fakes.assignments import Listener, assignment, failure_of, result_of, verified
 from tests.fakes.faults import model
 from tests.fakes.gangs import gang
+from tests.worker.fresh import Fresh
 from worker import gang as room
 from worker.verify.exact import LARGEST
 from worker.workloads import links
@@ -43,9 +44,9 @@ def assigned(folder: Path, rank: int, size: int, *, seed: int = 1, precision: Pr
         pytest.param(Precision.FP16, marks=pytest.mark.slow),
     ],
 )
-def test_healthy_devices_verify_every_word(tmp_path: Path, precision: Precision) -> None:
+def test_healthy_devices_verify_every_word(fresh: Fresh, tmp_path: Path, precision: Precision) -> None:
     """With as many iterations on each; copies and sums have their bytes and times."""
-    outcomes = run_together([assigned(tmp_path, rank, 2, precision=precision) for rank in range(2)])
+    outcomes = fresh.together([assigned(tmp_path, rank, 2, precision=precision) for rank in range(2)])
     one, other = map(verified, outcomes)
     assert (one.checks, one.mismatches, one.kept) == (other.checks, 0, ())
     assert one.checks >= 6
@@ -60,11 +61,11 @@ def test_healthy_devices_verify_every_word(tmp_path: Path, precision: Precision)
     assert one_steps == other_steps > iterations
 
 
-def test_flipped_bits_are_found_by_sender_and_receiver(tmp_path: Path) -> None:
+def test_flipped_bits_are_found_by_sender_and_receiver(fresh: Fresh, tmp_path: Path) -> None:
     """The device finds its own numbers wrong, once; the other one its copy. Neither comes back."""
     assigns = [assigned(tmp_path, rank, 2) for rank in range(2)]
     assigns[1] = msgspec.structs.replace(assigns[1], injection=Injection(flip_bits=2))
-    receiver, culprit = map(verified, run_together(assigns))
+    receiver, culprit = map(verified, fresh.together(assigns))
     own = [one for one in culprit.kept if one.sender is None and not one.of_all]
     assert [(one.bits, one.repeated, one.wrong_again) for one in own] == [(2, 10, 0)] * 2
     assert all(one.same_when_read_again for one in own)
@@ -74,22 +75,22 @@ def test_flipped_bits_are_found_by_sender_and_receiver(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_fault_that_stays_comes_back_every_time(tmp_path: Path) -> None:
+def test_a_fault_that_stays_comes_back_every_time(fresh: Fresh, tmp_path: Path) -> None:
     """Stuck bits are wrong in all ten repetitions."""
     assigns = [assigned(tmp_path, rank, 2) for rank in range(2)]
     assigns[0] = msgspec.structs.replace(assigns[0], injection=Injection(flip_bits=1, stuck=True))
-    first, second = map(verified, run_together(assigns))
+    first, second = map(verified, fresh.together(assigns))
     assert first.kept
     assert second.kept
     assert all(one.wrong_again == one.repeated == 10 for one in (*first.kept, *second.kept))
 
 
 @pytest.mark.slow
-def test_silent_peer_is_a_communication_failure(tmp_path: Path) -> None:
+def test_silent_peer_is_a_communication_failure(fresh: Fresh, tmp_path: Path) -> None:
     """A process whose peer fails before the first transfer reports that the connection broke."""
     good, bad = (assigned(tmp_path, rank, 2) for rank in range(2))
     bad = msgspec.structs.replace(bad, cell=msgspec.structs.replace(bad.cell, input_size=None))
-    categories = [failure_of(one).category for one in run_together([good, bad])]
+    categories = [failure_of(one).category for one in fresh.together([good, bad])]
     assert categories == [Category.COMMUNICATION, Category.EXCEPTION]
 
 

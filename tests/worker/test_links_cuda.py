@@ -24,8 +24,9 @@ MIB = 64
 
 
 @pytest.fixture(scope="module")
-def gpus() -> tuple[Device, ...]:
+def gpus(gpu: Device) -> tuple[Device, ...]:
     """All real GPUs, where there are two at least."""
+    assert gpu.kind is DeviceKind.CUDA
     uuids = [f"GPU-{uuid.removeprefix('GPU-')}" for uuid in json.loads(run_script(GPUS))]
     if len(uuids) < 2:
         pytest.skip(f"links take two GPUs, and torch finds {len(uuids)}")

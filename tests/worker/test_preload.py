@@ -4,41 +4,56 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tests.fakes.assignments import ONE_THREAD, run_script
+from protocol.cell import Precision, Workload
+from protocol.messages import Assign
+from tests.fakes.assignments import BERT, GPT2, LSTM, assignment, run_script
+from tests.worker.fresh import Fresh
+from tests.worker.test_probe import SHIPPED
+from tests.worker.test_workloads import SMALL_RESNET
 
-HANDFUL = 5
+WORK = (Workload.INFERENCE, Workload.TRAINING, Workload.LOAD)
+LAUNCHES = {
+    "models": [
+        *((model, workload) for model in (LSTM, BERT, SMALL_RESNET, GPT2) for workload in WORK),
+        (GPT2, Workload.GENERATION),
+    ],
+    "probes": [(SHIPPED[name], Workload.PROBE) for name in ("gemm", "hbm")],
+}
+HANDFUL = {"models": 5, "probes": 0}
 
 SCRIPT = """
-import importlib, json, os, pathlib, sys
-from worker import preload
+import importlib, json, os, sys
+import msgspec, torch
+from protocol.messages import Assign
 from tests.fakes import assignments
-from protocol.cell import Precision, Workload
 
-models = (assignments.LSTM, assignments.BERT, assignments.RESNET, assignments.GPT2)
-for module in (*preload.COMMON, *(module for model in models for module in model.preload)):
-    importlib.import_module(module)
-threads = len(os.listdir("/proc/self/task"))
-late = {}
-for model in models:
-    written = (Workload.GENERATION,) if model.generation else ()
-    for workload in (Workload.INFERENCE, Workload.TRAINING, Workload.LOAD, *written):
-        before = set(sys.modules)
-        cache = pathlib.Path(sys.argv[1])
-        assignments.run_here(assignments.assignment(model, workload, cache, precision=Precision.BF16))
-        late[f"{model.name} {workload}"] = sorted(set(sys.modules) - before)
-import torch
-print(json.dumps({"threads": threads, "late": late, "cuda": torch.cuda.is_initialized()}))
+assigns = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=list[Assign])
+for assign in assigns:
+    for module in (f"worker.workloads.{assign.cell.workload}", *assign.model.preload):
+        importlib.import_module(module)
+threads = [len(os.listdir(f"/proc/{pid}/task")) for pid in (os.getppid(), os.getpid())]
+cuda, late = torch.cuda.is_initialized(), {}
+for assign in assigns:
+    before = set(sys.modules)
+    assignments.run_here(assign)
+    late[f"{assign.model.name} {assign.cell.workload}"] = sorted(set(sys.modules) - before)
+print(json.dumps({"threads": threads, "late": late, "cuda": cuda or torch.cuda.is_initialized()}))
 """
 
 
-def test_launch_after_the_preload_imports_a_handful_of_modules(tmp_path: Path) -> None:
-    """For every model and workload; and the preload leaves one thread and no CUDA behind, so that it can be forked."""
-    report = json.loads(run_script(SCRIPT, str(tmp_path), **ONE_THREAD))
-    assert {case: names for case, names in report["late"].items() if len(names) > HANDFUL} == {}
-    assert report["threads"] == 1
-    assert not report["cuda"]
+@pytest.mark.parametrize("kind", LAUNCHES)
+def test_launch_after_the_preload_imports_a_handful_of_modules(fresh: Fresh, tmp_path: Path, kind: str) -> None:
+    """The preload leaves one thread and no CUDA behind, so that it can be forked; probes import nothing."""
+    assigns: list[Assign] = [
+        assignment(model, workload, tmp_path, precision=Precision.BF16) for model, workload in LAUNCHES[kind]
+    ]
+    report = json.loads(fresh.script(SCRIPT, stdin=msgspec.msgpack.encode(assigns)))
+    assert {case: names for case, names in report["late"].items() if len(names) > HANDFUL[kind]} == {}
+    assert len(report["late"]) == len(assigns)
+    assert (report["threads"], report["cuda"]) == ([1, 1], False)
 
 
 AHEAD = """
@@ -54,9 +69,9 @@ print(json.dumps([threads, known, sorted(set(sys.modules) - before), torch.cuda.
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
-def test_triton_is_ready_before_a_launch_and_touches_no_gpu() -> None:
+def test_triton_is_ready_before_a_launch_and_touches_no_gpu(fresh: Fresh) -> None:
     """The key of its cache is known, Gluon is there, and the zygote can be forked: one thread, no CUDA."""
-    assert json.loads(run_script(AHEAD, **ONE_THREAD)) == [1, 1, [], False]
+    assert json.loads(fresh.script(AHEAD)) == [1, 1, [], False]
 
 
 def test_simulated_work_does_not_import_torch() -> None:

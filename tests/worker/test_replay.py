@@ -12,11 +12,12 @@ import pytest
 import torch
 from torch import nn
 
-from protocol.cell import MemoryFormat, ModelSpec, Precision, Sizes, SizeUnit, Workload
+from protocol.cell import MemoryFormat, ModelSpec, Precision, Workload
 from protocol.result import Result
 from protocol.verification import REPLAY_STEPS, Injection
-from tests.fakes.assignments import BERT, LSTM, RESNET, SHORT, STYLEGAN2, UNET, Listener, assignment, run_here, verified
+from tests.fakes.assignments import BERT, LSTM, SHORT, STYLEGAN2, UNET, Listener, assignment, run_here, verified
 from tests.fakes.spies import spy
+from tests.worker.test_workloads import SMALL_RESNET
 from worker.errors import NotFiniteError, UnsuitableModelError
 from worker.models import lstm
 from worker.models.base import Objective
@@ -81,8 +82,7 @@ def test_another_seed_gives_something_else(tmp_path: Path) -> None:
 
 def test_a_real_cnn_is_replayed(tmp_path: Path) -> None:
     """ResNet-18 with its images by pixel, batch normalisation and momentum; its operations are counted."""
-    small = msgspec.structs.replace(RESNET, sizes=Sizes(unit=SizeUnit.PIXELS, default=32))
-    result = launch(small, tmp_path, memory_format=MemoryFormat.CHANNELS_LAST)
+    result = launch(SMALL_RESNET, tmp_path, memory_format=MemoryFormat.CHANNELS_LAST)
     found = verified(result)
     assert (found.mismatches, found.checks) == (0, 1 + STEPS)
     assert result.flops_per_iteration

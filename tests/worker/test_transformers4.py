@@ -1,9 +1,5 @@
-"""The cells of transformers 5, which the constraints pin, are measured with transformers 4 as well.
+"""The cells of transformers 5, which the constraints pin, are measured with transformers 4 as well."""
 
-A fresh interpreter finds it first, in a folder of its own.
-"""
-
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from protocol.cell import ModelSpec, Workload
-from tests.fakes.assignments import BERT, GPT2, assignment, result_of, run_apart
+from tests.fakes.assignments import BERT, GPT2, assignment, result_of
+from tests.worker.fresh import Fresh
 
 TOKENIZERS = {"4.48.0": "0.21.4", "4.57.6": "0.22.2"}
 """The oldest that pyproject.toml allows, and the last of 4, each with the tokenizers that it needs."""
@@ -39,11 +36,10 @@ def transformers4(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "workload"), CELLS, ids=[f"{model.name} {work}" for model, work in CELLS])
 def test_models_of_transformers_4_are_measured(
-    transformers4: tuple[str, Path], tmp_path: Path, model: ModelSpec, workload: Workload
+    fresh: Fresh, transformers4: tuple[str, Path], tmp_path: Path, model: ModelSpec, workload: Workload
 ) -> None:
     """Built, saved, loaded, run, trained, and made to write."""
     version, folder = transformers4
-    path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
-    result = result_of(run_apart(assignment(model, workload, tmp_path), {"PYTHONPATH": path}))
+    result = result_of(fresh.launch(assignment(model, workload, tmp_path), {"PYTHONPATH": str(folder)}))
     assert result.environment.transformers == version
     assert result.times_ms("iteration")

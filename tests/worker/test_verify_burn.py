@@ -11,7 +11,8 @@ from protocol.cell import Precision, Workload
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.verification import KEPT_MISMATCHES, Injection
-from tests.fakes.assignments import PROBE, SHORT, Listener, assignment, run_apart, run_here, verified
+from tests.fakes.assignments import PROBE, SHORT, Listener, assignment, run_here, verified
+from tests.worker.fresh import Fresh
 from worker.timing import HostClock
 from worker.verify import flips, products
 from worker.verify.key import key
@@ -126,12 +127,12 @@ def test_very_short_measurement_has_its_fault(tmp_path: Path, workload: Workload
 
 @pytest.mark.usefixtures("every_core")
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16])
-def test_launches_of_a_seed_give_the_same_digests(tmp_path: Path, precision: Precision) -> None:
+def test_launches_of_a_seed_give_the_same_digests(fresh: Fresh, tmp_path: Path, precision: Precision) -> None:
     """In this process and in another; those of another seed are others, and A·B is not B·A."""
     assign = launch(tmp_path, Workload.SOAK, precision)
     first = verified(run_here(assign))
     assert verified(run_here(assign)).digests == first.digests
-    apart = verified(run_apart(assign, {"OMP_NUM_THREADS": "2"}))
+    apart = verified(fresh.launch(assign, every_core=True))
     assert (apart.digests, apart.key) == (first.digests, first.key)
     other = verified(run_here(launch(tmp_path, Workload.SOAK, precision, seed=9)))
     assert len({*first.digests, *other.digests}) == 4

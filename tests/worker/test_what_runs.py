@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from protocol.cell import ModelSpec, Workload
-from tests.fakes.assignments import BERT, GPT2, LSTM, RESNET, assignment, run_here
+from tests.fakes.assignments import BERT, GPT2, LSTM, assignment, run_here
 from tests.fakes.spies import spy
+from tests.worker.test_workloads import SMALL_RESNET
 from worker import memory
 from worker.memory import Peaks
 from worker.models import bert, causal, lstm, torchvision
@@ -41,7 +42,7 @@ def test_batch_statistics_are_taken_in_training_alone(
 ) -> None:
     """Inference uses those that the model has, which is other work and another output."""
     counted = spy(monkeypatch, torchvision, "forward", lambda _, module, _batch: int(module.bn1.num_batches_tracked))
-    run_here(assignment(RESNET, workload, tmp_path))
+    run_here(assignment(SMALL_RESNET, workload, tmp_path))
     assert counted[-1] == (len(counted) if workload is Workload.TRAINING else 0)
 
 

@@ -10,6 +10,7 @@ import torch
 from protocol.cell import Device, DeviceKind, Precision, Workload
 from protocol.failure import Category, Phase
 from tests.fakes import assignments
+from tests.worker.fresh import Fresh
 from worker import devices
 from worker.errors import DeviceInheritedError
 from worker.timing import HostClock
@@ -29,10 +30,10 @@ def test_cpu_device_uses_the_cores_it_is_bound_to() -> None:
 
 
 @pytest.mark.parametrize("visible", ["", GPU.uuid])
-def test_gpu_that_is_not_there_is_a_failure_and_never_the_cpu(tmp_path: Path, visible: str) -> None:
+def test_gpu_that_is_not_there_is_a_failure_and_never_the_cpu(fresh: Fresh, tmp_path: Path, visible: str) -> None:
     """A launch for a GPU that CUDA does not show fails with the GPU's id."""
     assign = assignments.assignment(assignments.LSTM, Workload.INFERENCE, tmp_path, device=GPU)
-    failure = assignments.failure_of(assignments.run_apart(assign, {"CUDA_VISIBLE_DEVICES": visible}))
+    failure = assignments.failure_of(fresh.launch(assign, {"CUDA_VISIBLE_DEVICES": visible}))
     assert (failure.category, failure.phase) == (Category.DEVICE_UNAVAILABLE, Phase.BUILD)
     assert GPU.uuid in failure.message
 
@@ -48,10 +49,20 @@ def test_inherited_gpu_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         devices.open_device(GPU, Precision.FP32)
 
 
-@pytest.mark.parametrize("precision", list(Precision))
-def test_half_precision_casts_weights_for_inference_and_trains_under_autocast(precision: Precision) -> None:
+@pytest.mark.parametrize(
+    ("precision", "half"),
+    [
+        (Precision.FP32, None),
+        (Precision.TF32, None),
+        (Precision.FP16, torch.float16),
+        (Precision.BF16, torch.bfloat16),
+    ],
+)
+def test_half_precision_casts_weights_for_inference_and_trains_under_autocast(
+    precision: Precision, half: torch.dtype | None
+) -> None:
     """Training keeps fp32 weights; fp32 and tf32 run without autocast."""
-    half = devices.HALF.get(precision)
+    assert devices.HALF.get(precision) is half
     assert devices.weights_type(precision, training=False) is (half or torch.float32)
     assert devices.weights_type(precision, training=True) is torch.float32
     with devices.autocast(torch.device("cpu"), precision):
@@ -68,11 +79,6 @@ def test_both_switches_of_tf32_are_on_for_tf32_alone(precision: Precision) -> No
         flags = devices.environment(torch.device("cpu"), "fork").flags
         wanted = str(precision is Precision.TF32)
         assert (flags["cuda.matmul.allow_tf32"], flags["cudnn.allow_tf32"]) == (wanted, wanted)
-
-
-def test_half_types_are_those_of_their_precisions() -> None:
-    """Both precisions of 16 bits, and no others."""
-    assert {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16} == devices.HALF
 
 
 @pytest.mark.parametrize("precision", list(Precision))

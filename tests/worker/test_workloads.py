@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from protocol.cell import MemoryFormat, ModelSpec, Precision, Workload
+from protocol.cell import MemoryFormat, ModelSpec, Precision, Sizes, SizeUnit, Workload
 from protocol.failure import Phase
 from protocol.result import Result, SteadyState, StopReason
 from tests.fakes.assignments import BERT, LSTM, RESNET, SHORT, Listener, assignment, run_here
@@ -21,7 +21,8 @@ SERIES = {
     Workload.INFERENCE: {"iteration", "forward", "latency"},
     Workload.TRAINING: {"iteration", "forward", "backward", "optimizer"},
 }
-MODELS = pytest.mark.parametrize("model", [LSTM, BERT, RESNET], ids=lambda spec: spec.name)
+SMALL_RESNET = msgspec.structs.replace(RESNET, sizes=Sizes(unit=SizeUnit.PIXELS, default=32))
+MODELS = pytest.mark.parametrize("model", [LSTM, BERT, SMALL_RESNET], ids=lambda spec: spec.name)
 PRECISIONS = pytest.mark.parametrize("precision", list(Precision))
 
 
@@ -111,7 +112,7 @@ def test_channels_last_reaches_weights_and_images(
 
     seen = spy(monkeypatch, torchvision, "forward", note)
     for memory_format in MemoryFormat:
-        run_here(assignment(RESNET, workload, tmp_path, memory_format=memory_format))
+        run_here(assignment(SMALL_RESNET, workload, tmp_path, memory_format=memory_format))
         expected = memory_format is MemoryFormat.CHANNELS_LAST
         assert seen
         assert set(seen) == {(expected, expected)}
@@ -131,7 +132,7 @@ def test_a_load_ends_in_the_memory_format_and_pays_for_it(tmp_path: Path, monkey
 
     monkeypatch.setattr(load._Loading, "to_device", watched)
     for memory_format in MemoryFormat:
-        run_here(assignment(RESNET, Workload.LOAD, tmp_path, memory_format=memory_format))
+        run_here(assignment(SMALL_RESNET, Workload.LOAD, tmp_path, memory_format=memory_format))
         assert set(seen[::2]) == {False}
         assert set(seen[1::2]) == {memory_format is MemoryFormat.CHANNELS_LAST}
         seen.clear()

@@ -1,12 +1,11 @@
 """A library that is missing or broken costs its own models, and no others."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.assignments import ROOT, run_script
+from tests.worker.fresh import Fresh
 
 SCRIPT = """
 import importlib, json
@@ -32,11 +31,11 @@ MISSING = "raise ModuleNotFoundError('No module named {library}', name='{library
     ids=["torchvision", "transformers"],
 )
 def test_library_that_cannot_be_imported_costs_its_own_models(
-    tmp_path: Path, library: str, families: set[str], fault: str
+    fresh: Fresh, tmp_path: Path, library: str, families: set[str], fault: str
 ) -> None:
     """With the library's own error. transformers would otherwise fail with torchvision."""
     (tmp_path / library).mkdir()
     (tmp_path / library / "__init__.py").write_text(fault.format(library=library), encoding="utf-8")
-    failed = json.loads(run_script(SCRIPT, PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)])))
+    failed = json.loads(fresh.script(SCRIPT, PYTHONPATH=str(tmp_path)))
     assert failed.keys() == families
     assert all(library in words for words in failed.values())

@@ -1,1 +1,1 @@
-"""The models that ship, one module a family: how to build one, feed it, and train it."""
+"""Shipped models, one module a family: how to build, feed and train one."""

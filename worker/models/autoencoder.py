@@ -1,9 +1,7 @@
-"""A convolutional autoencoder: Hinton and Salakhutdinov, "Reducing the Dimensionality of Data with Neural Networks"
-(Science 313, 2006), in the layers of today.
+"""Convolutional autoencoder: Hinton and Salakhutdinov (Science 313, 2006), in the layers of today.
 
-Each stage of the encoder halves the side by a strided convolution and doubles the channels; the decoder is its mirror
-and grows by repeating pixels, because transposed convolutions leave a checkerboard (Odena et al., "Deconvolution and
-Checkerboard Artifacts", Distill 2016). The code keeps its places in the image, so that every size can be taken.
+Each encoder stage halves the side by a strided convolution and doubles the channels; the decoder grows by repeating
+pixels, because transposed convolutions leave a checkerboard (Odena et al., Distill 2016).
 """
 
 import itertools
@@ -16,7 +14,7 @@ from worker.models.base import Batch, Feed
 
 
 class AutoEncoder(nn.Module):
-    """Images (batch, 3, side, side) to images; side is a multiple of 2 ** stages, by which the code is smaller."""
+    """Images (batch, 3, side, side) to images; side is a multiple of 2 ** stages."""
 
     def __init__(self, width: int, stages: int, latent_channels: int) -> None:
         super().__init__()
@@ -24,13 +22,13 @@ class AutoEncoder(nn.Module):
         self.decoder = decoder(width, stages, latent_channels)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """The images as they are made again from their code."""
+        """Reconstructed images."""
         again: torch.Tensor = self.decoder(self.encoder(images))
         return again
 
 
 def encoder(width: int, stages: int, code: int) -> nn.Sequential:
-    """Images to `code` channels; `width` channels after the first stage, twice as many after each other."""
+    """Images to `code` channels; `width` channels after the first stage, doubled after each other."""
     widths = [3, *(width << stage for stage in range(stages))]
     halving = [
         nn.Sequential(_convolution(upper, lower, stride=2), _convolution(lower, lower))
@@ -50,29 +48,28 @@ def decoder(width: int, stages: int, code: int) -> nn.Sequential:
 
 
 def _convolution(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
-    """With what follows it."""
     convolution = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)  # the normalisation has a bias
     return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """The model with random weights; `input_size` plays no part in it."""
+    """The model with random weights."""
     with torch.device(device):
         return AutoEncoder(**sizes(spec))
 
 
 def sizes(spec: ModelSpec) -> dict[str, int]:
-    """What the configuration says about encoder and decoder."""
+    """Arguments of encoder and decoder."""
     return {key: int(spec.config[key]) for key in ("width", "stages", "latent_channels")}
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random images, which are also what is to be made of them."""
+    """Random images, which are also the target."""
     return feed.inputs(spec)
 
 
 def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """The images made again."""
+    """Reconstructed images."""
     again: torch.Tensor = module(batch["images"])
     return again
 

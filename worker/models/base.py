@@ -1,4 +1,4 @@
-"""The interface of a family of models, and their batches.
+"""Interface of a family of models, and its batches.
 
 A family is a module of this folder in the shape of `Family`; it builds models with random weights and downloads
 nothing. Optional: `objectives` (training in several parts), `Writer` (text), `build_for_inference` (a part alone).
@@ -15,11 +15,11 @@ from protocol.cell import InputSpec, ModelSpec, Scalar
 Batch = dict[str, torch.Tensor]
 
 SIZE: Final = "size"
-"""The word that stands for the cell's input size, in the shapes of inputs and in configurations."""
+"""Placeholder for the cell's input size, in shapes of inputs and in configurations."""
 
 
 def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
-    """The model's configuration for this cell. Raises ValueError where it needs an input size and there is none."""
+    """The model's configuration for this cell. Raises ValueError where it needs a missing input size."""
     config = dict(spec.config)
     for key, value in spec.config.items():
         if value == SIZE:
@@ -37,34 +37,30 @@ DTYPES: Final = {
     "uint8": torch.uint8,
     "bool": torch.bool,
 }
-"""Types that an input may have. None: that of the cell's precision."""
+"""Types of inputs. None: that of the cell's precision."""
 
 
 class Family(Protocol):
-    """One module of worker/models/."""
+    """Interface of one module of worker/models/."""
 
     def build(self, spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-        """The model in fp32, made on `device` directly, so that no copy of it exists elsewhere.
-
-        input_size: the cell's, for models whose shape depends on it.
-        """
+        """The model in fp32, made on `device` directly, so that no copy of it exists elsewhere."""
 
     def batch(self, spec: ModelSpec, feed: "Feed") -> Batch:
-        """Inputs of one iteration, and what the loss needs beside them."""
+        """Inputs of one iteration, and labels for the loss."""
 
     def forward(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """One forward pass."""
 
     def loss(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """One forward pass and the loss natural to the model, a scalar."""
+        """One forward pass and the model's usual loss, a scalar."""
 
 
 @dataclass(frozen=True)
 class Objective:
     """One part of a training step: a loss, and the parameters that it changes.
 
-    Most models have one, of their family's `loss` and all parameters. A generator and its critic are two, each with an
-    optimizer; their family has `objectives(module) -> tuple[Objective, ...]`.
+    A generator and its critic are two, each with an optimizer; their family has `objectives(module)`.
     """
 
     name: str
@@ -73,62 +69,49 @@ class Objective:
 
 
 class Writer(Protocol):
-    """A family whose models write text token by token, keeping keys and values of what was read (the KV cache)."""
+    """A family whose models write text token by token, with a KV cache."""
 
     def prefill(self, module: torch.nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, object]:
-        """Read a prompt of shape (batch, length): logits of what follows it, (batch, vocabulary), and the cache."""
+        """Read a prompt of shape (batch, length): logits of the next token, (batch, vocabulary), and the cache."""
 
     def decode(self, module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
-        """Read one more token of each sequence, shape (batch, 1): logits of what follows, and the cache."""
+        """Read one more token of each sequence, shape (batch, 1): logits of the next one, and the cache."""
 
 
 class Feed:
-    """Makes the tensors of a batch: seeded random numbers, because a bf16 product of zeros runs 13 % faster [H200].
+    """Source of a batch's tensors: seeded random numbers, because a bf16 product of zeros runs 13 % faster [H200].
 
-    dtype: of the floating-point inputs. input_size: what the word "size" in a shape stands for.
+    dtype: of the floating-point inputs. input_size: replaces "size" in a shape.
     """
 
     def __init__(
         self, *, batch_size: int, input_size: int | None, device: torch.device, dtype: torch.dtype, seed: int
     ) -> None:
-        self.batch_size = batch_size
-        self.input_size = input_size
+        self.batch_size, self.input_size, self.device, self.dtype = batch_size, input_size, device, dtype
         self._words = {"batch": batch_size, SIZE: input_size}
-        self._device = device
-        self._dtype = dtype
         self._generator = torch.Generator(device=device).manual_seed(seed)
 
     def inputs(self, spec: ModelSpec) -> Batch:
-        """The model's inputs, in the order and by the names of its description."""
+        """The model's described inputs, in order, by name."""
         return {entry.name: self._tensor(entry) for entry in spec.inputs}
 
     def classes(self, high: int, shape: tuple[int, ...]) -> torch.Tensor:
         """Whole numbers from 0 to `high` - 1."""
-        return torch.randint(high, shape, generator=self._generator, device=self._device)
+        return torch.randint(high, shape, generator=self._generator, device=self.device)
 
     def uniform(self, shape: tuple[int, ...]) -> torch.Tensor:
         """Numbers from 0 to 1."""
-        return torch.rand(shape, generator=self._generator, device=self._device)
+        return torch.rand(shape, generator=self._generator, device=self.device)
 
     def normal(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """Numbers of the bell curve around 0, in the type of the floating-point inputs."""
-        return torch.randn(shape, generator=self._generator, device=self._device, dtype=self._dtype)
-
-    @property
-    def device(self) -> torch.device:
-        """Where everything is made."""
-        return self._device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Type of the floating-point inputs."""
-        return self._dtype
+        """Normally distributed numbers, in the type of the floating-point inputs."""
+        return torch.randn(shape, generator=self._generator, device=self.device, dtype=self.dtype)
 
     def _tensor(self, entry: InputSpec) -> torch.Tensor:
         shape = tuple(self._length(entry, length) for length in entry.shape)
         if entry.dtype not in DTYPES:
             raise ValueError(f"input {entry.name!r}: unknown dtype {entry.dtype!r}, expected {', '.join(DTYPES)}")
-        dtype = DTYPES[entry.dtype] or self._dtype
+        dtype = DTYPES[entry.dtype] or self.dtype
         if not dtype.is_floating_point:
             low, high = (0, 2) if dtype is torch.bool else (int(entry.low), int(entry.high))
             return (low + self.classes(high - low, shape)).to(dtype)

@@ -1,4 +1,4 @@
-"""BERT with its masked-language-model head, from transformers (4 or 5), in the attention that it chooses itself (sdpa).
+"""BERT with its masked-language-model head, from transformers (4 or 5), with its default attention (sdpa).
 
 The configuration is transformers' own. Embeddings and head share their weights, as in the published model.
 """
@@ -9,36 +9,24 @@ import torch
 
 from protocol.cell import ModelSpec
 from worker.models.base import Batch, Feed
-from worker.models.huggingface import BertConfig, BertForMaskedLM
+from worker.models.huggingface import IGNORED, BertConfig, BertForMaskedLM, forward, loss
 
 _PREDICTED: Final = 0.15
 """Share of the tokens that BERT was trained to predict."""
-_IGNORED: Final = -100
+__all__ = ["batch", "build", "forward", "loss"]
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """The model with random weights; `input_size` plays no part in it."""
+    """The model with random weights."""
     with torch.device(device):
         module: torch.nn.Module = BertForMaskedLM(BertConfig(**spec.config))
     return module
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random tokens, without padding and so without a mask; labels at the tokens that are to be predicted."""
+    """Random tokens without padding or mask, and labels at the tokens to predict."""
     inputs = feed.inputs(spec)
     tokens = inputs["input_ids"]
     predicted = feed.uniform(tuple(tokens.shape)) < _PREDICTED
     predicted[:, 0] = True  # a short sequence with nothing to predict would have no loss
-    return inputs | {"labels": torch.where(predicted, tokens, _IGNORED)}
-
-
-def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Logits of every token."""
-    logits: torch.Tensor = module(input_ids=batch["input_ids"]).logits
-    return logits
-
-
-def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Cross entropy of the predicted tokens."""
-    logits = forward(module, batch)
-    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=_IGNORED)
+    return inputs | {"labels": torch.where(predicted, tokens, IGNORED)}

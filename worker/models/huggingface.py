@@ -1,8 +1,7 @@
-"""transformers (4 or 5), imported so that a broken torchvision does not take its models along.
+"""transformers (4 or 5), imported so that a broken torchvision does not break its models.
 
-transformers imports torchvision wherever it finds it, and then fails as it fails. That is what happens to people who
-replace torch alone: "operator torchvision::nms does not exist". While the families' classes are imported here, a
-torchvision that cannot be imported seems not to be installed; afterwards its own models fail by their own error.
+transformers imports torchvision wherever it finds it ("operator torchvision::nms does not exist" after an update of
+torch alone). Here a torchvision that cannot be imported is hidden; its own models then fail by their own error.
 """
 
 import importlib
@@ -10,12 +9,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import cast
+from typing import Final, cast
+
+import torch
+
+from worker.models.base import Batch
+
+IGNORED: Final = -100
+"""Label of a token that is not predicted."""
 
 
 @contextmanager
 def _hidden_if_broken(library: str) -> Iterator[None]:
-    """importlib.util.find_spec does not find what sys.modules holds as None."""
+    """Set the library to None in sys.modules, which importlib.util.find_spec does not find."""
     broken = not _can_be_imported(library)
     if broken:
         sys.modules[library] = cast(ModuleType, None)
@@ -44,6 +50,7 @@ with _hidden_if_broken("torchvision"):
     from transformers.models.qwen2.modeling_qwen2 import Qwen2ForCausalLM
 
 __all__ = [
+    "IGNORED",
     "BertConfig",
     "BertForMaskedLM",
     "GPT2Config",
@@ -51,4 +58,18 @@ __all__ = [
     "PreTrainedModel",
     "Qwen2Config",
     "Qwen2ForCausalLM",
+    "forward",
+    "loss",
 ]
+
+
+def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """Logits at every token."""
+    logits: torch.Tensor = module(input_ids=batch["input_ids"]).logits
+    return logits
+
+
+def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """Cross entropy of the predicted tokens."""
+    logits = forward(module, batch)
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED)

@@ -1,10 +1,8 @@
-"""A language model of the years before attention: embedding, LSTM layers, and a head that predicts the next token.
+"""LSTM language model: embedding, LSTM layers, and a head that predicts the next token.
 
-Under CUDA autocast torch hands an LSTM to cuDNN in fp16 whatever type was asked for (ATen/cudnn/AutocastRNN.cpp), so
-that bf16 training of this model holds its recurrent part in fp16. In bf16 without autocast torch does not lay the
-recurrent weights out as one buffer (its check for cuDNN knows half, float and double alone), warns, and compacts them
-at every call: on an H200 inference of a small batch takes longer in bf16 than in fp32. That is what torch's users get,
-and it is kept.
+Under CUDA autocast torch runs an LSTM in fp16 whatever type was requested (ATen/cudnn/AutocastRNN.cpp). In bf16 without
+autocast it does not lay the recurrent weights out as one buffer, warns, and compacts them at every call: on an H200
+inference of a small batch takes longer in bf16 than in fp32. Both are kept, because torch's users get the same.
 """
 
 import torch
@@ -24,14 +22,14 @@ class LanguageModel(nn.Module):
         self.head = nn.Linear(hidden_size, vocab_size)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Logits of the token that follows each."""
+        """Logits of the token after each."""
         hidden, _ = self.lstm(self.embedding(tokens))
         logits: torch.Tensor = self.head(hidden)
         return logits
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """The model with random weights; `input_size` plays no part in it."""
+    """The model with random weights."""
     sizes = {key: int(spec.config[key]) for key in ("vocab_size", "embedding_size", "hidden_size", "num_layers")}
     with torch.device(device):
         return LanguageModel(**sizes)

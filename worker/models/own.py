@@ -1,7 +1,7 @@
-"""Models of the user's own, from their code or an installed package; docs/own-models.md says what they may bring.
+"""Family of the user's own models, from their code or an installed package: docs/own-models.md.
 
-A launch measures one model, so that unlike the other families this one is an object: it keeps the imported code and the
-nesting of the inputs. It holds no model: whoever measures loading drops it between two loads, and its memory with it.
+An object, not a module: it keeps the imported code and the nesting of the inputs. It holds no model, so that load cells
+can drop one and its memory.
 """
 
 import functools
@@ -21,7 +21,7 @@ from worker.models.own_inputs import Inputs
 from worker.outputs import tensors
 
 _TRIES: Final = 3
-"""Steps within which something must have changed: a gradient scaler of the user's may skip the first ones."""
+"""Steps within which a parameter must have changed: a gradient scaler of the user's may skip the first ones."""
 
 _CANNOT: Final = {
     "get_example_inputs": "make its inputs",
@@ -42,10 +42,7 @@ class Own:
 
     @functools.cached_property
     def _code(self) -> own_code.Code:
-        """Its code, imported when it is first needed.
-
-        The device is open by then: much code asks for CUDA while it is imported, and a fresh process must not have.
-        """
+        """The code, imported at first use: the device must be open, because much code uses CUDA on import."""
         return own_code.Code(self._own)
 
     def build(self, spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
@@ -60,11 +57,11 @@ class Own:
         return module
 
     def structure(self) -> str:
-        """What tells the weights of this model from those that the same code made before it was changed."""
+        """Hash of the model's weights, which changes with the code that makes them."""
         return own_code.structure(self._code.make(torch.device("cpu")))
 
     def batch(self, spec: ModelSpec, feed: Feed) -> Batch:
-        """Inputs of one iteration: random ones as described, or else those that the user's code makes."""
+        """Inputs of one iteration: random ones as described, or those of the user's code."""
         module = self._module()
         example = own_inputs.drawn(spec, module, feed) if spec.inputs else self._example_inputs(module, feed)
         self._inputs = Inputs(example)
@@ -73,11 +70,11 @@ class Own:
         return batch
 
     def _example_inputs(self, module: torch.nn.Module, feed: Feed) -> object:
-        """The user's own, on the device. They must follow the batch size, or throughput would be a wrong number.
+        """The user's inputs, on the device. Raises ModelCodeError where they do not follow the batch size.
 
-        A length that is the batch size by chance does not follow it, so inputs of a smaller batch are made too.
+        A smaller batch is made too, because a length may equal the batch size by chance.
         """
-        asked, other = feed.batch_size, _another(feed.batch_size)
+        asked, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller one fits too
         told = self._code.hook(module, "samples") is not None
         before = {} if told else own_inputs.lengths(own_inputs.by_name(self._ask(module, "get_example_inputs", other)))
         made = own_inputs.by_name(self._ask(module, "get_example_inputs", asked))
@@ -97,7 +94,7 @@ class Own:
         return own_inputs.moved(made, feed)
 
     def samples(self, batch: Batch) -> int | None:
-        """How many samples a batch counts as, where the user's code says so."""
+        """Samples of a batch, where the user's code counts them."""
         module = self._module()
         if self._code.hook(module, "samples") is None:
             return None
@@ -107,7 +104,7 @@ class Own:
         return number
 
     def forward(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """One forward pass. What comes out is the model's own affair: often no tensor, but several in a nesting."""
+        """One forward pass, whose outputs are often a nesting of tensors."""
         example = self._example(batch)
         try:
             return cast(torch.Tensor, own_inputs.call(module, example))
@@ -132,7 +129,7 @@ class Own:
 
     @property
     def train_step(self) -> Callable[[torch.nn.Module, Batch], torch.Tensor] | None:
-        """A whole training step of the user's, None where there is none. To be asked for once the model is built."""
+        """The user's training step, None where there is none. The model must be built."""
         return None if self._code.hook(self._built(), "train_step") is None else self._step
 
     def _step(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
@@ -147,7 +144,7 @@ class Own:
         raise ModelCodeError(f"train_step of {self._code.label} returned {_described(loss)}; it must return its loss")
 
     def _look_for_changes(self, before: list[int], module: torch.nn.Module) -> None:
-        """Raise ModelCodeError where the first steps have changed nothing. Once they have, nobody looks any more."""
+        """Raise ModelCodeError where the first steps changed nothing. Checked until one does."""
         self._vain_steps = _TRIES if self._changes(module) != before else self._vain_steps + 1
         if self._vain_steps == _TRIES and self._changes(module) == before:
             raise ModelCodeError(
@@ -156,7 +153,7 @@ class Own:
             )
 
     def _changes(self, module: torch.nn.Module) -> list[int]:
-        """How often each tensor was changed: torch counts that."""
+        """Number of changes of each parameter, as torch counts them."""
         return [parameter._version for parameter in module.parameters()]
 
     def _module(self) -> torch.nn.Module:
@@ -169,7 +166,7 @@ class Own:
         return self._inputs.restored(batch)
 
     def _loss_hook(self, module: torch.nn.Module) -> Callable[..., object] | None:
-        """The user's loss, called with the outputs and the flat batch; it gets the inputs too where it takes two."""
+        """The user's loss, called with the outputs, and with the inputs where it takes two arguments."""
         hook = self._code.hook(module, "loss")
         if hook is None:
             return None
@@ -192,7 +189,7 @@ class Own:
 
 
 def natural_loss(outputs: object, label: str) -> torch.Tensor:
-    """The loss of a model without its own, so that its backward pass can be measured.
+    """Loss of a model without its own, so that its backward pass can be measured.
 
     The outputs' `loss`; the output if it is one number; else the sum of the mean squares of all outputs. Raises
     ModelCodeError where no output depends on the parameters.
@@ -213,11 +210,6 @@ def _mean_square(tensor: torch.Tensor) -> torch.Tensor:
     """In fp32: the squares of fp16 numbers would overflow."""
     squares: torch.Tensor = (tensor.abs() if tensor.is_complex() else tensor).float().square()
     return squares.mean()
-
-
-def _another(batch_size: int) -> int:
-    """A batch size to compare with: a smaller one where there is one, since that fits too."""
-    return batch_size // 2 or 2
 
 
 def _described(thing: object) -> str:

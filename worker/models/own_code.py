@@ -1,10 +1,9 @@
-"""The user's own code: found, imported, called, and blamed for what it raises.
+"""The user's own code: found, imported, called, and named in its errors.
 
     target ── import ──▶ class or function ── called with args and config ──▶ torch.nn.Module
 
-Nothing of it is imported before a launch has its own process; the zygote never sees it. Whatever it raises becomes one
-ModelCodeError whose cause is the user's own error, with a traceback that begins in the user's own file; what would
-happen in every cell alike is a NotBuiltError.
+Imported only in a launch's own process, never in the zygote. Its errors become a ModelCodeError, whose cause is the
+user's own error with a traceback that begins in the user's file, or a NotBuiltError where every cell would fail.
 """
 
 import difflib
@@ -30,7 +29,7 @@ from worker import devices, exception_categories
 from worker.errors import ModelCodeError, NotBuiltError
 
 ANYWHERE: Final = frozenset({"torchvision", "transformers"})
-"""Packages whose models can be built on a device directly. Other code is built where it expects to be, on the CPU."""
+"""Packages whose models can be built on a device directly. Other models are built on the CPU."""
 
 _UNINITIALIZED: Final = "Call super().__init__() first in its __init__."
 _HINTS: Final = {
@@ -43,9 +42,9 @@ _HINTS: Final = {
 }
 """What to do about an error, by what cannot be done, the error's class, and words of its message."""
 _IN_EVERY_CELL: Final = frozenset({"be imported", "be built"})
-"""What code cannot do that can do nothing else either."""
+"""Failures that make every cell fail."""
 _TYPO: Final = 0.85
-"""How alike two names are of which one is the other mistyped: hiden_size and hidden_size are 0.95."""
+"""Similarity above which a name is a typing error of another: hiden_size and hidden_size are 0.95."""
 _ROOMS: Final = f"{Path(__file__).resolve().parents[1]}/"
 _BETWEEN: Final = (_ROOMS, *(f"{Path(str(module.__file__)).parent}/" for module in (importlib, torch)), "<frozen ")
 """Files whose frames lie between ours and the user's."""
@@ -53,7 +52,7 @@ _LIBRARIES: Final = (sysconfig.get_path("stdlib"), *site.getsitepackages(), site
 
 
 class Code:
-    """What a target names, imported. label: how messages call it."""
+    """Imported code of a target. label: its name in messages."""
 
     def __init__(self, own: OwnModel) -> None:
         """Import it. Raises NotBuiltError."""
@@ -77,7 +76,7 @@ class Code:
             )
 
     def make(self, device: torch.device) -> torch.nn.Module:
-        """A new model on `device`. Raises NotBuiltError, or ModelCodeError where code works once in a process alone."""
+        """A new model on `device`. Raises NotBuiltError, or ModelCodeError where code works only once in a process."""
         arguments, config = json.loads(self._own.arguments), json.loads(self._own.config)
         anywhere = self.module.__name__.partition(".")[0] in ANYWHERE
         try:
@@ -93,9 +92,9 @@ class Code:
         return made.to(device)
 
     def hook(self, module: torch.nn.Module | None, name: str) -> Callable[..., object] | None:
-        """The method `name` of the model, or else the function of that name beside it; None where there is neither.
+        """The model's method `name`, or else the function of that name beside it; None where there is neither.
 
-        A submodule of that name is none: `self.loss = nn.CrossEntropyLoss()` is not called with the outputs alone.
+        A submodule does not count: `self.loss = nn.CrossEntropyLoss()` is not called with the outputs alone.
         """
         method = getattr(module, name, None)
         if callable(method) and not isinstance(method, torch.nn.Module):
@@ -104,9 +103,9 @@ class Code:
         return function if callable(function) and self._own.allowed else None
 
     def blame(self, what: str, error: BaseException) -> ModelCodeError:
-        """What is to be raised from `error`, whose traceback then begins in the user's own code.
+        """Error to raise from `error`, whose traceback then begins in the user's own code.
 
-        what: what it cannot do, because the code raised `error`: "be imported", "be built", "be run" and so on.
+        what: the failed step: "be imported", "be built", "be run" and so on.
         """
         frames = _without_ours(error.__traceback__)
         error.__traceback__ = frames
@@ -119,7 +118,7 @@ class Code:
         return wrong(f"{told.rstrip('.')}. {hint}" if hint else told)
 
     def _called(self, arguments: list[object], config: dict[str, object]) -> object:
-        """Models of transformers take their configuration as an object of its own; all others as keywords."""
+        """Call the code. Models of transformers take their configuration as an object, all others as keywords."""
         configured = getattr(self.made_by, "config_class", None) if isinstance(self.made_by, type) else None
         if configured is None:
             return self.made_by(*arguments, **config)
@@ -128,7 +127,6 @@ class Code:
 
 
 def _hint(what: str, error: BaseException) -> str:
-    """What to do about an error, empty where nobody knows."""
     fitting = (
         hint
         for (when, kind, words), hint in _HINTS.items()
@@ -138,9 +136,9 @@ def _hint(what: str, error: BaseException) -> str:
 
 
 def _refuse_typing_mistakes(known: typing.Any, config: dict[str, object]) -> None:  # noqa: ANN401 - transformers' own
-    """Transformers takes any key without a word, and would build another model than was meant.
+    """Raise TypeError for a mistyped key: transformers takes any key, and would build another model than was meant.
 
-    Keys that are not near to any are left to it: some are read without being kept (rope_theta, attn_implementation).
+    Other unknown keys are allowed: some are read without being kept (rope_theta, attn_implementation).
     """
     for key in config:
         near = () if hasattr(known, key) else difflib.get_close_matches(key, list(known.to_dict()), n=1, cutoff=_TYPO)
@@ -150,7 +148,7 @@ def _refuse_typing_mistakes(known: typing.Any, config: dict[str, object]) -> Non
 
 @contextmanager
 def _precision_kept() -> Iterator[None]:
-    """The cell says whether TF32 is used, also where the code sets torch.set_float32_matmul_precision for itself."""
+    """Undo changes of TF32 by the user's code, such as torch.set_float32_matmul_precision."""
     wanted = all(devices.tf32_switches().values())
     try:
         yield
@@ -159,7 +157,7 @@ def _precision_kept() -> Iterator[None]:
 
 
 def structure(module: torch.nn.Module) -> str:
-    """A hash of the names, shapes and types of everything that a file of the model's weights holds."""
+    """Hash of the names, shapes and types in the model's state_dict."""
     parts = [
         (name, tuple(value.shape), str(value.dtype)) if isinstance(value, torch.Tensor) else name
         for name, value in module.state_dict().items()
@@ -176,7 +174,7 @@ def _search_first(folder: str) -> None:
 
 
 def _resolve(target: str) -> tuple[ModuleType, Callable[..., object]]:
-    """The Python module of a target, and what the target names in it."""
+    """The Python module of a target, and the object that the target names in it."""
     where, colon, name = target.rpartition(":")
     if where.endswith(".py"):
         module = _from_file(Path(where))
@@ -191,7 +189,7 @@ def _resolve(target: str) -> tuple[ModuleType, Callable[..., object]]:
 
 
 def _longest_module(target: str) -> tuple[ModuleType, str]:
-    """The module in which "package.module.Class.method" begins to name things, and the names. Python does not say."""
+    """The module part of "package.module.Class.method", imported, and the remaining names."""
     parts = target.split(".")
     module = importlib.import_module(parts[0])
     for number, part in enumerate(parts[1:-1], start=1):
@@ -202,9 +200,9 @@ def _longest_module(target: str) -> tuple[ModuleType, str]:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """A Python file as a module: by its full name where it is part of a package, so that relative imports work.
+    """Import a Python file: by its full name where it is part of a package, so that relative imports work.
 
-    Its folder, or the folder of the package, is searched first by the imports in it, as when Python runs a file.
+    Its folder, or the folder of the package, is searched first, as when Python runs a file.
     """
     root, names = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
@@ -240,7 +238,7 @@ def _says_it_is_a_model(thing: Callable[..., object]) -> bool:
 
 
 def kind(thing: object) -> str:
-    """What something is, with its article: "a list", "an int", "nothing (None)"."""
+    """Type with its article: "a list", "an int", "nothing (None)"."""
     if thing is None:
         return "nothing (None)"
     name = type(thing).__name__
@@ -248,14 +246,14 @@ def kind(thing: object) -> str:
 
 
 def _without_ours(frames: TracebackType | None) -> TracebackType | None:
-    """The frames from the first on that is neither ours nor between us and the user's code."""
+    """The frames from the first one of the user's code on."""
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_BETWEEN):
         frames = frames.tb_next
     return frames
 
 
 def _place(frames: TracebackType | None) -> str:
-    """Where it happened: the innermost line of the user's own, or else of any library; nothing where there is none."""
+    """Innermost line of the user's own code, or else of any library; empty where there is none."""
     found = traceback.extract_tb(frames)
     own = [frame for frame in found if not frame.filename.startswith((*_LIBRARIES, _ROOMS, "<"))]
     if not found:

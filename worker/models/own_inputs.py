@@ -1,8 +1,6 @@
-"""What a model of the user's own is fed: tensors in any nesting, taken apart to be measured, and put together again.
+"""Inputs of the user's own models: nested tensors, flattened for the measurement and restored for each call.
 
-    example ── dict, list, tuple of tensors ──▶ Batch, flat, by name ── moved, cast, laid out ──▶ the same nesting again
-
-The rest of the worker sees a flat batch like that of any other model.
+example ── dict, list, tuple of tensors ──▶ Batch, flat, by name ── moved, cast, laid out ──▶ the same nesting again
 """
 
 import typing
@@ -30,7 +28,7 @@ class Inputs:
         self._put_together = self._quick_way(example)
 
     def take(self) -> Batch:
-        """Every tensor, flat. They are not kept: what becomes of them is in the batches that come back."""
+        """All tensors, flat. They are not kept here."""
         taken = {str(place): self._leaves[place] for place in self._places}
         for place in self._places:
             self._leaves[place] = None
@@ -41,7 +39,7 @@ class Inputs:
         return self._put_together(batch)
 
     def _quick_way(self, example: object) -> Callable[[Batch], object]:
-        """Putting together happens in every iteration, so that the usual nestings have a way without walking a tree."""
+        """Function that restores an example in every iteration, without walking a tree for the usual nestings."""
         if isinstance(example, torch.Tensor):
             return lambda batch: batch["0"]
         if type(example) is dict and _all_tensors(example.values()):
@@ -59,7 +57,7 @@ class Inputs:
 
 
 def by_name(example: object) -> object:
-    """The example with any mapping that holds keywords as a dict, such as the BatchEncoding of a tokenizer."""
+    """The example with any mapping of keywords, such as a tokenizer's BatchEncoding, as a dict."""
     if isinstance(example, Mapping) and not isinstance(example, dict):
         return dict(example)
     if type(example) is tuple and len(example) == 2 and isinstance(example[0], tuple):
@@ -68,7 +66,7 @@ def by_name(example: object) -> object:
 
 
 def hold_a_tensor(example: object) -> bool:
-    """Whether there is anything in it to be put on the device."""
+    """Whether the example holds a tensor."""
     return any(isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(example))
 
 
@@ -84,12 +82,12 @@ def call(module: torch.nn.Module, example: object) -> object:
 
 
 def moved(example: object, feed: Feed) -> object:
-    """What the user's code made, on the device; tensors of fp32 in the cell's precision."""
+    """The example on the device; fp32 tensors in the cell's precision."""
     return _pytree.tree_map(lambda leaf: _moved(leaf, feed), example)
 
 
 def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
-    """Random inputs as the model is described: a dict by name, a tuple by position, one alone as it is."""
+    """Random inputs as the model is described: a dict by name, a tuple by position, or a single one."""
     entries = tuple(_with_vocabulary(entry, module) for entry in spec.inputs)
     values = feed.inputs(msgspec.structs.replace(spec, inputs=entries))
     if spec.own is not None and spec.own.by_name:
@@ -98,7 +96,7 @@ def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
 
 
 def lengths(example: object) -> dict[str, int]:
-    """Every length in inputs, by its place: those of tensors, and how many there are in a list, tuple or dict."""
+    """Every length in inputs, by its place: of tensors' axes, and of lists, tuples and dicts."""
     if isinstance(example, torch.Tensor):
         return {f":{axis}": length for axis, length in enumerate(example.shape)}
     if isinstance(example, list | tuple):
@@ -116,7 +114,7 @@ def _all_tensors(things: Iterable[object]) -> bool:
 
 
 def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
-    """Token numbers without an upper end go as far as the vocabulary of a model of transformers."""
+    """Limit token numbers without an upper end to the vocabulary of a model of transformers."""
     if entry.dtype not in {"int64", "int32"} or entry.high:
         return entry
     size = getattr(getattr(module, "config", None), "vocab_size", None)
@@ -129,7 +127,6 @@ def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
 
 
 def _moved(leaf: object, feed: Feed) -> typing.Any:  # noqa: ANN401 - whatever the user's code put into its inputs
-    """A tensor on the device, fp32 in the cell's precision; other things that can be moved are; the rest stays."""
     if isinstance(leaf, torch.Tensor):
         dtype = feed.dtype if leaf.dtype is torch.float32 else leaf.dtype
         moved = leaf.detach().to(device=feed.device, dtype=dtype)

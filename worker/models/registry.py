@@ -1,4 +1,4 @@
-"""Which module builds a model."""
+"""Modules that build the models."""
 
 import importlib
 from typing import Final, cast

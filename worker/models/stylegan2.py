@@ -1,9 +1,8 @@
 """StyleGAN2: a generator of images and the discriminator that it is trained against. See stylegan2_networks.py.
 
-Loaded and run is the generator alone, and nothing of the discriminator is built for it; that is a model of its own,
-stylegan2_discriminator.py. A training step is one of the discriminator and one of the generator, each with the
-non-saturating logistic loss (Goodfellow et al. 2014). What the published training does now and then is left out: R1
-every 16th step, path lengths every 4th, mixed styles, and the moving average of the generator's weights.
+Load and inference build the generator alone. A training step is one of the discriminator and one of the generator, each
+with the non-saturating logistic loss (Goodfellow et al. 2014). Not included: R1 every 16th step, path lengths every
+4th, mixed styles, and the moving average of the generator's weights.
 """
 
 from typing import Final
@@ -18,7 +17,7 @@ from worker.models.stylegan2_discriminator import loss as critics_loss
 from worker.models.stylegan2_networks import Discriminator, Generator
 
 _GENERATORS: Final = ("resolution", "latent_size", "mapping_layers", "channel_base", "channel_max")
-"""What a generator is made of, in the order of its arguments."""
+"""Arguments of a generator, in order."""
 
 
 class StyleGan2(nn.Module):
@@ -55,7 +54,7 @@ def _sizes(spec: ModelSpec, input_size: int | None) -> dict[str, int]:
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random latents, and random images that the discriminator is to take for real."""
+    """Random latents, and random images as real ones."""
     side = int(arguments(spec, feed.input_size)["resolution"])
     return feed.inputs(spec) | {"images": feed.normal((feed.batch_size, 3, side, side))}
 
@@ -67,7 +66,7 @@ def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def objectives(module: torch.nn.Module) -> tuple[Objective, ...]:
-    """A training step: the discriminator learns first."""
+    """Training step: the discriminator learns first."""
     return (
         Objective("discriminator", discriminator_loss, lambda gan: gan.get_submodule("discriminator").parameters()),
         Objective("generator", loss, lambda gan: gan.get_submodule("generator").parameters()),
@@ -75,13 +74,13 @@ def objectives(module: torch.nn.Module) -> tuple[Objective, ...]:
 
 
 def discriminator_loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Low where real images are taken for real, and generated ones are not."""
+    """Low where real images score high, and generated ones low."""
     with torch.no_grad():
         made = forward(module, batch)
     return critics_loss(module.get_submodule("discriminator"), {"images": batch["images"], "made": made})
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """The generator's: low where its images are taken for real."""
+    """The generator's: low where its images score high."""
     discriminator = module.get_submodule("discriminator")
     return doubt(discriminator(forward(module, batch)))

@@ -1,7 +1,4 @@
-"""StyleGAN2's discriminator alone: the critic of images, and its half of a training step. See stylegan2.py.
-
-Trained alone it is shown random images in the place of those that a generator would have made.
-"""
+"""StyleGAN2's discriminator alone, trained on random images in place of generated ones. See stylegan2.py."""
 
 import torch
 from torch.nn import functional
@@ -19,7 +16,7 @@ def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torc
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random images that it is to take for real, and others that it is not."""
+    """Random real and generated images."""
     images = feed.inputs(spec)
     return images | {"made": feed.normal(tuple(images["images"].shape))}
 
@@ -31,10 +28,10 @@ def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Low where real images are taken for real, and made ones are not."""
+    """Low where real images score high, and generated ones low."""
     return doubt(-module(batch["made"])) + doubt(forward(module, batch))
 
 
 def doubt(scores: torch.Tensor) -> torch.Tensor:
-    """The logistic loss of what should score high; in fp32, as CUDA's autocast has it and a CPU's has not."""
+    """Logistic loss of scores that should be high; in fp32, as under CUDA's autocast."""
     return functional.softplus(-scores.float()).mean()

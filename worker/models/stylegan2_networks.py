@@ -1,5 +1,4 @@
-"""The two networks of StyleGAN2: Karras et al., "Analyzing and Improving the Image Quality of StyleGAN" (2019),
-arXiv:1912.04958, configuration F.
+"""The two networks of StyleGAN2: Karras et al. (2019), arXiv:1912.04958, configuration F.
 
     latents ── mapping ──▶ style ────────┬─────────────────┬──────────── …
                                          ▼                 ▼
@@ -10,10 +9,9 @@ arXiv:1912.04958, configuration F.
 
 At 1024 pixels that is 30,370,060 and 29,012,513 parameters, as many as the published code has.
 
-Weights are normal numbers that are scaled when they are used (the equalised learning rate). Modulation multiplies the
-features and demodulation divides what the convolution makes of them, which is the same as changing its weights for
-each image, and lets a batch be one convolution (so in training in NVIDIA's stylegan2-ada-pytorch). The filters before
-and after resampling, CUDA kernels there, are torch's own depthwise convolutions here.
+Weights are normal numbers, scaled when used (the equalised learning rate). Modulation multiplies the features and
+demodulation divides the convolution's output, so that a batch is one convolution (as in NVIDIA's
+stylegan2-ada-pytorch). The filters around resampling, CUDA kernels there, are depthwise convolutions here.
 """
 
 import math
@@ -24,7 +22,7 @@ from torch import nn
 from torch.nn import functional
 
 SMALLEST: Final = 4
-"""Side of the constant with which the generator begins, and of what the discriminator ends with."""
+"""Side of the generator's constant, and of the discriminator's last features."""
 
 _TAPS: Final = (1.0, 3.0, 3.0, 1.0)
 _GROUP: Final = 4
@@ -33,7 +31,7 @@ _EPSILON: Final = 1e-8
 
 
 def channels(resolution: int, base: int, most: int) -> int:
-    """How wide the networks are where the image has this side."""
+    """Width of the networks where the image has this side."""
     return min(base // resolution, most)
 
 
@@ -44,7 +42,7 @@ def require_doublings(resolution: int) -> None:
 
 
 def _per_channel(values: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
-    """(batch, channels) as a factor of (batch, channels, side, side), in its type: autocast is not to leave it."""
+    """(batch, channels) as a factor of (batch, channels, side, side), in its type, so that autocast keeps it."""
     return values.to(features.dtype)[:, :, None, None]
 
 
@@ -78,7 +76,7 @@ class Linear(nn.Linear):
 
 
 class Filter(nn.Module):
-    """The low-pass filter beside every change of resolution, channel by channel."""
+    """Low-pass filter around every change of resolution, channel by channel."""
 
     kernel: torch.Tensor
 
@@ -93,7 +91,7 @@ class Filter(nn.Module):
         return functional.conv2d(features, self._kernels(features), padding=self._padding, groups=features.shape[1])
 
     def doubled(self, features: torch.Tensor) -> torch.Tensor:
-        """Twice the side: zeros between the pixels, and the filter over them."""
+        """Twice the side: zeros between the pixels, then the filter."""
         kernels = self._kernels(features)
         return functional.conv_transpose2d(features, kernels, stride=2, padding=self._padding, groups=features.shape[1])
 
@@ -102,7 +100,7 @@ class Filter(nn.Module):
 
 
 class Convolution(nn.Conv2d):
-    """Of the discriminator. down: to half the side, filtered before."""
+    """Convolution of the discriminator. down: to half the side, filtered before."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, *, bias: bool = True, down: bool = False) -> None:
         stride, padding = (2, 0) if down else (1, kernel // 2)
@@ -120,7 +118,7 @@ class Convolution(nn.Conv2d):
 
 
 class ModulatedConvolution(nn.Module):
-    """Of the generator, steered by a style. up: to twice the side, filtered afterwards."""
+    """Convolution of the generator, modulated by a style. up: to twice the side, filtered afterwards."""
 
     def __init__(
         self, inputs: int, outputs: int, kernel: int, latent: int, *, demodulate: bool = True, up: bool = False
@@ -166,7 +164,7 @@ class StyledLayer(nn.Module):
 
 
 class ToRgb(nn.Module):
-    """What a block adds to the image."""
+    """Contribution of a block to the image."""
 
     def __init__(self, inputs: int, latent: int) -> None:
         super().__init__()
@@ -195,7 +193,7 @@ class SynthesisBlock(nn.Module):
     def forward(
         self, features: torch.Tensor, image: torch.Tensor, style: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The image as it was, enlarged, and what this block adds to it."""
+        """The enlarged image plus this block's contribution."""
         features = self.second(self.first(features, style), style)
         return features, self.filter.doubled(image) + self.to_rgb(features, style)
 
@@ -221,7 +219,7 @@ class Generator(nn.Module):
             self.blocks.append(SynthesisBlock(inputs, channels(side, base, most), latent))
 
     def forward(self, latents: torch.Tensor) -> torch.Tensor:
-        """One style steers all layers."""
+        """One style modulates all layers."""
         style = self.mapping(latents)
         features = self.first(self.constant.repeat(len(latents), 1, 1, 1), style)
         image: torch.Tensor = self.to_rgb(features, style)
@@ -250,13 +248,13 @@ class ResidualBlock(nn.Module):
 
 
 class MinibatchDeviation(nn.Module):
-    """One more channel: how much the images of a group differ, so that a generator of one image is found out.
+    """One more channel: how much the images of a group differ, so that a generator of one image is detected.
 
     Groups are of four images, or of two or one where the batch cannot be divided.
     """
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """In fp32, because fp16 cannot hold the number that keeps the root away from zero."""
+        """In fp32: fp16 cannot hold the number that keeps the root away from zero."""
         group = math.gcd(len(features), _GROUP)
         variances = features.float().view(group, -1, *features.shape[1:]).var(0, correction=0)
         deviations = (variances + _EPSILON).sqrt().mean((1, 2, 3), keepdim=True).to(features.dtype)

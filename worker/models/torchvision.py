@@ -1,7 +1,4 @@
-"""Image classifiers of torchvision, by the name of their builder: ResNet, ResNeXt, EfficientNet, ViT.
-
-Attention is torch's own (`nn.MultiheadAttention`), which in evaluation takes its fused path.
-"""
+"""Image classifiers of torchvision, by the name of their builder: ResNet, ResNeXt, EfficientNet, ViT."""
 
 from typing import Final
 
@@ -16,7 +13,7 @@ _CLASSES: Final = 1000
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """The model with random weights. Beside `builder`, the configuration is what the builder is called with."""
+    """The model with random weights. The configuration holds `builder` and its arguments."""
     options = arguments(spec, input_size)
     builder = str(options.pop("builder"))
     with torch.device(device):
@@ -28,8 +25,7 @@ def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torc
 def _balance(module: torch.nn.Module) -> None:
     """Scale the residual branches, so that together they add about as much as the path beside them.
 
-    Otherwise each doubles the variance in evaluation: 33 blocks of ResNet-101 then exceed fp16, and its outputs are
-    NaN.
+    Otherwise each doubles the variance in evaluation: the outputs of ResNet-101 in fp16 are NaN after 33 blocks.
     """
     blocks = [block for block in module.modules() if isinstance(block, BasicBlock | Bottleneck)]
     for block in blocks:

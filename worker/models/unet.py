@@ -1,9 +1,7 @@
-"""U-Net for segmentation: Ronneberger, Fischer, Brox, "U-Net: Convolutional Networks for Biomedical Image Segmentation"
-(2015), arXiv:1505.04597.
+"""U-Net for segmentation: Ronneberger, Fischer, Brox (2015), arXiv:1505.04597.
 
-The published shape (five levels of 64 to 1024 channels, transposed convolutions on the way up), in the version that is
-commonly implemented: padded convolutions, so that the mask is as large as the image, each followed by a batch
-normalisation. With 3 channels in and 2 classes out that is 31,037,698 parameters.
+Five levels of 64 to 1024 channels with transposed convolutions, as published; padded convolutions with batch
+normalisation, as commonly implemented. With 3 channels in and 2 classes out that is 31,037,698 parameters.
 """
 
 import itertools
@@ -50,7 +48,7 @@ def _double(inputs: int, outputs: int) -> nn.Sequential:
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """The model with random weights; `input_size` plays no part in it."""
+    """The model with random weights."""
     sizes = {key: int(spec.config[key]) for key in ("width", "depth", "num_classes")}
     with torch.device(device):
         return UNet(**sizes)

@@ -1,8 +1,4 @@
-"""A variational autoencoder: Kingma and Welling, "Auto-Encoding Variational Bayes" (2013), arXiv:1312.6114.
-
-Encoder and decoder are those of autoencoder.py. Between them the encoder's output is read as mean and log variance of
-a Gaussian, and what goes into the decoder is drawn from it (the reparametrisation), in training and in inference alike.
-"""
+"""Variational autoencoder: Kingma and Welling (2013), arXiv:1312.6114, with the networks of autoencoder.py."""
 
 import torch
 from torch import nn
@@ -21,32 +17,32 @@ class VariationalAutoEncoder(nn.Module):
         self.decoder = decoder(width, stages, latent_channels)
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Images made of a code that is drawn, and the distribution that it was drawn from."""
+        """Images made of a drawn code, and the distribution of the code."""
         mean, log_variance = self.encoder(images).chunk(2, dim=1)
         code = mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
         return self.decoder(code), mean, log_variance
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """The model with random weights; `input_size` plays no part in it."""
+    """The model with random weights."""
     with torch.device(device):
         return VariationalAutoEncoder(**sizes(spec))
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random images, which are also what is to be made of them."""
+    """Random images, which are also the target."""
     return feed.inputs(spec)
 
 
 def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """The images made again."""
+    """Reconstructed images."""
     again: torch.Tensor
     again, _, _ = module(batch["images"])
     return again
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """The negative evidence lower bound: reconstruction (Gaussian, variance 1) and divergence from the prior.
+    """Negative evidence lower bound: reconstruction (Gaussian, variance 1) and divergence from the prior.
 
     A mean over the numbers of the images, not a sum, so that no gradient is too large for fp16.
     """

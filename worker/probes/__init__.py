@@ -1,1 +1,1 @@
-"""What a device reaches without a model, one module for each kind of work. worker/workloads/probe.py measures them."""
+"""Probes: limits of a device without a model, one module for each kind of work."""

@@ -1,4 +1,4 @@
-"""What every probe is given, and what it answers with."""
+"""Input and output of every probe."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _CPU_ROOM: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Bench:
-    """Where a probe works. dtype: of the cell's precision. burst_s: how long one try at a shape lasts."""
+    """Environment of a probe. dtype: of the cell's precision. burst_s: length of one burst at a shape."""
 
     device: torch.device
     dtype: torch.dtype
@@ -22,11 +22,11 @@ class Bench:
     burst_s: float
 
     def numbers(self, *shape: int) -> torch.Tensor:
-        """Random ones, normally distributed: a bf16 product of zeros runs 13 % faster [H200]."""
+        """Normally distributed random numbers: a bf16 product of zeros runs 13 % faster [H200]."""
         return torch.randn(shape, generator=self.generator, device=self.device, dtype=self.dtype)
 
     def room(self) -> int:
-        """Bytes that a probe may take: half of what is free on a GPU, little of the host's memory."""
+        """Bytes that a probe may take: half of the free memory of a GPU, 256 MiB of the host."""
         if self.device.type != "cuda":
             return _CPU_ROOM
         free, _ = torch.cuda.mem_get_info(self.device)
@@ -35,7 +35,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Probe:
-    """What is to be measured. steps: of one iteration, as in measure.Work. tensors: on the device.
+    """Work to be measured. steps: of one iteration, as in measure.Work. tensors: on the device.
 
     flops: of one iteration. bytes_moved: series → bytes of one iteration. best_ms: iteration times in the best burst.
     """

@@ -1,9 +1,8 @@
 """Matrix products: how many operations a second the device really does in a precision.
 
-Square shapes are tried from small to large, each in a short burst, and once more in the same order; the shape that is
-then the best is measured. A burst shows what the device can do; what it sustains is less where power is the limit. So
-a first burst on a cool device says little about the shape: with one burst each, 4096 was chosen on an H200, where bf16
-had reached 794 TFLOP/s at 8192 and 703 at 16384 [H200].
+Square shapes are tried from small to large in short bursts, then once more; the best shape is measured. A first burst
+on a cool device says little: with one burst each, 4096 was chosen on an H200, where bf16 had reached 794 TFLOP/s at
+8192 and 703 at 16384 [H200].
 """
 
 from dataclasses import dataclass
@@ -14,10 +13,11 @@ import torch
 
 from worker.measure import Work
 from worker.probes.base import Bench, Probe
+from worker.verify.products import flops
 
 SIDES: Final = {"cuda": (4096, 8192, 12288, 16384), "cpu": (256, 512, 1024)}
 _LONGEST_MS: Final = 60.0
-"""No larger shape is tried once a product would take longer: the quick profile measures for a second at the most."""
+"""Longest product of a tried shape: the quick profile measures for at most a second."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,8 @@ class _Burst:
         return flops(self.side) / fmean(self.times_ms)
 
 
-def flops(side: int) -> float:
-    """Operations of one product of square matrices: a multiplication and an addition for each term."""
-    return 2.0 * side**3
-
-
 def prepare(bench: Bench) -> Probe:
-    """Try the shapes, and go on with the best."""
+    """Try the shapes and choose the best."""
     tries = [(burst, _burst(bench, burst.side)) for burst in _bursts(bench)]
     chosen = max(tries, key=lambda bursts: bursts[-1].rate)
     best = max(chosen, key=lambda burst: burst.rate)
@@ -65,7 +60,6 @@ def _worth_trying(bench: Bench, side: int, last: _Burst) -> bool:
 
 
 def _burst(bench: Bench, side: int) -> _Burst:
-    """The first product loads the kernel, the second says how many make a burst."""
     left, right, product = _operands(bench, side)
     work = Work({"iteration": lambda: torch.mm(left, right, out=product)})
     work.block(bench.clock, 1)

@@ -1,7 +1,6 @@
-"""Bytes: how fast the device reads and writes its own memory, and how fast they come from the host and go back.
+"""Bandwidth of the device's own memory, and of transfers between host and device.
 
-Everything that the device's memory reads or writes counts: a copy of n bytes within it moves 2 n, a triad (a = b + s c)
-3 n. Of a transfer counts what is carried over, n, as nvbandwidth counts it.
+A copy of n bytes within the device counts 2 n, a triad (a = b + s c) 3 n, a transfer n, as nvbandwidth counts it.
 """
 
 from typing import Final
@@ -12,9 +11,9 @@ from worker.probes.base import Bench, Probe
 
 _MIB: Final = 1024 * 1024
 BUFFER: Final = {"cuda": 4096 * _MIB, "cpu": 64 * _MIB}
-"""Bytes of each of the three buffers: far beyond any cache of a GPU, of which the largest are near 128 MiB."""
+"""Bytes of each of the three buffers: far beyond any cache of a GPU, the largest of which are near 128 MiB."""
 TRANSFER: Final = 512 * _MIB
-"""Bytes of each of the two buffers, as nvbandwidth has them."""
+"""Bytes of each of the two buffers, as in nvbandwidth."""
 _SCALE: Final = 0.5
 
 

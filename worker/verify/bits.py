@@ -1,7 +1,4 @@
-"""Outputs as the bits that they are: compared, counted and written as whole numbers, never as floats.
-
--0.0 equals 0.0 and no NaN equals itself, so that a comparison of floats overlooks the one and blames the other.
-"""
+"""Comparison of outputs as whole numbers: -0.0 equals 0.0 as a float, and NaN does not equal itself."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,12 +9,12 @@ from protocol.verification import KEPT_ELEMENTS, Element
 
 _INTEGERS: Final = {2: torch.int16, 4: torch.int32}
 _CHUNK: Final = 1 << 23
-"""Elements that are compared at once, so that looking closer takes little memory beside what is looked at."""
+"""Elements that are compared at once, to take little memory."""
 
 
 @dataclass(frozen=True)
 class Differences:
-    """Where two outputs differ: how many elements, how many bits in all, and the first of them."""
+    """Difference of two outputs: elements, bits in all, and the first elements."""
 
     elements: int = 0
     bits: int = 0
@@ -25,7 +22,7 @@ class Differences:
 
 
 def integers(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as whole numbers of the same width, sharing its memory. Raises KeyError for widths without any."""
+    """The tensor as whole numbers of the same width (2 or 4 bytes), sharing its memory."""
     return tensor.view(_INTEGERS[tensor.element_size()])
 
 
@@ -40,7 +37,7 @@ def signed(value: int, size: int) -> int:
 
 
 def differences(found: torch.Tensor, expected: torch.Tensor) -> Differences:
-    """Hold an output, contiguous, against what it had to be: same shape and type. Waits for the device."""
+    """Compare a contiguous output with the expected one of the same shape and type. Waits for the device."""
     size = width(found)
     flat, right = integers(found).flatten(), integers(expected).flatten()
     elements = changed = 0
@@ -56,9 +53,9 @@ def differences(found: torch.Tensor, expected: torch.Tensor) -> Differences:
 
 
 def farthest(found: torch.Tensor, expected: torch.Tensor, most: int) -> list[int]:
-    """Offsets of the elements, at most so many, that are farthest from what they had to be; what is not finite first.
+    """Offsets of the at most `most` elements that are farthest from the expected ones; not finite ones first.
 
-    Elements whose bits are the same are left out. Waits for the device.
+    Elements with equal bits are excluded. Waits for the device.
     """
     flat, right = found.flatten(), expected.flatten()
     apart: list[tuple[float, int]] = []

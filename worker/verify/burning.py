@@ -1,10 +1,9 @@
-"""One launch of a burn-in workload, from the device to its result: what is multiplied and verified is its own."""
+"""One launch of a burn-in workload that verifies products."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import torch
 
 from protocol.cell import Cell
@@ -12,7 +11,6 @@ from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result
 from worker import devices
-from worker.measure import nothing
 from worker.stage import Stage
 from worker.timing import Step
 from worker.verify import products
@@ -25,7 +23,7 @@ from worker.workloads import common
 Prepare = Callable[[Cell, torch.device], Products]
 
 
-def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare, pause: Step = nothing) -> Result:
+def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare, pause: Step = lambda: None) -> Result:
     """Make and verify products for as long as the measurement lasts. A mismatch is a finding, not a failure.
 
     pause: called before every block, untimed.
@@ -45,7 +43,8 @@ def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare, pause: S
         work = slowed(WatchedWork({"iteration": watch.step}, watch=watch, prepare=pause), assign)
         measurements = common.warm_up_and_measure(work, assign, stage, device, clock)
         watch.end()
-    result = common.result(
+    method = f"{made.method}, {100 * share:.1f} % of the time"
+    return common.result(
         measurements,
         common.holding((*made.tensors(), *watch.outputs)),
         assign,
@@ -53,6 +52,5 @@ def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare, pause: S
         isolation=isolation,
         items=1,
         flops=products.flops(made.side),
+        verification=watch.verification(key(assign.device, device), method),
     )
-    method = f"{made.method}, {100 * share:.1f} % of the time"
-    return msgspec.structs.replace(result, verification=watch.verification(key(assign.device, device), method))

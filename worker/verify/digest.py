@@ -1,19 +1,18 @@
-"""A 64-bit digest of an output, made on the device without waiting for it: 8 bytes tell whether 128 MiB are right.
+"""64-bit digest of an output, made on the device without waiting for it: 8 bytes verify 128 MiB.
 
     digest = Σ_r R[r] · Σ_c C[c] · word[r, c]   modulo 2^64
 
 A word is 32 bits of the output, as a signed number; R and C are random odd weights, of 32 bits for each row and of 64
-for each column of words. Sums of whole numbers are the same in any order, so every device and every path gives the same
+for each column of words. Sums of whole numbers are the same in any order, so every device and path gives the same
 digest. A row's weight has no more bits than a word because a GPU multiplies those in one instruction.
 
-What it finds. Let d be the change of a word, |d| < 2^32: at most 31 of its low bits are zero.
+Detection. Let d be the change of a word, |d| < 2^32: at most 31 of its low bits are zero.
 - Changes in one word: always. R·C·d is zero modulo 2^64 only if d is, because R·C is odd.
 - In several words of a row: all but 2^-32 of them over the choice of the weights, since for any choice of the other
   weights that of the last word must hit 32 given bits.
 - In several rows: all but 2^-25. Two conditions of the kind above, of which one may be half fulfilled.
-Words are of 32 bits because of words of 64 with a weight each, two flips of the highest bit are never found: 2^63 times
-an odd number is 2^63, and two of those make 2^64. Of random double flips, that misses one in 2,048. A plain sum, or an
-exclusive or, also misses what two equal bits of different words do.
+With words of 64 bits, two flips of the highest bit would never be found: 2^63 times an odd number is 2^63, and two of
+those make 2^64. A plain sum or exclusive or also misses flips of the same bit in two words.
 
 The weights depend on the seed and the shape alone, so that launches and GPUs may be compared by their digests.
 """
@@ -26,7 +25,7 @@ import torch
 from worker.verify import seeded
 
 _ROWS, _COLUMNS, _TRIED = 101, 102, 103
-"""Streams of the seed: of the weights, and of the words with which a path is tried."""
+"""Streams of the seed: of the weights, and of the words that a path is tried with."""
 _CHUNK: Final = 1 << 23
 """Words that the stock operators take at once: their products are 64 MiB."""
 _WORD: Final = 1 << 64
@@ -36,7 +35,7 @@ Add = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int], No
 
 
 class Digester:
-    """Digests of outputs of one shape. `method`: by which path, in words."""
+    """Digests of outputs of one shape. `method`: the path, as text."""
 
     def __init__(self, like: torch.Tensor, seed: int, *, stock: bool = False) -> None:
         """like: an output; stock: never by Triton. Raises ValueError where a row is not a number of 32-bit words."""
@@ -59,7 +58,7 @@ class Digester:
         return int(total.item()) % _WORD
 
     def _try_triton(self, like: torch.Tensor, seed: int) -> None:
-        """Triton's path, where there is one that gives the digests of the stock operators."""
+        """Use Triton where it is available and gives the digests of the stock operators."""
         try:
             from worker.verify import triton_digest
 
@@ -74,7 +73,7 @@ class Digester:
     def _is_as_stock(self, like: torch.Tensor, seed: int) -> bool:
         """Whether random words have the digest of the stock operators, and another one after a flip of their last bit.
 
-        With a kernel that was compiled wrong, or that leaves words out, wrong outputs would look right all night.
+        A wrongly compiled kernel, or one that skips words, would let wrong outputs pass.
         """
         output, stock = torch.empty_like(like), Digester(like, seed, stock=True)
         matrix = words(output)
@@ -99,7 +98,7 @@ def words(output: torch.Tensor) -> torch.Tensor:
 
 
 def add_stock(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
-    """By torch's operators, which write and read the products of words and weights once more."""
+    """Digest by torch's operators, which write and read the products of words and weights once more."""
     step = max(_CHUNK // len(columns), 1)
     for at in range(0, len(rows), step):
         inner = (matrix[at : at + step] * columns).sum(dim=1)  # int32 times int64 is computed as int64, and wraps

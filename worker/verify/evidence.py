@@ -1,8 +1,6 @@
-"""What can be found out about an output that was not what it had to be, while it still lies where it was written.
+"""Examination of a wrong output, between blocks, while it still lies where it was written.
 
-    read again ──▶ compared with the right one ──▶ made ten times more ──▶ a few elements computed on the CPU in fp64
-
-Looked at between blocks, where nothing is timed; takes as long as it takes.
+read again ──▶ compared with the right one ──▶ made ten times more ──▶ a few elements computed on the CPU in fp64
 """
 
 import time
@@ -19,18 +17,19 @@ from worker.verify.products import Products
 REPETITIONS: Final = 10
 
 Strike = Callable[[torch.Tensor], None]
-"""What a fault that was injected and stays does to every output; nothing otherwise."""
+"""Repeats an injected fault that is stuck; does nothing otherwise."""
 
 
 def examine(
     products: Products, *, number: int, pair: int, output: torch.Tensor, verdict: int, iteration: int, strike: Strike
 ) -> Mismatch:
-    """All about one wrong output. number, pair: of the product, as in Products.judge. iteration: as in Mismatch.
+    """Evidence about one wrong output.
 
-    verdict: of the verification, an int64.
+    number, pair: of the product, as in Products.judge. iteration: as in Mismatch. verdict: of the verification, an
+    int64.
     """
     at_ns = time.monotonic_ns()
-    again = _verdicts(products, number, pair, [output])
+    again = _verdict(products, number, pair, output)
     expected = products.expected(pair)
     found = bits.differences(output, expected)
     return Mismatch(
@@ -40,7 +39,7 @@ def examine(
         elements=found.elements,
         bits=found.bits,
         first=found.first,
-        same_when_read_again=again == [verdict],
+        same_when_read_again=again == verdict,
         repeated=REPETITIONS,
         wrong_again=_wrong_again(products, number, pair, strike),
         beyond_rounding=_beyond_rounding(products, pair, output, expected, found),
@@ -48,31 +47,29 @@ def examine(
 
 
 def _wrong_again(products: Products, number: int, pair: int, strike: Strike) -> int:
-    """How many of ten more are wrong. Each begins with zeros, so that one which was never written is wrong too."""
+    """Number of wrong products among ten more, into zeroed outputs: what is not written is wrong too."""
     output = products.empty()
     wrong = 0
     for _ in range(REPETITIONS):
         output.zero_()
         products.make(pair, output)
         strike(output)
-        wrong += _verdicts(products, number, pair, [output]) != [products.verdict(pair)]
+        wrong += _verdict(products, number, pair, output) != products.verdict(pair)
     return wrong
 
 
-def _verdicts(products: Products, number: int, pair: int, outputs: list[torch.Tensor]) -> list[int]:
-    verdicts = torch.zeros(len(outputs), dtype=torch.int64, device=outputs[0].device)
-    for slot, output in enumerate(outputs):
-        products.judge(number, pair, output, verdicts, slot)
-    said: list[int] = verdicts.tolist()
-    return said
+def _verdict(products: Products, number: int, pair: int, output: torch.Tensor) -> int:
+    verdicts = torch.zeros(1, dtype=torch.int64, device=output.device)
+    products.judge(number, pair, output, verdicts, 0)
+    return int(verdicts.item())
 
 
 def _beyond_rounding(
     products: Products, pair: int, output: torch.Tensor, expected: torch.Tensor, found: Differences
 ) -> bool | None:
-    """Whether any element is too far from what the CPU makes of it in fp64; None where none differs.
+    """Whether any element is too far from its fp64 value on the CPU; None where none differs.
 
-    Of very many the first are computed anew, and those that are farthest off: what is within rounding may be anywhere.
+    Computes the first differing elements and the farthest ones.
     """
     if not found.elements:
         return None
@@ -83,7 +80,7 @@ def _beyond_rounding(
 
 
 def _is_beyond(products: Products, left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, offset: int) -> bool:
-    """Products of two numbers of the cell's precision are exact in fp64, and 2^-29 of fp32's error is added up."""
+    """Products of two numbers of the cell's precision are exact in fp64; summing adds 2^-29 of fp32's error."""
     row, column = divmod(offset, products.side)
     terms = left[row].cpu().double() * right[:, column].cpu().double()
     exact, magnitude = terms.sum().item(), terms.abs().sum().item()

@@ -1,15 +1,14 @@
-"""Products of whole numbers that are exact in floating point, and their check in which nothing is golden.
+"""Products of whole numbers that are exact in floating point, and their check without a reference.
 
 Exact: with operands up to M in magnitude and k terms, every partial sum, in whatever order, is a whole number of at
-most M^2 k < 2^24, which fp32 holds, as tensor cores' accumulators do. An output of two bytes holds whole numbers up to
-2^11 (fp16) or 2^8 (bf16) only; then M is smaller, and where even M = 1 is too much, rows of the left operand have
-fewer terms.
+most M^2 k < 2^24, which fp32 and tensor cores' accumulators hold. An output of two bytes holds whole numbers up to 2^11
+(fp16) or 2^8 (bf16); then M is smaller, and where even M = 1 is too much, rows of the left operand have fewer terms.
 
-Checked: every element must be whole (a flipped low bit would be lost where elements are converted), and for random
-vectors x of whole numbers from 1 to X, output·x must be left·(right·x) (Freivalds 1977). Both sides are computed in
-fp64, where they are exact: every partial sum is a whole number of at most M^2 k · k · X <= 2^53. So a right output is
-always found right. A row with one wrong element is always found wrong, since the difference times 1 to X is not zero;
-one with several is missed by a vector with a chance of 1/X at most: for VECTORS of them 2^-64 at a side of 8192.
+Checked: every element must be whole (converting would lose a flipped low bit), and for random vectors x of whole
+numbers from 1 to X, output·x must be left·(right·x) (Freivalds 1977). Both sides are exact in fp64: every partial sum
+is a whole number of at most M^2 k · k · X <= 2^53. So a right output is always found right. A row with one wrong
+element is always found wrong; one with several is missed by a vector with a chance of 1/X at most: for VECTORS of them
+2^-64 at a side of 8192.
 """
 
 import math
@@ -23,7 +22,7 @@ from worker.verify.seeded import Squares
 
 VECTORS: Final = 4
 LARGEST: Final = {torch.float32: 2**24 - 1, torch.float16: 2**11, torch.bfloat16: 2**8}
-"""Up to here every whole number can be stored."""
+"""Largest whole number below which all can be stored."""
 _TF32_LARGEST: Final = 2**11
 _FP64_LARGEST: Final = 2**53
 _CHUNK: Final = 1 << 23
@@ -34,9 +33,10 @@ _STAGGER: Final = 37
 
 @dataclass(frozen=True)
 class Bounds:
-    """most: magnitude of the operands' elements. terms: elements of a row of the left operand that are not made zero.
+    """Limits of exact products.
 
-    largest: magnitude that no partial sum exceeds. reach: largest element of the vectors.
+    most: magnitude of the operands' elements. terms: nonzero elements of a left operand's row. largest: magnitude that
+    no partial sum exceeds. reach: largest element of the vectors.
     """
 
     most: int
@@ -46,7 +46,7 @@ class Bounds:
 
 
 def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
-    """The largest operands with which products of this side are exact. All in fp32 may be multiplied as tf32."""
+    """Largest operands with which products of this side are exact. All in fp32 may be multiplied as tf32."""
     limit = LARGEST[output]
     most = min(max(math.isqrt(limit // side), 1), LARGEST[operands], _TF32_LARGEST)
     terms = min(side, limit // most**2)
@@ -55,7 +55,7 @@ def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
 
 
 def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
-    """Random whole numbers, all but `terms` of each row zero, in each row at other places."""
+    """Random whole numbers, all but `terms` of each row zero, at other places in each row."""
     matrix = squares.whole(stream, limits.most)
     if limits.terms < squares.side:
         column = torch.arange(squares.side, device=squares.device)
@@ -70,9 +70,9 @@ def vectors(seed: int, number: int, side: int, limits: Bounds, device: torch.dev
 
 
 def count_wrong(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """How much of `output` is wrong, an int64 of shape (): elements that are not whole, and rows that are not right.
+    """Number of wrong rows and elements that are not whole, as int64 of shape (). Does not wait for the device.
 
-    Infinite and undefined elements are counted too. Does not wait for the device.
+    Infinite and undefined elements count too.
     """
     right_side = _times(left, _times(right, vector))
     wrong = torch.zeros((), dtype=torch.int64, device=output.device)
@@ -84,7 +84,7 @@ def count_wrong(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, v
 
 
 def product(left: torch.Tensor, right: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The exact product, computed in fp64, where partial sums of whole numbers this small are exact."""
+    """The exact product, computed in fp64."""
     output = torch.empty(len(left), right.shape[1], dtype=dtype, device=left.device)
     wide = right.double()
     for rows in _chunks(left):

@@ -1,7 +1,6 @@
-"""The fault that a launch must show of itself: bits of an output that are flipped before it is verified.
+"""Injected fault: bits of an output are flipped before it is verified.
 
-They are flipped in the middle of the measurement, in one product, or (stuck) in every product from then on, those
-included that are made to look closer.
+In the middle of the measurement, in one product, or (stuck) in every product from then on, repetitions included.
 """
 
 import random
@@ -26,7 +25,7 @@ def places(seed: int, count: int, elements: int, size: int) -> dict[int, int]:
 
 
 class Flips:
-    """The bits of one launch, ready on the device."""
+    """The flipped bits of one launch, ready on the device."""
 
     def __init__(self, assign: Assign, like: torch.Tensor) -> None:
         self._injection = assign.injection or NO_FAULT
@@ -39,7 +38,7 @@ class Flips:
 
     @property
     def wanted(self) -> bool:
-        """Whether there is anything to flip, and it has not been yet."""
+        """Whether a fault is requested that has not happened yet."""
         return self._injection.flip_bits > 0 and not self._struck
 
     @property
@@ -48,7 +47,7 @@ class Flips:
         return self._injection.stuck and self._struck
 
     def strike(self, output: torch.Tensor) -> None:
-        """Flip them, in place. Does not wait for the device."""
+        """Flip the bits, in place. Does not wait for the device."""
         flat = bits.integers(output).view(-1)
         flat[self._offsets] = flat[self._offsets] ^ self._masks
         self._struck = True

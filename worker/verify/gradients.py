@@ -1,7 +1,4 @@
-"""What the steps of a replay give, kept on the device until the replay is over; and the fault that proves it is found.
-
-backward ──▶ a digest of the gradient of each parameter, and the losses ──▶ … ──▶ read once, for all steps
-"""
+"""Losses and gradient digests of a replay, kept on the device until it is over; and an injected fault."""
 
 import hashlib
 import random
@@ -21,9 +18,9 @@ _WORD: int = 1 << 64
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step gave: the loss of each part, as hexadecimal floats, and the digest of each parameter's gradient.
+    """Loss of each part of a step, as hexadecimal floats, and the digest of each parameter's gradient.
 
-    The digests are int64, 0 for a parameter without a gradient. Equal where all of them are, to the last bit.
+    The digests are int64, 0 for a parameter without a gradient.
     """
 
     losses: tuple[str, ...]
@@ -31,17 +28,17 @@ class Outcome:
 
     @property
     def loss(self) -> float:
-        """Of all parts together."""
+        """Sum over all parts."""
         return sum(map(float.fromhex, self.losses))
 
     @property
     def digest(self) -> str:
-        """Of all gradients together, as 16 hexadecimal digits."""
+        """Digest of all gradients together, as 16 hexadecimal digits."""
         words = struct.pack(f"<{len(self.gradients)}q", *self.gradients)
         return hashlib.blake2b(words, digest_size=8).hexdigest()
 
     def differing(self, expected: "Outcome") -> list[int]:
-        """Numbers of the parameters whose gradients are not the same."""
+        """Numbers of the parameters whose gradients differ."""
         pairs = zip(self.gradients, expected.gradients, strict=True)
         return [number for number, (found, right) in enumerate(pairs) if found != right]
 
@@ -66,25 +63,25 @@ class Recorder:
 
     @property
     def step(self) -> int:
-        """The step that is being done, counted from 0."""
+        """Current step, from 0."""
         return self._passes // self._parts
 
     @property
     def part(self) -> int:
-        """The part of the step that is being done."""
+        """Current part of the step."""
         return self._passes % self._parts
 
     def begin(self) -> None:
-        """A replay begins."""
+        """Begin a replay."""
         self._totals.zero_()
         self._passes = 0
 
     def having(self) -> list[torch.nn.Parameter]:
-        """The parameters that have a gradient now."""
+        """Parameters that have a gradient now."""
         return [parameter for parameter in self._parameters if parameter.grad is not None]
 
     def record(self, loss: torch.Tensor) -> None:
-        """A part's backward pass is done. loss: its own, a scalar. Does not wait for the device."""
+        """Record a part's backward pass. loss: its own, a scalar. Does not wait for the device."""
         self._losses[self.step, self.part].copy_(loss)
         first = self.step * len(self._parameters)
         for number, (parameter, digester) in enumerate(zip(self._parameters, self._digesters, strict=True)):
@@ -93,26 +90,26 @@ class Recorder:
         self._passes += 1
 
     def outcomes(self) -> list[Outcome]:
-        """Of the steps done so far. Waits for the device."""
+        """Outcomes of the steps so far. Waits for the device."""
         rows = self._totals.view(-1, len(self._parameters))[: self.step].tolist()
         losses = self._losses[: self.step].tolist()
         return [Outcome(tuple(map(float.hex, some)), tuple(row)) for some, row in zip(losses, rows, strict=True)]
 
 
 def matrix(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as a contiguous matrix, which digests are made of."""
+    """The tensor as a contiguous matrix, for digests."""
     return tensor.contiguous().view(len(tensor) if tensor.dim() > 1 else 1, -1)
 
 
 def _digesters(gradients: Sequence[torch.Tensor], seed: int) -> list[Digester]:
-    """One for each, the same for those of one shape: each new one tries itself, for milliseconds of an idle GPU."""
+    """One for each gradient, shared within a shape: each new one tries itself, for milliseconds of an idle GPU."""
     kinds = [(gradient.shape, gradient.dtype) for gradient in gradients]
     made = {kind: Digester(one, seed) for kind, one in dict(zip(kinds, gradients, strict=True)).items()}
     return [made[kind] for kind in kinds]
 
 
 class GradientFault:
-    """An injected fault: bits of one gradient of one step flip, in one replay or (stuck) in every one from then on."""
+    """Injected fault: bits of one gradient of one step flip, in one replay or (stuck) in every one from then on."""
 
     def __init__(self, assign: Assign, steps: int) -> None:
         """steps: of a replay."""
@@ -124,11 +121,11 @@ class GradientFault:
         self._target: tuple[torch.nn.Parameter, Flips] | None = None
 
     def begin(self, *, possible: bool) -> None:
-        """A replay begins, which is compared where it is possible."""
+        """Begin a replay. possible: it is compared."""
         self._now = possible and self._injection.flip_bits > 0 and (self._injection.stuck or not self._struck)
 
     def strike(self, step: int, having: list[torch.nn.Parameter]) -> None:
-        """Flip them, where it is time. having: parameters with a gradient. Does not wait for the device."""
+        """Flip the bits in the chosen step. having: parameters with a gradient. Does not wait for the device."""
         if not self._now or step != self._step:
             return
         if self._target is None:

@@ -1,9 +1,7 @@
-"""The mismatches of one launch: all are counted, the first of them kept, in memory and, at once, on the disk.
+"""Mismatches of one launch: all are counted, the first are kept, in memory and at once on the disk.
 
-    wrong ──▶ seen: on the disk ──▶ read again, made again, computed anew ──▶ examined: on the disk
-                                    └ on a GPU that errs, this may end the process
-
-So the parent knows of wrong bits also where no result ever comes.
+wrong ──▶ seen: on the disk ──▶ read again, made again, computed anew ──▶ examined: on the disk
+                                └ on a GPU that errs, this may end the process
 """
 
 import time
@@ -13,7 +11,7 @@ from worker.stage import Stage
 
 
 class Kept:
-    """Those of one launch. count: all of them."""
+    """Mismatches of one launch. count: all of them."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -21,7 +19,7 @@ class Kept:
         self.count = 0
 
     def seen(self, what: str, iteration: int, *, sender: str | None = None, of_all: bool = False) -> int | None:
-        """Something is wrong, and nothing more is known yet. Its place among the kept; None beyond those."""
+        """Record a mismatch before its examination. Returns its place among the kept; None beyond those."""
         self.count += 1
         at = len(self._kept)
         if at >= KEPT_MISMATCHES:
@@ -44,15 +42,14 @@ class Kept:
         return at
 
     def examined(self, at: int, mismatch: Mismatch) -> None:
-        """More is known of the one at this place."""
+        """Replace the mismatch at this place by the examined one."""
         self._kept[at] = mismatch
         self._stage.keep(Seen(at=at, mismatch=mismatch))
 
     def __getitem__(self, at: int) -> Mismatch:
-        """As far as it is known."""
         return self._kept[at]
 
     @property
     def all(self) -> tuple[Mismatch, ...]:
-        """Those that are kept."""
+        """Kept mismatches."""
         return tuple(self._kept)

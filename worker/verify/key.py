@@ -1,4 +1,4 @@
-"""What must agree before two launches may be expected to give the same bits."""
+"""Key that must agree before two launches may be expected to give the same bits."""
 
 import ctypes
 from pathlib import Path
@@ -48,7 +48,7 @@ def _cpu() -> tuple[str, ...]:
 
 
 def _cublas() -> str:
-    """The version that the library in this process says, whatever package it came with."""
+    """Version of the library in this process, whatever package it came with."""
     for line in _MAPS.read_text(encoding="utf-8", errors="replace").splitlines():
         path = line.partition("/")[2]
         if "libcublasLt.so" in path:

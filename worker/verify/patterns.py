@@ -1,13 +1,9 @@
-"""Patterns of bits for a test of memory: what every word must hold, and the walks in which it is written and checked.
-
-A pattern says what word number i holds; nothing is stored to compare with. Every pattern is marched in the same way:
+"""Patterns of bits for a test of memory, computed from a word's number, and the walks that write and check them.
 
     ↑ write w        ↑ check w, write ~w        ↓ check ~w, write w        ↑ check w
 
-↑ from the first word to the last, ↓ back. With two values in turn this is the classical test by moving inversions.
-A walk goes group by group: a group of chunks is checked, looked at, and only then written.
-
-Which fault is found by which pattern, of a memory that is otherwise sound:
+↑ from the first word to the last, ↓ back: moving inversions. A group of chunks is checked, looked at, and only then
+written. Faults that each pattern finds, of a memory that is otherwise healthy:
 
     fault                                                own address  moving inv.  walking  modulo 20  random
     bits that flip after they were written                    all         all        all       all      all
@@ -15,11 +11,9 @@ Which fault is found by which pattern, of a memory that is otherwise sound:
     an address line stuck, the two words in two groups        all         all        all       all      all
     ... in the same group                                     all          -       line < 6    all      all
 
-"all": whichever bits, word or line; tests/worker/test_memory_patterns.py tries them. Faults that need a certain
-neighbourhood of bits (coupling) are found by some turn or other: from turn to turn the moving inversions take the
-next of seven backgrounds, the walking bit moves on by one of 64 places, modulo 20 by one of 20, random by its seed.
-
-Marches are numbered over a whole burn-in, the five patterns in turn, and a launch begins where its round does:
+"all": whichever bits, word or line (tests/worker/test_memory_patterns.py). For faults that need certain neighbouring
+bits (coupling), moving inversions take the next of seven backgrounds each turn, the walking bit moves on by one of 64
+places, modulo 20 by one of 20, random by its seed. Marches are numbered over a whole burn-in:
 
     round 0    march 0 ▶ 1 ▶ 2 ▶ …        own address 0, moving inversions 0, walking 0, …
     round 1    march 17 ▶ 18 ▶ 19 ▶ …     walking 3, modulo 20 3, random 3, own address 4, …
@@ -39,16 +33,17 @@ WORD_BYTES: Final = 8
 _WORD_BITS: Final = 64
 _ALL: Final = (1 << _WORD_BITS) - 1
 _APART: Final = 20
-"""Of modulo 20: a number that no cache line, row or bank of memory is a multiple of."""
+"""Of modulo 20: no cache line, row or bank of memory is a multiple of it."""
 _BACKGROUNDS: Final = tuple(bits.signed(_ALL // ((1 << run) + 1), _WORD_BITS) for run in (64, 1, 2, 4, 8, 16, 32))
-"""Runs of so many equal bits: all zeros first, then 01 01, 0011 0011, and so on."""
+"""Runs of equal bits: all zeros first, then 01 01, 0011 0011, and so on."""
 _EVERY_TWENTIETH: Final = _BACKGROUNDS[1]
 _STREAM: Final = 301
 """Of the seed; turns count on from it."""
 _MARCHES_A_ROUND: Final = 17
-"""About as many as a launch of a minute holds on an H200, where one of 20 s holds five. It has no divisor in common
-with the five patterns, nor with their 7 backgrounds, 64 and 20 places: so launches that hold a single march come to all
-of these too, and those that hold two, or three, have ended every pattern after three rounds, or two."""
+"""About as many as a launch of a minute holds on an H200, where one of 20 s holds five.
+
+Coprime to the five patterns and their 7 backgrounds, 64 and 20 places, so that launches of a single march come to all
+of these; those of two or three have ended every pattern after three or two rounds."""
 
 
 @dataclass(frozen=True)
@@ -61,19 +56,19 @@ class Span:
 
 @dataclass(frozen=True)
 class Turn:
-    """Which time a pattern is marched, counted from 0, and the seed of its random numbers."""
+    """Repetition of a pattern, counted from 0, and the seed of its random numbers."""
 
     number: int
     seed: int
 
 
 Words = Callable[[Span, Turn, torch.device], torch.Tensor]
-"""What the words of a span must hold: new int64 of shape (count,), on the device, in memory for two or three of it."""
+"""Expected words of a span: new int64 of shape (count,), on the device, in memory for two or three of it."""
 
 
 @dataclass(frozen=True)
 class Stroke:
-    """One walk through the memory. What is checked and then written: the words, or their complement; None: nothing."""
+    """One walk through the memory: what is checked, then written: words, complement, or nothing (None)."""
 
     check: bool | None
     write: bool | None
@@ -89,7 +84,7 @@ MARCH: Final = (
     Stroke(check=PLAIN, write=None),
 )
 VISITS: Final = sum((stroke.check is not None) + (stroke.write is not None) for stroke in MARCH)
-"""Times that a march comes to each chunk."""
+"""Visits of a march to each chunk."""
 
 
 def own_address(span: Span, _: Turn, device: torch.device) -> torch.Tensor:
@@ -131,21 +126,21 @@ PATTERNS: Final[dict[str, Words]] = {
 
 @dataclass(frozen=True)
 class Content:
-    """What a memory must hold during a walk: the pattern, its round, and whether it is the complement."""
+    """Expected content during a walk: pattern, turn, and whether it is the complement."""
 
     pattern: str
     turn: Turn
     complement: bool
 
     def words(self, span: Span, device: torch.device) -> torch.Tensor:
-        """Of this span: new int64 of shape (count,)."""
+        """Expected words of a span: new int64 of shape (count,)."""
         words = PATTERNS[self.pattern](span, self.turn, device)
         return words.bitwise_not_() if self.complement else words
 
 
 @dataclass(frozen=True)
 class Visit:
-    """What is to be done next: write or check one chunk. last: of its group, so that it is time to look."""
+    """Write or check of one chunk. last: of its group, so that it is time to look."""
 
     chunk: int
     content: Content
@@ -154,20 +149,21 @@ class Visit:
 
 
 def first_march(round_: int) -> int:
-    """The number of the march with which a launch of this round begins; both are counted from 0."""
+    """Number of a round's first march; both are counted from 0."""
     return _MARCHES_A_ROUND * round_
 
 
 def visits(chunks: int, group: int, seed: int, first: int = 0) -> Iterator[Visit]:
-    """All patterns, one after the other, turn after turn, without end: VISITS times `chunks` for each march.
+    """Visits of all patterns, one after the other, turn after turn, without end.
 
-    group: chunks that are checked before any of them is written. first: number of the march to begin with.
+    group: chunks that are checked before any of them is written. first: number of the first march.
     """
     names = list(PATTERNS)
+    groups = [range(start, min(start + group, chunks)) for start in range(0, chunks, group)]
     for march in itertools.count(first):
         number, at = divmod(march, len(names))
         for stroke in MARCH:
-            yield from _walk(stroke, names[at], Turn(number, seed), _groups(chunks, group))
+            yield from _walk(stroke, names[at], Turn(number, seed), groups)
 
 
 def _walk(stroke: Stroke, pattern: str, turn: Turn, groups: Sequence[range]) -> Iterator[Visit]:
@@ -179,26 +175,22 @@ def _walk(stroke: Stroke, pattern: str, turn: Turn, groups: Sequence[range]) -> 
                 yield from (Visit(chunk, content, check, chunk == order[-1]) for chunk in order)
 
 
-def _groups(chunks: int, group: int) -> list[range]:
-    return [range(first, min(first + group, chunks)) for first in range(0, chunks, group)]
-
-
 def marches(done: int, chunks: int, first: int = 0) -> dict[str, int]:
-    """Pattern → how often it was marched from beginning to end by so many visits. first: as in `visits`."""
+    """Complete marches of each pattern in `done` visits. first: as in `visits`."""
     whole, names = done // (VISITS * chunks), list(PATTERNS)
     ended = Counter(march % len(names) for march in range(first, first + whole))
     return {name: ended[at] for at, name in enumerate(names)}
 
 
 class Memory:
-    """Words that are written and read span by span. words: int64 of shape (n,); a fault may be put in between."""
+    """Words that are written and read span by span. words: int64 of shape (n,)."""
 
     def __init__(self, words: torch.Tensor) -> None:
         self.words = words
 
     @property
     def device(self) -> torch.device:
-        """Where it is."""
+        """Device of the memory."""
         return self.words.device
 
     def write(self, span: Span, words: torch.Tensor) -> None:
@@ -206,5 +198,5 @@ class Memory:
         self.words.narrow(0, span.first, span.count).copy_(words)
 
     def read(self, span: Span) -> torch.Tensor:
-        """What the span holds, shape (count,): the memory itself, not a copy of it."""
+        """The span itself, shape (count,), not a copy."""
         return self.words.narrow(0, span.first, span.count)

@@ -1,4 +1,4 @@
-"""What a burn-in workload must be able to do with its products, and how operands are multiplied in a precision."""
+"""Interface of the products that a burn-in workload verifies, and their multiplication."""
 
 from typing import Final, Protocol
 
@@ -7,15 +7,17 @@ import torch
 from protocol.cell import Cell
 from worker import devices
 
+NO_TF32: Final = {"tf32": "a CPU multiplies in fp32"}
+"""What tf32 cells do not test on a CPU."""
 _CUDA_BYTES: Final = 16 << 30
 _CPU_BYTES: Final = 64 << 20
 _MOST_OUTPUTS: Final = 256
 
 
 class Products(Protocol):
-    """Products of pairs of operands, each of which is verified by one number.
+    """Products of pairs of operands, each verified by one number.
 
-    pairs: number of products, from 0. side: of the square matrices. what, method: in words. not_tested: as in
+    pairs: number of products, from 0. side: of the square matrices. what, method: as text. not_tested: as in
     Verification. odd: outputs that were wrong before the watch: pair, verdict, output.
     """
 
@@ -31,29 +33,29 @@ class Products(Protocol):
         """Room for an output."""
 
     def make(self, pair: int, output: torch.Tensor) -> None:
-        """Multiply, into `output`. Does not wait for the device."""
+        """Multiply into `output`. Does not wait for the device."""
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """Add to verdicts[slot] what comes of verifying `output`, product `number` of the launch. Does not wait."""
+        """Add the verdict of `output`, product `number` of the launch, to verdicts[slot]. Does not wait."""
 
     def verdict(self, pair: int) -> int:
-        """What verdicts[slot], an int64, is of an output that is right."""
+        """Verdict of a right output, an int64."""
 
     def expected(self, pair: int) -> torch.Tensor:
-        """The output that is right."""
+        """The right output."""
 
     def operands(self, pair: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """What is multiplied."""
+        """The two operands."""
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """How far from `exact` an element may be; magnitude: the sum of the absolute values of its terms."""
+        """Allowed distance of an element from `exact`; magnitude: the sum of its terms' absolute values."""
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """All that is held on the device."""
+        """All tensors on the device."""
 
 
 def side_of(cell: Cell) -> int:
-    """The side of the matrices. Raises ValueError where the cell does not say it."""
+    """Side of the matrices. Raises ValueError where the cell has none."""
     if cell.input_size is None:
         raise ValueError(f"{cell.id}: a cell of {cell.workload} needs an input size, the side of its matrices")
     return cell.input_size
@@ -84,7 +86,7 @@ def multiply(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor) -> N
 
 
 def outputs_for(output_bytes: int, device: torch.device) -> int:
-    """How many outputs to keep at once: as many as make a block, within half of the memory that is free.
+    """Number of outputs to keep: as many as make a block, within half of the free memory.
 
     16 GiB are 128 products of 8192 x 8192 in bf16, a fifth of a second of an H200.
     """

@@ -1,14 +1,13 @@
-"""How far a product may be from the exact one by rounding alone: beyond it, something is broken.
+"""Largest error of a product by rounding alone: beyond it, something is broken.
 
 For a dot product of k terms, added up in any order with unit roundoff u, Higham (Accuracy and Stability of Numerical
 Algorithms, 2nd edition, section 3.1) has
 
     |found - exact| <= gamma · Σ |a_i| |b_i|,   gamma = k u / (1 - k u)
 
-u is 2^-24 where fp32 numbers are multiplied and added in fp32. Tensor cores cut off instead of rounding (Fasi, Higham,
-Mikaitis, Pranesh: Numerical behavior of NVIDIA tensor cores, PeerJ Computer Science, 2021), which doubles it: 2^-23.
-Storing the sum in fewer bits adds half a unit of its last place. The bound always holds, and is far from reached: a
-wrong low bit is within it. So an element beyond it is proof of a fault, and one within it is no proof of anything.
+u is 2^-24 where fp32 numbers are multiplied and added in fp32, and 2^-23 on tensor cores, which truncate (Fasi, Higham,
+Mikaitis, Pranesh: Numerical behavior of NVIDIA tensor cores, PeerJ Computer Science, 2021). Storing the sum in fewer
+bits adds half a unit of its last place. An element within the bound may still be wrong.
 """
 
 import math
@@ -34,5 +33,5 @@ def bound(precision: Precision, terms: int, exact: float, magnitude: float, stor
 
 
 def is_beyond(found: float, exact: float, allowed: float) -> bool:
-    """Whether `found` is further from `exact` than `allowed`; what is not finite always is."""
+    """Whether `found` is further from `exact` than `allowed`, or not finite."""
     return not math.isfinite(found) or abs(found - exact) > allowed

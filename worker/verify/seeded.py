@@ -1,8 +1,7 @@
 """Random numbers that depend on a seed alone: not on the device, the version of torch, or the order of calls.
 
-GPUs are compared by what they make of the same operands, so the operands must be the same to the last bit. torch's own
-generators differ between CPU and CUDA, and its bell curve goes through logarithms that CPUs round differently. Here the
-number at a place is splitmix64 of the place (Steele, Lea, Flood 2014), by integer operators, whose results are exact.
+GPUs are compared by their outputs of equal operands, and torch's generators differ between CPU and CUDA. The number at
+a place is splitmix64 of the place (Steele, Lea, Flood 2014), by exact integer operators.
 """
 
 from collections.abc import Callable
@@ -39,7 +38,7 @@ def odd(seed: int, stream: int, count: int, device: torch.device) -> torch.Tenso
 
 
 def whole(words: torch.Tensor, most: int) -> torch.Tensor:
-    """Random words made whole numbers from -most to most, in place."""
+    """Turn random words into whole numbers from -most to most, in place."""
     return words.bitwise_right_shift_(1).bitwise_and_(_WORD // 4 - 1).remainder_(2 * most + 1).sub_(most)
 
 
@@ -83,7 +82,7 @@ class Squares:
 
 
 def _mixed(value: int) -> int:
-    """What `bits` does to a word, for one number of Python's."""
+    """splitmix64 of one Python number, as in `bits`."""
     value = (value + _GOLDEN) % _WORD
     for shift, factor in _FACTORS:
         value = (value ^ (value >> shift)) * factor % _WORD
@@ -91,10 +90,9 @@ def _mixed(value: int) -> int:
 
 
 def _fold(words: torch.Tensor, shift: int) -> torch.Tensor:
-    """Words ^ (words >> shift), in place; torch's shift brings in the sign, which is masked off."""
+    """Fold words ^ (words >> shift), in place; the sign that torch's shift brings in is masked off."""
     return words.bitwise_xor_(words.bitwise_right_shift(shift).bitwise_and_((1 << (64 - shift)) - 1))
 
 
 def _signed(word: int) -> int:
-    """The int64 of the same bits."""
     return word - _WORD if word >= _WORD // 2 else word

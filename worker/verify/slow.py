@@ -1,4 +1,4 @@
-"""The fault that a GPU is slow: work of which every block takes so many percent longer (`--inject slow`)."""
+"""Injected fault of a slow GPU: each block takes some percent longer (`--inject slow`)."""
 
 import time
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from worker.verify.flips import NO_FAULT
 
 
 def slowed(work: Work, assign: Assign) -> Work:
-    """The work as the launch must do it: the same, but for one that has this fault."""
+    """The work, slowed where the launch has this fault."""
     percent = (assign.injection or NO_FAULT).slow_percent
     if percent <= 0:
         return work
@@ -33,7 +33,7 @@ class SlowWork(Work):
     percent: float
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """A block of the work; the time that it takes longer is really slept, and counts as its last span's."""
+        """A block of the work, followed by sleep that counts to its last span."""
         block = self.work.block(clock, iterations, group)
         time.sleep(block.wall_ms / 1e3 * self.percent / 100)
         end_ns = time.monotonic_ns()
@@ -41,9 +41,9 @@ class SlowWork(Work):
         return replace(block, end_ns=end_ns, spans_ms=spans_ms)
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """As the work has it."""
+        """As in the work."""
         return self.work.size(duration_s, iteration_ms, group)
 
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
-        """As the work has it."""
+        """As in the work."""
         return self.work.group(clock, iteration_ms, iterations)

@@ -1,8 +1,7 @@
-"""What Triton does once in each process before its first kernel, done once for all launches, ahead of them.
+"""Import of Triton ahead of all launches, without touching a GPU.
 
-It hashes all of itself for the keys of its cache, and imports Gluon to tell the two kinds of kernels apart: 0.5 to
-0.7 s on an H200 in which the GPU is idle. Neither touches a GPU. Where Triton is missing, or has these elsewhere, this
-import fails, and a launch does it all itself.
+It hashes all of itself for the keys of its cache, and imports Gluon: 0.5 to 0.7 s on an H200 in which the GPU would be
+idle. Where this import fails, each launch does it itself.
 """
 
 import triton.experimental.gluon  # noqa: F401 - imported by Triton itself, later than here

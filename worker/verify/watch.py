@@ -1,15 +1,12 @@
-"""Every product of a measurement verified, without waiting for the device inside a block.
+"""Verification of every product of a measurement, without waiting for the device inside a block.
 
     block:    make 0 → verify 0 → make 1 → verify 1 → …           each product into an output of its own
     between:  read the verdicts, one number a product; look closer where one is wrong; next block, same outputs
 
-A block has no more products than there are outputs. So a wrong output still lies where it was written when the host
-comes to look, and reading it again really reads that memory: no copy is made of it, which would cost bandwidth with
-every product, or hide an error of the memory. All wrong outputs of a block are there, not the first alone.
-
-An output never gets the same product twice in a row: one that was not written at all would look right otherwise.
-Products of the warm-up, and those before it that tell what verifying costs, are verified like all others; a Mismatch
-counts its iteration within its phase.
+A block has at most as many products as there are outputs, so that a wrong output still lies where it was written and is
+really read again: a copy would cost bandwidth, or hide an error of the memory. An output never gets the same product
+twice in a row: one that was not written would look right. Products before and in the warm-up are verified too; a
+Mismatch counts its iteration within its phase.
 """
 
 import time
@@ -34,7 +31,7 @@ from worker.verify.products import Products, flops, outputs_for
 
 _BEFORE: Final = ", before warming up"
 _COSTED: Final = 5
-"""Products of which making and verifying are timed apart, before the warm-up, as far as there are outputs for them."""
+"""Products whose making and verifying are timed before the warm-up, as far as there are outputs."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class _Made:
 
 
 class Watch:
-    """Makes products, verifies them, and keeps what was found. One for each launch."""
+    """Makes products, verifies them, and keeps the mismatches. One for each launch."""
 
     def __init__(self, products: Products, assign: Assign, stage: Stage) -> None:
         self._products, self._assign, self._stage = products, assign, stage
@@ -67,7 +64,7 @@ class Watch:
             self._wrong(_Made(0, pair, 0), output, verdict=verdict, when=_BEFORE)
 
     def begin(self, iterations: int) -> None:
-        """A block of so many products comes. Raises ValueError for more than there are outputs."""
+        """Begin a block. Raises ValueError for more products than there are outputs."""
         if iterations > len(self.outputs):
             raise ValueError(f"a block of {iterations} products, with {len(self.outputs)} outputs to keep them in")
         self._verdicts.zero_()
@@ -80,7 +77,7 @@ class Watch:
         self._judge()
 
     def look(self) -> None:
-        """The block is over: look at what its verifications said."""
+        """Read the verdicts of the block that is over."""
         phase = self._stage.phase
         for slot, verdict in enumerate(self._verdicts[: len(self._made)].tolist()):
             made = self._made[slot]
@@ -90,14 +87,14 @@ class Watch:
         self._done[phase] += len(self._made)
 
     def end(self) -> None:
-        """The measurement is over. Had no block its middle, as one may take all of it, one more product is struck."""
+        """End the measurement. A fault that no block has caused yet is caused in one more product."""
         if self._flips.wanted:
             self.begin(1)
             self.step()
             self.look()
 
     def verification(self, key: tuple[str, ...], method: str) -> Verification:
-        """What was verified. checks: products of warm-up and measurement, each of which was."""
+        """What was verified. checks: products of warm-up and measurement."""
         return Verification(
             key=key,
             digests=self._products.digests,
@@ -123,7 +120,6 @@ class Watch:
         return block
 
     def _make(self) -> None:
-        """The next product, into the next output."""
         slot = len(self._made)
         pair = self._number % self._products.pairs
         if pair == self._held[slot]:
@@ -137,12 +133,11 @@ class Watch:
         self._number += 1
 
     def _judge(self) -> None:
-        """The verification of the product that was made last."""
         slot, made = len(self._made) - 1, self._made[-1]
         self._products.judge(made.number, made.pair, self.outputs[slot], self._verdicts, slot)
 
     def _is_middle(self, iterations: int) -> bool:
-        """Whether the block that begins now is to have the middle of the measurement in it, as far as can be told."""
+        """Whether the block that begins now should contain the middle of the measurement."""
         asked = self._assign.measurement
         if self._stage.phase is not Phase.MEASURE:
             return False
@@ -174,12 +169,12 @@ class Watch:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedWork(Work):
-    """Work whose every step is a watched product: blocks that fit into the outputs, looked at when they are over."""
+    """Work of watched products: blocks that fit into the outputs, looked at when they are over."""
 
     watch: Watch
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """One timed block, and what is to be seen after it, untimed."""
+        """One timed block, then the untimed look at its verdicts."""
         self.watch.begin(iterations)
         block = super().block(clock, iterations, group)
         self.watch.look()

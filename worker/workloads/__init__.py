@@ -1,1 +1,1 @@
-"""What a cell can measure, one module each, named as in `protocol.cell.Workload`."""
+"""Workloads of cells, one module each, named as in `protocol.cell.Workload`."""

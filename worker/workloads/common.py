@@ -1,4 +1,4 @@
-"""What the workloads share: the order of a launch's phases, and the result that comes of them."""
+"""Shared steps of the workloads: the phases of a launch, and its result."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -11,6 +11,7 @@ from protocol.cell import Cell, MemoryFormat, ModelSpec, Precision
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Memory, Result, WarmUp
+from protocol.verification import Verification
 from worker import devices, measure, memory
 from worker.errors import ModelCodeError, UnsuitableModelError
 from worker.measure import Measured, Work
@@ -25,15 +26,15 @@ _CASTS: Final = {
     torch.float16: torch.nn.Module.half,
     torch.bfloat16: torch.nn.Module.bfloat16,
 }
-"""Of floating-point tensors alone."""
+"""Conversions of floating-point tensors alone."""
 
 _FORMATS: Final = {MemoryFormat.CONTIGUOUS: None, MemoryFormat.CHANNELS_LAST: torch.channels_last}
-"""None: as the model's code has laid it out."""
+"""None: the layout of the model's code."""
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """A warm-up, what was measured after it, the device memory that each took, and the process's peak until then."""
+    """Warm-up and measurement, the device memory of each, and the process's peak until then."""
 
     warm_up: WarmUp
     measured: Measured
@@ -43,7 +44,7 @@ class Measurements:
 
     @property
     def iteration_ms(self) -> float:
-        """Mean time of a measured iteration, by the wall."""
+        """Mean wall time of a measured iteration."""
         blocks = self.measured.blocks
         return sum(block.end_ns - block.start_ns for block in blocks) / 1e6 / sum(block.iterations for block in blocks)
 
@@ -55,7 +56,7 @@ def family_of(assign: Assign, stage: Stage) -> Family:
 
 
 def opened(family: Family, assign: Assign, stage: Stage, *, training: bool) -> tuple[torch.device, torch.nn.Module]:
-    """The phase of building: the launch's device, and the cell's model on it, ready."""
+    """Phase of building: the launch's device, and the cell's model on it, ready."""
     stage.enter(Phase.BUILD)
     device = open_device(assign, stage)
     with stage.timed("build"):
@@ -65,7 +66,7 @@ def opened(family: Family, assign: Assign, stage: Stage, *, training: bool) -> t
 
 
 def open_device(assign: Assign, stage: Stage) -> torch.device:
-    """The launch's device, its context made; from here on the resident peak counts."""
+    """The launch's device with its context; the resident peak counts from here on."""
     with stage.timed("context"):
         device = devices.open_device(assign.device, assign.cell.precision)
     memory.reset_resident()
@@ -74,7 +75,7 @@ def open_device(assign: Assign, stage: Stage) -> torch.device:
 
 
 def build(family: Family, assign: Assign, device: torch.device, *, training: bool) -> torch.nn.Module:
-    """The cell's model on its device: type of the weights, memory format and mode as the cell asks for."""
+    """The cell's model on its device, in the cell's type, memory format and mode."""
     cell = assign.cell
     dtype = devices.weights_type(cell.precision, training=training)
     make = family.build if training else serving(family)
@@ -84,7 +85,7 @@ def build(family: Family, assign: Assign, device: torch.device, *, training: boo
 
 
 def serving(family: Family) -> Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]:
-    """What builds the model that is loaded and run: less than is trained, where the family says so."""
+    """Builder of the model for load and inference: a part of the trained one where the family says so."""
     build: Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]
     build = getattr(family, "build_for_inference", family.build)
     return build
@@ -97,7 +98,7 @@ def placed(module: torch.nn.Module, cell: Cell, device: torch.device) -> torch.n
 
 
 def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
-    """What a cell without a model holds on the device, as buffers of a module, which is how a result counts it."""
+    """Tensors of a cell without a model as buffers of a module, to count them."""
     module = torch.nn.Module()
     for number, tensor in enumerate(tensors):
         module.register_buffer(str(number), tensor)
@@ -105,10 +106,9 @@ def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
 
 
 def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
-    """The module with its floating-point parameters and buffers in `dtype`.
+    """The module with its floating-point parameters and buffers in `dtype`; complex ones keep their type.
 
-    Complex ones keep their type; Module.to would take their real part. Raises UnsuitableModelError for them where
-    `dtype` has two bytes.
+    Raises UnsuitableModelError for complex ones where `dtype` has two bytes.
     """
     if dtype in devices.HALF.values():
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
@@ -121,9 +121,9 @@ def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
 
 
 def make_batch(family: Family, assign: Assign, device: torch.device, dtype: torch.dtype) -> Batch:
-    """The inputs, on the device and in the cell's memory format, before any clock starts.
+    """The inputs, on the device and in the cell's memory format.
 
-    Called in the warm-up phase: what does not fit because of the batch must fail where a smaller batch is the cure.
+    Called in the warm-up phase: a batch that does not fit must fail where a smaller batch is the cure.
     """
     cell = assign.cell
     feed = Feed(batch_size=cell.batch_size, input_size=cell.input_size, device=device, dtype=dtype, seed=cell.seed)
@@ -134,13 +134,12 @@ def make_batch(family: Family, assign: Assign, device: torch.device, dtype: torc
 
 
 def _channels_last(tensor: torch.Tensor) -> torch.Tensor:
-    """Images pixel by pixel; anything else as it is."""
     images = tensor.dim() == 4 and tensor.is_floating_point()
     return tensor.contiguous(memory_format=torch.channels_last) if images else tensor
 
 
 def items(family: Family, assign: Assign, batch: Batch) -> int:
-    """How many samples one iteration works on: the batch size, where the family does not say otherwise."""
+    """Samples of one iteration: the batch size, unless the family counts otherwise."""
     samples = getattr(family, "samples", None)
     counted: int | None = None if samples is None else samples(batch)
     return assign.cell.batch_size if counted is None else counted
@@ -151,7 +150,7 @@ def warm_up_and_measure(
 ) -> Measurements:
     """Both phases on `clock`, by default the device's own, with the allocator watched.
 
-    Cached memory of building is released first. Raises ModelCodeError where the model's code changed the precision.
+    Releases cached memory of building first. Raises ModelCodeError where the model's code changed the precision.
     """
     wants_tf32 = assign.cell.precision is Precision.TF32
     devices.set_tf32(wanted=wants_tf32)  # building and feeding may have run code that switches it
@@ -190,10 +189,12 @@ def result(
     flops: float | None = None,
     generated_tokens: int | None = None,
     loss: float | None = None,
+    bytes_per_iteration: dict[str, int] | None = None,
+    verification: Verification | None = None,
 ) -> Result:
-    """Everything that the launch measured.
+    """Result of the launch.
 
-    items: what one iteration worked on. series: times in milliseconds beside those of the measured steps.
+    items: samples of one iteration. series: times in milliseconds beside those of the measured steps.
     """
     measured = measurements.measured
     device = torch.device(assign.device.kind)  # the module may have no parameters to ask
@@ -219,5 +220,7 @@ def result(
             resident_bytes=measurements.resident_bytes,
         ),
         loss=loss,
+        bytes_per_iteration=bytes_per_iteration or {},
+        verification=verification,
         environment=devices.environment(device, isolation),
     )

@@ -1,12 +1,9 @@
-"""Does every wrong thing on request: for `selftest`, and for tests. No user's cell has this workload.
+"""Every fault on request, for `selftest` and tests. torch is imported only by faults on a GPU.
 
-The model's `config` says what: `do` is a key of the table at the end. `above` lets it happen only above that batch
-size, `on` (a UUID) only on that device, `once` (a path) only the first time; `in` (a phase) says where, `after` how
-many seconds later. `told` (a path) is a file that gets the launch and the moment, in nanoseconds of the monotonic
-clock, before it happens. `seconds` is how long a launch that works pretends to measure. The processes of a cell
-on several devices wait for each other in each phase, and again and again while they measure; `on` says which of them.
-
-torch is imported only by what happens on a GPU.
+Keys of the model's `config`: `do` names a row of FAULTS. `above`: only above that batch size; `on`: only on the device
+of that UUID; `once` (a path): only the first time. `in`: the phase; `after`: seconds later. `told`: a file that gets
+the launch and the monotonic time (ns) before the fault. `seconds`: simulated measuring time of a launch that works. The
+processes of a cell on several devices wait for each other in each phase, and repeatedly while they measure.
 """
 
 import ctypes
@@ -35,11 +32,11 @@ _MIB: Final = 1024 * 1024
 _TOGETHER: Final = 8
 """How often processes that measure together wait for each other."""
 _ON_A_GPU: Final = frozenset({"out of device memory", "device assert", "endless kernel"})
-"""These need the device of the launch, which is opened while the others would build a model."""
+"""Faults that need the launch's device, which is opened in the build phase."""
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Misbehave as asked, or return a made-up result whose times are 1 ms for each item of the batch."""
+    """Cause the requested fault, or return a simulated result with times of 1 ms for each item of the batch."""
     config = assign.model.config
     where = Phase(str(config.get("in", Phase.WARM_UP))) if _wanted(assign) else None
     others = None
@@ -78,7 +75,6 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def _pretend(seconds: float, others: Gathering | None) -> None:
-    """Measure for so long, of several processes each as often together with the others."""
     for _ in range(1 if others is None else _TOGETHER):
         time.sleep(seconds / (1 if others is None else _TOGETHER))
         if others is not None:
@@ -86,12 +82,11 @@ def _pretend(seconds: float, others: Gathering | None) -> None:
 
 
 def _came(assign: Assign, others: Gathering) -> Verification:
-    """What one of several processes has to say: how often it came together with the others."""
+    """Report how often this process met the others."""
     return Verification(key=(assign.device.uuid,), method="made up", checks=others.counted.number)
 
 
 def _wanted(assign: Assign) -> bool:
-    """Whether this launch is one that goes wrong."""
     config = assign.model.config
     if "do" not in config or assign.cell.batch_size <= int(config.get("above", 0)):
         return False
@@ -126,12 +121,8 @@ def _raise(_: Assign) -> NoReturn:
 
 
 def _no_context(_: Assign) -> NoReturn:
-    """What torch says when CUDA cannot be started."""
+    """Raise the error of torch when CUDA cannot be started."""
     raise RuntimeError("CUDA error: unknown error\nCUDA kernel errors might be asynchronously reported")
-
-
-def _import(_: Assign) -> None:
-    importlib.import_module("nothing_like_this")
 
 
 def _hang(_: Assign) -> NoReturn:
@@ -144,34 +135,10 @@ def _hang_deaf(assign: Assign) -> NoReturn:
     _hang(assign)
 
 
-def _hold_the_gil(_: Assign) -> None:
-    re.match(r"(a?){40}a{40}", "a" * 40)
-
-
-def _segfault(_: Assign) -> None:
-    ctypes.string_at(1)
-
-
-def _abort(_: Assign) -> NoReturn:
-    os.abort()
-
-
-def _kill(_: Assign) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _stop(_: Assign) -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
-def _leave(_: Assign) -> NoReturn:
-    os._exit(0)
-
-
 def _exhaust(assign: Assign) -> None:
-    """Really allocate 64 MiB for each item of the batch, and touch it, as a model's activations would.
+    """Allocate 64 MiB for each item of the batch, and touch it, as a model's activations would.
 
-    `room_mb` is how much more than now the kernel is to give this process; without it, whatever limit there is holds.
+    `room_mb`: limit of further memory that the kernel gives this process; without it, the existing limit holds.
     """
     if "room_mb" in assign.model.config:
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
@@ -183,7 +150,7 @@ def _exhaust(assign: Assign) -> None:
 
 
 def _exhaust_device(assign: Assign) -> None:
-    """Ask the GPU for 30 % of its memory for each item of the batch."""
+    """Allocate 30 % of the GPU's memory for each item of the batch."""
     import torch
 
     _, total = torch.cuda.mem_get_info()
@@ -191,7 +158,7 @@ def _exhaust_device(assign: Assign) -> None:
 
 
 def _index_out_of_bounds(_: Assign) -> None:
-    """A kernel that finds a wrong index: the device asserts, and the process is of no use afterwards."""
+    """Fail a device assertion, which makes the process unusable."""
     import torch
 
     torch.zeros(1, device="cuda")[torch.ones(1, dtype=torch.int64, device="cuda")]
@@ -205,39 +172,29 @@ def _endless_kernel(_: Assign) -> None:
     torch.cuda.synchronize()
 
 
-def _not_finite(_: Assign) -> None:
-    """A loss that is no number, given to the check that every training step ends with."""
-    finite.total({"model": math.inf - math.inf})
-
-
 def _print_without_end(_: Assign) -> NoReturn:
     line = b"x" * 1023 + b"\n"
     while True:
         os.write(1, line * 64)
 
 
-def _orphan(_: Assign) -> None:
-    """Leave a grandchild behind that would outlive the launch."""
-    os.posix_spawn("/bin/sleep", ["sleep", "3600"], {})
-
-
 FAULTS: Final[dict[str, Callable[[Assign], object]]] = {
     "raise": _raise,
     "no context": _no_context,
-    "import error": _import,
+    "import error": lambda _: importlib.import_module("nothing_like_this"),
     "hang": _hang,
     "hang, deaf to SIGTERM": _hang_deaf,
-    "hold the GIL": _hold_the_gil,
-    "segfault": _segfault,
-    "abort": _abort,
-    "kill": _kill,
-    "stop": _stop,
-    "leave without an outcome": _leave,
+    "hold the GIL": lambda _: re.match(r"(a?){40}a{40}", "a" * 40),
+    "segfault": lambda _: ctypes.string_at(1),
+    "abort": lambda _: os.abort(),
+    "kill": lambda _: os.kill(os.getpid(), signal.SIGKILL),
+    "stop": lambda _: os.kill(os.getpid(), signal.SIGSTOP),
+    "leave without an outcome": lambda _: os._exit(0),
     "out of memory": _exhaust,
     "out of device memory": _exhaust_device,
     "device assert": _index_out_of_bounds,
     "endless kernel": _endless_kernel,
-    "not finite": _not_finite,
+    "not finite": lambda _: finite.total({"model": math.nan}),
     "print without end": _print_without_end,
-    "leave an orphan": _orphan,
+    "leave an orphan": lambda _: os.posix_spawn("/bin/sleep", ["sleep", "3600"], {}),
 }

@@ -1,10 +1,10 @@
-"""Generation: a prompt is read, and tokens are written after it, greedily, one by one, with keys and values kept.
+"""Generation: a prompt is read, then tokens are written greedily, one by one, with a KV cache.
 
     prompt ── prefill ──▶ token ── decode ──▶ token ── decode ──▶ … new_tokens of them
            first_token         inter_token         inter_token
 
-Every token is read back to the host before the next is asked for, as whoever streams text must, so the host's clock
-tells when it was there. An iteration is the whole text. An end-of-text token ends nothing: all texts are equally long.
+Every token is read back to the host before the next is requested, as in streaming, so that the host's clock times it.
+An iteration is the whole text. An end-of-text token ends nothing: all texts are equally long.
 """
 
 import time
@@ -82,7 +82,6 @@ class _Author:
         self.logits: torch.Tensor | None = None
 
     def write(self) -> None:
-        """One text."""
         self.logits = None
         self.tokens.append(0)
         self._texts_ns.append([time.perf_counter_ns()])
@@ -94,12 +93,12 @@ class _Author:
         self.logits = logits
 
     def _read(self, logits: torch.Tensor) -> torch.Tensor:
-        """The likeliest token of each sequence, shape (batch, 1); the host has seen it."""
+        """The likeliest token of each sequence, shape (batch, 1), read on the host."""
         tokens = logits.argmax(-1, keepdim=True)
         self.tokens[-1] += len(tokens.tolist())
         self._texts_ns[-1].append(time.perf_counter_ns())
         return tokens
 
     def measured(self, measured: Measured) -> list[list[int]]:
-        """Of each measured text: when it was begun, and when each of its tokens was there, in nanoseconds."""
+        """Start and token times of each measured text, in nanoseconds."""
         return self._texts_ns[-sum(block.iterations for block in measured.blocks) :]

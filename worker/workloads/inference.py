@@ -1,8 +1,6 @@
-"""Inference: forward passes in evaluation mode, one series, inputs already on the device.
+"""Inference: forward passes in evaluation mode, inputs on the device, then end-to-end latency (latency.py).
 
-cuDNN's autotuner is left at torch's default, which is what most code runs with. The latency end to end, copies between
-host and device included, is a series of its own, measured after all else (worker/latency.py). Before it one more pass
-is looked at: whether it puts out numbers at all.
+cuDNN's autotuner is left at torch's default, which is what most code runs with.
 """
 
 import torch
@@ -18,9 +16,9 @@ from worker.workloads import common
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell. Raises NotFiniteError for outputs that are NaN, or infinite where that cannot be meant.
+    """Measure the cell.
 
-    Raises ModelCodeError for a model that puts out nothing.
+    Raises NotFiniteError for NaN, or infinity where that cannot be meant; ModelCodeError for a model without outputs.
     """
     family = common.family_of(assign, stage)
     device, module = common.opened(family, assign, stage, training=False)
@@ -54,6 +52,6 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def _inputs(assign: Assign, batch: Batch) -> Batch:
-    """What the model reads of a batch: not what a loss needs beside it, which would take memory."""
+    """Inputs of the model, without the labels of the loss, which would take memory."""
     named = {entry.name: batch[entry.name] for entry in assign.model.inputs if entry.name in batch}
     return named or batch

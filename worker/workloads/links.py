@@ -1,17 +1,14 @@
-"""Burn-in of links: what devices send each other, add up together, and move to the host's memory and back, verified.
+"""Burn-in of links: verified copies and sums between devices, and transfers to the host's memory and back.
 
     each iteration:  make what is sent ─▶ all-reduce ─▶ copies to every other device ─▶ to the host and back ─▶ verify
 
-One process for each device (worker/gang.py). All numbers come from the seed (worker/verify/seeded.py), so that each
-device knows what every other one has to send, and makes it itself: every word of every transfer is held against that.
-Each iteration sends other bits, so that what was not written at all is wrong too. What is added up are whole numbers,
-small enough that every sum is exact in the type whatever the order: also when switches add up instead of GPUs.
+One process for each device (worker/gang.py). All numbers come from the seed, other ones in each iteration, so that each
+device makes what it must receive and compares every word. Sums are of whole numbers, exact in the type in any order,
+also when switches add up.
 
-Each device also looks at its own numbers after it has sent them. If those are wrong it is to blame; else it is the
-sender, the link or the receiver, and the parent finds out by holding the devices against each other.
-
-The leader decides how many iterations there are. After a mismatch on any of them all repeat the iteration (of several
-in a block, the last one), with the same bits, to see whether it comes back.
+Each device also checks its own numbers after sending them: wrong ones blame it, right ones the sender, the link or the
+receiver, which the parent tells apart. The leader decides how many iterations there are. After a mismatch on any device
+all repeat the iteration (of several in a block, the last one) with the same bits.
 """
 
 from collections import Counter
@@ -40,18 +37,19 @@ from worker.workloads import common
 
 REPETITIONS: Final = 10
 _SHIFTS: Final = 4
-"""By how much the numbers that are added up differ from one iteration to the next."""
+"""Number of different shifts of the numbers that are added up, one an iteration."""
 _WORD_BYTES: Final = 8
 _MIB: Final = 1 << 20
 _OWN, _ADDED, _KEYS = 0, 1 << 16, 1 << 20
-"""Streams of the seed: what a rank sends, what it adds, and by what each iteration changes the first."""
+"""Streams of the seed: numbers that a rank sends, numbers that it adds, and the key of each iteration."""
 _NO_LINKS: Final = {"NVLink and PCIe": "CPU devices have none: what they send goes through the host's memory"}
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Test the links for as long as the measurement lasts. A mismatch is a finding, not a failure.
 
-    Raises ValueError for a gang whose warm-up is not of a fixed number: each would end it when it pleases.
+    Raises ValueError for a gang without a fixed number of warm-up iterations: processes would end it at different
+    times.
     """
     if assign.gang is not None and not assign.measurement.fixed(Phase.WARM_UP):
         raise ValueError(f"{assign.cell.id}: several devices warm up together, by a fixed number of iterations")
@@ -66,14 +64,20 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             devices.synchronize(device)
         work = _LinksWork(test.steps(), waits=True, test=test, gang=gang)
         measurements = common.warm_up_and_measure(work, assign, stage, device)
-    result = common.result(measurements, common.holding(test.tensors()), assign, stage, isolation=isolation, items=1)
-    return msgspec.structs.replace(
-        result, bytes_per_iteration=test.bytes_moved(), verification=test.verification(key(assign.device, device))
+    return common.result(
+        measurements,
+        common.holding(test.tensors()),
+        assign,
+        stage,
+        isolation=isolation,
+        items=1,
+        bytes_per_iteration=test.bytes_moved(),
+        verification=test.verification(key(assign.device, device)),
     )
 
 
 class LinksTest:
-    """One device's part. Raises ValueError for a cell that does not say how many MiB are sent."""
+    """One device's part. Raises ValueError for a cell without the MiB to send."""
 
     def __init__(self, assign: Assign, gang: Gang, device: torch.device, stage: Stage) -> None:
         cell = assign.cell
@@ -109,18 +113,18 @@ class LinksTest:
         }
 
     def bytes_moved(self) -> dict[str, int]:
-        """Series → bytes that one device sends (or adds up, or moves) in an iteration of it."""
+        """Series → bytes that one device sends, adds up, or moves in an iteration."""
         each = self._outgoing.nbytes
         moved = {"all_reduce": self._sum.nbytes, "copies": each * len(self._incoming), "to_host": each}
         return {name: size for name, size in (moved | {"to_device": each}).items() if name in self.steps()}
 
     @property
     def wrong(self) -> int:
-        """Number of the last iteration in which something was wrong; 0 where nothing was since it was repeated."""
+        """Number of the last iteration with a mismatch that was not repeated yet; 0 for none."""
         return max((number for number, _ in self._fresh.values()), default=0)
 
     def repeat(self, number: int) -> None:
-        """That iteration ten times more, on all devices, and how often what was wrong is wrong again."""
+        """Repeat iteration `number` ten times on all devices, and count how often its mismatches come back."""
         last, self._number, self._again = self._number, number, Counter()
         for _ in range(REPETITIONS):
             for received in (*self._incoming.values(), self._host, self._back):
@@ -135,7 +139,7 @@ class LinksTest:
         self._number, self._fresh, self._again = last, {}, None
 
     def verification(self, key_: tuple[str, ...]) -> Verification:
-        """What was verified. checks: transfers that were compared, each word of them."""
+        """What was verified. checks: compared transfers."""
         return Verification(
             key=key_,
             method=f"every word of every transfer; {self._gang.words()}",
@@ -147,7 +151,7 @@ class LinksTest:
         )
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """What is on the device."""
+        """All tensors on the device."""
         copied = (*self._sent, self._outgoing, *self._incoming.values())
         return (*copied, self._added, self._total, self._adding, self._sum)
 
@@ -200,7 +204,7 @@ class LinksTest:
     def _arrived(
         self, what: str, found: torch.Tensor, expected: torch.Tensor, *, sender: str | None = None, of_all: bool = False
     ) -> None:
-        """Compare what a transfer has brought. sender, of_all: as in Mismatch."""
+        """Compare a received transfer. sender, of_all: as in Mismatch."""
         if self._again is None:
             self._checks += 1
             self._verified_bytes += found.nbytes
@@ -233,7 +237,7 @@ class LinksTest:
 
 @dataclass(frozen=True, kw_only=True)
 class _LinksWork(Work):
-    """Work of which all processes do as many iterations as the leader wants. Its warm-up must be of a fixed number."""
+    """Work whose iterations the leader decides. Its warm-up must be of a fixed number."""
 
     test: LinksTest
     gang: Gang
@@ -248,7 +252,7 @@ class _LinksWork(Work):
         return 1
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """The leader's; and where anyone has found something wrong, it is repeated first."""
+        """The leader's reason, after repeating an iteration in which any process found a mismatch."""
         reasons: tuple[StopReason | None, ...] = (None, *StopReason)
         wrong, said = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)
         if wrong:
@@ -257,12 +261,12 @@ class _LinksWork(Work):
 
 
 def _words(tensor: torch.Tensor) -> torch.Tensor:
-    """As whole numbers, sharing its memory: of the width of what is added up, of 32 bits of what is copied."""
+    """The tensor as whole numbers, sharing its memory: copies as 32 bits, summands in their own width."""
     return tensor.view(torch.int32) if tensor.dtype is torch.int64 else bits.integers(tensor)
 
 
 def _whole_numbers(cell: Cell, gang: Gang, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """What this rank adds, and the sum over all, before the shift of an iteration; in the cell's type."""
+    """Summand of this rank and the sum over all, before the shift of an iteration; in the cell's type."""
     dtype = devices.weights_type(cell.precision, training=False)
     count = (cell.input_size or 0) * _MIB // dtype.itemsize
     most = LARGEST[dtype] // gang.size - _SHIFTS

@@ -1,20 +1,15 @@
-"""Load: what it takes until a model is ready on its device.
+"""Load: the time until a model is ready on its device.
 
     instantiate: the module on the CPU, in the cell's precision, its weights not drawn (worker/blank.py)
     weights:     read from a safetensors file into it
     to_device:   copied to the device, laid out there in the cell's memory format, and waited for
 
-The file is made once for each model, precision, version of the libraries and state of worker/models/, in the cache
-folder, before the clock starts, of a model that was drawn on the device, which is quicker there. It was just written or
-read before, so it comes from the page cache: this is the cost of loading, not of a disk.
-
-Weights that are overwritten a moment later are not drawn, as the loaders that people use do not draw them. A user's own
-code is left as it is.
+The file is made once for each model, precision, version of the libraries and state of worker/models/, before the clock
+starts. It comes from the page cache: this is the cost of loading, not of a disk. The user's own code draws its weights.
 
 The first load of the process stands apart: its total is the warm-up's first iteration and the ledger's `load`. The
-series hold repetitions, as many as the profile's time allows and at least three, or one where the profile gives up
-early; what `-i` and `-w` ask for is meant for iterations and is not followed here. Between repetitions, untimed, the
-earlier model is dropped and the device's cache emptied, so that each pays for its memory as the first did.
+series hold at least three repetitions (one where the profile gives up early); `-i` and `-w` have no effect. Between
+repetitions, untimed, the earlier model is dropped and the device's cache emptied.
 """
 
 import gc
@@ -45,10 +40,10 @@ from worker.timing import HostClock
 from worker.workloads import common
 
 _LEAST_IN_HASTE: Final = 1
-"""Repetitions at the least in a profile that gives up early."""
+"""Least repetitions in a profile that gives up early."""
 _BUILDERS: Final = Path(registry.__file__).parent
 _NOT_OF_WEIGHTS: Final = (NotBuiltError, UnsuitableModelError, MemoryError, torch.cuda.OutOfMemoryError, OSError)
-"""What has words of its own for what is wrong."""
+"""Errors with their own explanation."""
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
@@ -87,10 +82,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 @contextmanager
 def _loading_alone(assign: Assign) -> Iterator[None]:
-    """What a model of the user's own fails in here, saving and loading its weights, the other phases do not ask of it.
-
-    Raises UnsuitableModelError, which says so; code that makes no model at all has its own words for that.
-    """
+    """Raise UnsuitableModelError where the user's own model cannot be saved or loaded; other phases do not do so."""
     try:
         yield
     except Exception as error:
@@ -117,7 +109,7 @@ class _Loading:
         self.module: torch.nn.Module = torch.nn.Identity()
 
     def make_file(self) -> None:
-        """Write the weights, unless they are there. Several launches may do so at once: the last one's file stays."""
+        """Write the weights, unless they exist. Of several launches that do so at once, the last one's file stays."""
         if self._file.exists():
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +124,6 @@ class _Loading:
             temporary.unlink(missing_ok=True)
 
     def instantiate(self) -> None:
-        """The module on the CPU, without its weights."""
         with nullcontext() if self._spec.own else Blank():
             self.module = self._built(torch.device("cpu"))
 
@@ -140,36 +131,26 @@ class _Loading:
         return common.cast(common.serving(self._family)(self._spec, device, self._cell.input_size), self._dtype)
 
     def weights(self) -> None:
-        """Its weights, from the file."""
         load_model(self.module, self._file)
 
     def to_device(self) -> None:
-        """Onto the device, in the cell's memory format."""
         common.placed(self.module, self._cell, self._device)
         devices.synchronize(self._device)
 
     def drop(self) -> None:
-        """Forget the earlier model and all its memory."""
+        """Drop the earlier model and all its memory."""
         self.module = torch.nn.Identity()
         gc.collect()
         memory.release_cached(self._device)
 
 
 def weights_name(assign: Assign, structure: str) -> str:
-    """Name of the weights file: whatever changes its content changes the name.
+    """Name of the weights file, with a hash of everything that changes its content.
 
     structure: of the weights of a user's own code now; empty for shipped families, all of whose code counts.
     """
     versions = (str(torch.__version__), devices.installed("torchvision"), devices.installed("transformers"))
-    code = _code(_BUILDERS)
+    code = hashlib.sha256(b"".join(module.read_bytes() for module in sorted(_BUILDERS.glob("*.py")))).hexdigest()
     cell = assign.cell
     identity = msgspec.json.encode((assign.model, structure, code, cell.input_size, cell.precision, versions))
     return f"{slug(assign.model.name)}-{hashlib.sha256(identity).hexdigest()[:16]}.safetensors"
-
-
-def _code(folder: Path) -> str:
-    """What stands in the modules of a folder."""
-    code = hashlib.sha256()
-    for module in sorted(folder.glob("*.py")):
-        code.update(module.read_bytes())
-    return code.hexdigest()

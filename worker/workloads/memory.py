@@ -1,17 +1,15 @@
-"""A test of the device's memory: patterns written to as much of it as can be had, and every bit read back.
+"""Test of the device's memory: patterns written to as much of it as possible, and every bit read back.
 
     take 92 % of what is free ──▶ march pattern after pattern, from where the round begins, until the time is up
     chunk:  write: make its words, copy them          check: make its words, exclusive or, count what is not zero
     group:  32 chunks are checked ──▶ look at the counts, and closer at what is wrong ──▶ only then overwritten
 
-An iteration is one visit to one chunk, a write or a check, so that all move the same bytes. What a chunk must hold is
-made anew at each visit (worker/verify/patterns.py): beside the memory under test there are a few chunks of scratch. The
-device counts wrong words, and keeps where the first is and which bits were wrong when it was read; the host waits for
-that once a group. Visits of the warm-up count like all others; a Mismatch counts its iteration within its phase.
+An iteration is one visit to one chunk, a write or a check. The expected content is made anew at each visit
+(worker/verify/patterns.py). The device counts wrong words and keeps the place and bits of the first; the host waits for
+that once a group. Visits of the warm-up count too; a Mismatch counts its iteration within its phase.
 
-Offsets are words of 64 bits within the memory under test, never physical rows. A fault of the memory shows as a wrong
-word that is wrong again when it is read again; one of reading, or of a cache, as one that is right by then. Before it
-is read again, other memory is read, so that it does not come from a cache.
+Offsets are words of 64 bits within the memory under test, never physical rows. A wrong word is read again after other
+memory, so that it does not come from a cache: a fault of the memory is wrong again, one of reading or of a cache right.
 """
 
 import math
@@ -22,7 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
 import torch
 
 from protocol.cell import Cell
@@ -49,27 +46,27 @@ from worker.workloads import common
 
 _MIB: Final = 1024 * 1024
 CHUNK: Final = {"cuda": 128 * _MIB, "cpu": _MIB}
-"""Bytes. Of a GPU, as many as keep it busy for longer than the host takes to ask for them."""
+"""Bytes. On a GPU enough work for longer than the host takes to enqueue it."""
 GROUP: Final = 32
-"""Chunks that are checked before the host looks: once in eight milliseconds of a GPU or so."""
+"""Chunks that are checked before the host looks, about every eight milliseconds of a GPU."""
 CPU_MIB: Final = 64
 SHARE: Final = 0.92
-"""Of what is free. The rest is for scratch, and for what libraries take later."""
+"""Tested share of the free memory. The rest is for scratch, and for what libraries take later."""
 LEAST_SHARE: Final = 0.9
-"""Less is named in the result."""
+"""A smaller tested share is named in the result."""
 _LESS: Final = 0.02
-"""Of what is free: by so much less is tried where there was not enough."""
+"""Share of the free memory by which the next attempt is smaller."""
 _SCRATCH: Final = 5
 """Chunks that a visit may take beside the memory under test."""
 _CACHED: Final = {"cuda": 256 * _MIB, "cpu": 64 * _MIB}
-"""Bytes to read until nothing is in a cache that was there before: twice the largest."""
+"""Bytes to read until no cache holds earlier data: twice the largest."""
 REPETITIONS: Final = 10
 _WORD_BITS: Final = 64
 _ALL: Final = (1 << _WORD_BITS) - 1
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Test the memory for as long as the measurement lasts. What it found is in the result's verification."""
+    """Test the memory for as long as the measurement lasts. Mismatches are in the result's verification."""
     stage.enter(Phase.BUILD)
     device = common.open_device(assign, stage)
     stage.enter(Phase.WARM_UP)
@@ -83,13 +80,16 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         measurements = common.warm_up_and_measure(work, assign, stage, device)
         with stage.timed("measure"):
             test.look()
-    result = common.result(measurements, common.holding([words]), assign, stage, isolation=isolation, items=1)
-    found = test.verification(key.key(assign.device, device), _left_out(words.nbytes, free))
     share = MemoryShare(covered=test.covered_bytes, taken=words.nbytes, whole=words.nbytes if free is None else free)
-    return msgspec.structs.replace(
-        result,
+    return common.result(
+        measurements,
+        common.holding([words]),
+        assign,
+        stage,
+        isolation=isolation,
+        items=1,
         bytes_per_iteration={"iteration": test.chunk_bytes},
-        verification=msgspec.structs.replace(found, share=share),
+        verification=test.verification(key.key(assign.device, device), _left_out(words.nbytes, free), share),
     )
 
 
@@ -97,9 +97,9 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
-    """The words to test, int64 of shape (n,), a whole number of chunks; and how many bytes were free, of a GPU.
+    """The words to test, int64 of shape (n,), a whole number of chunks; and a GPU's free bytes before.
 
-    cell.input_size: MiB to test, None for most of what is free. Raises torch.OutOfMemoryError where not a chunk is.
+    cell.input_size: MiB to test, None for most of the free memory. Raises torch.OutOfMemoryError where no chunk fits.
     """
     chunk = CHUNK[device.type]
 
@@ -117,9 +117,9 @@ def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
 
 
 def most_of(size: int, *, less: int, chunk: int, allocate: Callable[[int], torch.Tensor]) -> torch.Tensor:
-    """What `allocate` gives of `size` bytes, or of less in steps of `less`, always a whole number of chunks.
+    """Allocate `size` bytes, or less in steps of `less`, always a whole number of chunks.
 
-    Raises torch.OutOfMemoryError where it refuses a single chunk too.
+    Raises torch.OutOfMemoryError where a single chunk is refused too.
     """
     while True:
         wanted = math.ceil(size / chunk) * chunk
@@ -169,7 +169,7 @@ def _memory(words: torch.Tensor, assign: Assign) -> Memory:
 
 @dataclass(frozen=True)
 class _Checked:
-    """A check whose outcome nobody has looked at yet. iteration: of its phase."""
+    """A check whose outcome was not read yet. iteration: of its phase."""
 
     visit: Visit
     phase: Phase
@@ -177,14 +177,13 @@ class _Checked:
 
     @property
     def what(self) -> str:
-        """In words."""
         content, phase = self.visit.content, "" if self.phase is Phase.MEASURE else WARMING_UP
         return f"memory, {content.pattern}{' inverted' if content.complement else ''}{phase}"
 
 
 @dataclass(frozen=True)
 class _Wrong:
-    """What the device kept of a check: how many words were wrong; of the first, its place in the chunk and its bits."""
+    """Outcome of a check: number of wrong words; of the first, its place in the chunk and its wrong bits."""
 
     elements: int
     place: int
@@ -192,10 +191,10 @@ class _Wrong:
 
 
 class MemoryTest:
-    """The march through one memory, and what it found. One for each launch. chunk_bytes: what a visit moves."""
+    """The march through one memory, and its mismatches. One for each launch. chunk_bytes: moved by a visit."""
 
     def __init__(self, memory: Memory, seed: int, stage: Stage, first: int = 0) -> None:
-        """memory: of a whole number of chunks. first: number of the march to begin with."""
+        """memory: of a whole number of chunks. first: number of the first march."""
         self.chunk_bytes = CHUNK[memory.device.type]
         self._memory, self._stage = memory, stage
         self._chunks = memory.words.nbytes // self.chunk_bytes
@@ -209,7 +208,7 @@ class MemoryTest:
         self._kept = Kept(stage)
 
     def step(self) -> None:
-        """One visit. Waits for the device where it is the last check of a group."""
+        """One visit. Waits for the device at the last check of a group."""
         visit, phase = next(self._visits), self._stage.phase
         span = self._span(visit.chunk)
         words = visit.content.words(span, self._memory.device)
@@ -223,7 +222,7 @@ class MemoryTest:
         self._done[phase] += 1
 
     def look(self) -> None:
-        """See what came of the checks since the last look. Waits for the device."""
+        """Read the outcomes of the checks since the last look. Waits for the device."""
         seen = self._seen[: len(self._checked)].tolist()
         for checked, (elements, place, changed) in zip(self._checked, seen, strict=True):
             if elements:
@@ -236,10 +235,12 @@ class MemoryTest:
 
     @property
     def covered_bytes(self) -> int:
-        """Of chunks that were checked, and looked at, once or more."""
+        """Bytes of chunks that were checked and looked at."""
         return len(self._covered) * self.chunk_bytes
 
-    def verification(self, key: tuple[str, ...], left_out: dict[str, str]) -> Verification:
+    def verification(
+        self, key: tuple[str, ...], left_out: dict[str, str], share: MemoryShare | None = None
+    ) -> Verification:
         """What was verified. checks: of a chunk each."""
         return Verification(
             key=key,
@@ -250,6 +251,7 @@ class MemoryTest:
             mismatches=self._kept.count,
             kept=self._kept.all,
             not_tested=left_out,
+            share=share,
         )
 
     def _span(self, chunk: int) -> Span:
@@ -257,14 +259,14 @@ class MemoryTest:
         return Span(chunk * count, count)
 
     def _check(self, span: Span, words: torch.Tensor, seen: torch.Tensor) -> None:
-        """Into `seen`, as in _Wrong. `words` is overwritten. Does not wait for the device."""
+        """Write a check's outcome into `seen`, as in _Wrong. Overwrites `words`. Does not wait for the device."""
         changed = words.bitwise_xor_(self._memory.read(span))
         wrong = changed != 0
         place = wrong.view(torch.uint8).argmax()
         torch.stack((wrong.sum(), place, changed.take(place)), out=seen)
 
     def _examined(self, checked: _Checked, wrong: _Wrong) -> Mismatch:
-        """All about a chunk that is wrong. Leaves in it what it must hold, as far as the memory lets it."""
+        """Examine a wrong chunk. Leaves in it what it must hold, as far as the memory lets it."""
         at_ns = time.monotonic_ns()
         content, span = checked.visit.content, self._span(checked.visit.chunk)
         words = content.words(span, self._memory.device)
@@ -287,20 +289,20 @@ class MemoryTest:
         )
 
     def _read_again(self, chunk: int, words: torch.Tensor) -> torch.Tensor:
-        """What is wrong in the chunk by now, as exclusive or; read from the memory, not from a cache."""
+        """Wrong bits of the chunk by now, as exclusive or; read from the memory, not from a cache."""
         others = [other for other in range(self._chunks) if other != chunk]
         for other in others[: _CACHED[self._memory.device.type] // self.chunk_bytes]:
             self._memory.read(self._span(other)).sum()
         return words ^ self._memory.read(self._span(chunk))
 
     def _wrong_again(self, chunk: int, words: torch.Tensor) -> bool:
-        """Whether it is wrong when it was written once more."""
+        """Whether the chunk is wrong after it was written once more."""
         self._memory.write(self._span(chunk), words)
         return bool(self._read_again(chunk, words).any())
 
 
 def _population(words: torch.Tensor) -> int:
-    """Bits that are set, in all words together."""
+    """Number of set bits in all words."""
     return sum(int((words.bitwise_right_shift(bit) & 1).sum()) for bit in range(_WORD_BITS))
 
 

@@ -1,16 +1,15 @@
-"""Probes: cells like any other that measure the device and no model, so that a node needs no compiled tools.
+"""Probes: cells that measure the device without a model or compiled tools.
 
     gemm     matrix products in the cell's precision     series best (the best burst) and iteration (sustained)
     hbm      the device's own memory                     series copy and triad
     h2d, d2h between the host's pinned memory and it     series iteration
 
-What a rate is follows from the result: flops_per_iteration, or bytes_per_iteration of a series, over its times.
+A rate is flops_per_iteration, or bytes_per_iteration of a series, over its times.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
 import torch
 
 from protocol.failure import Phase
@@ -48,7 +47,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             probe = PROBES[assign.cell.model](bench)
             devices.synchronize(device)
         measurements = common.warm_up_and_measure(Work(probe.steps), assign, stage, device)
-    result = common.result(
+    return common.result(
         measurements,
         common.holding(probe.tensors),
         assign,
@@ -57,5 +56,5 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         items=1,
         series={"best": probe.best_ms} if probe.best_ms else {},
         flops=probe.flops,
+        bytes_per_iteration=probe.bytes_moved,
     )
-    return msgspec.structs.replace(result, bytes_per_iteration=probe.bytes_moved)

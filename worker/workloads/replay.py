@@ -1,24 +1,20 @@
-"""Real work, verified: the same few training steps of a real model again and again, each to the last bit as before.
+"""Verified real work: the same few training steps of a real model again and again, compared to the last bit.
 
     restore weights, optimizer, random numbers ──▶ step 0 ──▶ step 1 ──▶ … ──▶ step 7 ──▶ compare      one replay
                                                      └─────────┴─ its loss, and a digest of every gradient
 
-Everything comes from the cell's seed, and every operator is made to be deterministic. So the first replay says what
-each step gives: its losses and digests go to the parent, which holds them against other GPUs of the same key and other
-rounds. All later replays are held against it here. An iteration is a step, a block a replay; what is kept of a step
-stays on the device until the block is over.
+Everything comes from the cell's seed, and every operator is deterministic. The first replay's losses and digests go to
+the parent, which compares GPUs of the same key and rounds; later replays are compared with it here. An iteration is a
+step, a block a replay. A first replay with a loss that is not finite is repeated: if the second agrees, the model
+diverges; else the first was a mismatch.
 
-A first replay with a loss that is no number is made again: where the second gives it too, to the last bit, the model
-diverges, which is no fault of the GPU. Else the first was wrong: a mismatch, and the second says what each step gives.
+Steps behind a mismatch began with other weights and are not compared. A mismatch's elements are gradients: the number
+of the parameter as offset, digests as bits. `bits` is 0, and `same_when_read_again` true: gradients cannot be read
+again.
 
-A step that differs is a mismatch. The steps behind it began with other weights, so that they say nothing and are not
-compared. Its elements are gradients: the number of the parameter as their offset, their digests as the bits. How many
-bits differ is not known (0), and gradients are gone before they could be read again: `same_when_read_again` is always
-true here.
-
-Where torch has no deterministic form of an operator, the model is run as load, but nothing is compared: it is named as
-not tested. torch is asked strictly, because asked to warn alone it keeps the form of attention that is not
-deterministic (aten/native/transformers/cuda/attention_backward.cu).
+A model with an operator that has no deterministic form runs as load and is named as not tested. torch is asked
+strictly, because its warnings alone keep a form of attention that is not deterministic
+(aten/native/transformers/cuda/attention_backward.cu).
 """
 
 import math
@@ -31,7 +27,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-import msgspec
 import torch
 
 from protocol.cell import Precision
@@ -88,7 +83,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             measurements = common.warm_up_and_measure(work, assign, stage, device)
             with stage.timed("count"):
                 operations = flops.count(step.gradients, measurements.iteration_ms)
-        result = common.result(
+        return common.result(
             measurements,
             module,
             assign,
@@ -97,10 +92,10 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             items=common.items(family, assign, batch),
             flops=operations,
             loss=finite.total(step.losses()) if refused else replays.loss,
+            verification=replays.verification(
+                key(assign.device, device), operations or 0.0, {assign.model.name: refused} if refused else {}
+            ),
         )
-    not_tested = {assign.model.name: refused} if refused else {}
-    verification = replays.verification(key(assign.device, device), operations or 0.0, not_tested)
-    return msgspec.structs.replace(result, verification=verification)
 
 
 @contextmanager
@@ -121,7 +116,7 @@ def deterministic() -> Iterator[None]:
 
 
 def _refused(step: SplitStep) -> str | None:
-    """Try the step; why it cannot be deterministic, in torch's words, None where it can. If not, torch is let go."""
+    """Try the step. Returns torch's reason why it cannot be deterministic, and then allows it; None where it can."""
     try:
         step.gradients()
     except RuntimeError as error:
@@ -134,7 +129,7 @@ def _refused(step: SplitStep) -> str | None:
 
 
 class _Start:
-    """Where every replay begins: weights and buffers as they are now, optimizers without a past, the seed."""
+    """Start of every replay: current weights and buffers, fresh optimizers, the seed."""
 
     def __init__(self, module: torch.nn.Module, parts: Sequence[Part], seed: int) -> None:
         tensors = (*module.parameters(), *module.buffers())
@@ -143,7 +138,7 @@ class _Start:
         self._seed = seed
 
     def restore(self) -> None:
-        """Begin anew. Does not wait for the device."""
+        """Return to the start. Does not wait for the device."""
         with torch.no_grad():
             for tensor, kept in self._kept:
                 tensor.copy_(kept)
@@ -154,7 +149,7 @@ class _Start:
 
 
 class Replays:
-    """The replays of one launch, and what was found in them."""
+    """The replays of one launch, and their mismatches."""
 
     def __init__(
         self, module: torch.nn.Module, parts: Sequence[Part], work: Work, assign: Assign, stage: Stage
@@ -176,18 +171,18 @@ class Replays:
         than is measured. What lasts three times as long when the run ends hung (kinds/burn_in/lost_launches.py)."""
 
     def work(self) -> Work:
-        """What is measured; at least LEAST_REPLAYS, the second of which can be compared."""
+        """Measured work: at least LEAST_REPLAYS, the second of which can be compared."""
         least = LEAST_REPLAYS * REPLAY_STEPS
         return ReplayedWork(self._steps, passes=len(self._parts), least=least, begin=self.begin, end=self.end)
 
     def begin(self) -> None:
-        """A replay begins."""
+        """Begin a replay."""
         self._start.restore()
         self._recorder.begin()
         self._fault.begin(possible=len(self._expected) == REPLAY_STEPS and self._stage.phase is Phase.MEASURE)
 
     def end(self) -> None:
-        """A replay is over, or as many steps of it as were asked for: compare them, and keep those that are new."""
+        """End a replay, or the first steps of one: compare known steps, and keep new ones."""
         if self._stage.phase is not self._phase:
             self._phase, self._done = self._stage.phase, 0
         outcomes = self._recorder.outcomes()
@@ -208,7 +203,7 @@ class Replays:
         self._done += len(outcomes)
 
     def verification(self, key: tuple[str, ...], operations: float, not_tested: dict[str, str]) -> Verification:
-        """What was verified. checks: of a step each, which takes so many operations."""
+        """What was verified. checks: of a step each, with so many operations."""
         return Verification(
             key=key,
             digests=tuple(outcome.digest for outcome in self._expected),
@@ -223,28 +218,27 @@ class Replays:
 
     @property
     def loss(self) -> float:
-        """Of the last step of a replay, as it must be."""
+        """Expected loss of a replay's last step."""
         return self._expected[-1].loss
 
     def _first(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """What others are held against: these, made again where a loss that nothing was held against is no number."""
+        """Outcomes to compare others with: these, or a repetition where a new loss is not finite."""
         new = outcomes[len(self._expected) :]
         return outcomes if all(math.isfinite(one.loss) for one in new) else self._made_again(len(outcomes))
 
     def _differs(self, outcomes: list[Outcome]) -> int | None:
-        """The first step that is not as expected, of those that are known."""
+        """The first known step that is not as expected."""
         known = min(len(outcomes), len(self._expected))
         pairs = zip(outcomes[:known], self._expected[:known], strict=True)
         return next((at for at, (found, expected) in enumerate(pairs) if found != expected), None)
 
     def _recorded(self) -> None:
-        """A backward pass, and what is kept of it."""
         self._backward()
         self._fault.strike(self._recorder.step, self._recorder.having())
         self._recorder.record(self._parts[self._recorder.part].loss.detach())
 
     def _examined(self, step: int, found: Outcome, phase: str) -> Mismatch:
-        """All about a step that differs. phase: in words."""
+        """Examine a step that differs. phase: as text."""
         at_ns, expected = time.monotonic_ns(), self._expected[step]
         differing = found.differing(expected)
         wrong = self._repeated(step)
@@ -262,7 +256,7 @@ class Replays:
         )
 
     def _repeated(self, step: int) -> list[bool]:
-        """Whether the replay differs again up to this step, ten times, or as often as there is time for."""
+        """Whether the replay differs again up to this step, ten times or as long as there is time."""
         wrong: list[bool] = []
         while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):
             begin = time.monotonic()
@@ -271,7 +265,7 @@ class Replays:
         return wrong
 
     def _made_again(self, steps: int) -> list[Outcome]:
-        """The first steps of a replay, once more. Waits for the device."""
+        """Repeat the first steps of a replay. Waits for the device."""
         self.begin()
         for _ in range(steps * len(self._parts)):
             for one in self._steps.values():

@@ -1,11 +1,8 @@
-"""Burn-in under load: products of two random matrices, A·B and B·A in turn, each verified to the last bit.
+"""Burn-in under load: products of two random matrices, A·B and B·A in turn, each verified by its digest.
 
-The same operands give the same bits, on this GPU and on every other with the same key (worker/verify/key.py). So each
-product is held against the first of its kind by its digest (worker/verify/digest.py), and the parent holds the digests
-of launches against each other. What is measured is the product and its digest together.
-
-The first of its kind is made again until two agree: a flip in it would make all others look wrong. A GPU that is wrong
-in the same way every time is found by the others, or by truth.py.
+The same operands give the same bits on every GPU with the same key (worker/verify/key.py). So each product is compared
+with the first of its kind, and the parent compares launches. The first of its kind is made again until two agree: a
+flip in it would make all others look wrong.
 """
 
 from typing import Final
@@ -22,9 +19,8 @@ from worker.verify.digest import Digester
 from worker.verify.seeded import Squares
 
 _TRIES: Final = 4
-"""Products of a kind that are made in search of two that agree."""
+"""Products of a kind that are made until two agree."""
 _DIGEST_BITS: Final = 64
-_NO_TF32: Final = {"tf32": "a CPU multiplies in fp32"}
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
@@ -38,7 +34,7 @@ class RandomProducts:
     pairs = 2
 
     def __init__(self, cell: Cell, device: torch.device) -> None:
-        """Waits for the device. Raises ValueError where the cell says no side, or one that cannot be digested."""
+        """Waits for the device. Raises ValueError where the cell has no side, or one that cannot be digested."""
         self._precision, self.side = cell.precision, products.side_of(cell)
         tf32 = cell.precision is Precision.TF32
         squares = Squares(cell.seed, self.side, products.operand_type(cell), device)
@@ -46,7 +42,7 @@ class RandomProducts:
         self._digester = Digester(self.empty(), cell.seed)
         self.what = f"product of {self.side} x {self.side} in {cell.precision}"
         self.method = f"64-bit digest by {self._digester.method}"
-        self.not_tested = _NO_TF32 if tf32 and device.type == "cpu" else {}
+        self.not_tested = products.NO_TF32 if tf32 and device.type == "cpu" else {}
         found = [self._reference(pair) for pair in range(self.pairs)]
         self._references = tuple(reference for reference, _, _ in found)
         self._digests = tuple(digest for _, digest, _ in found)
@@ -78,7 +74,7 @@ class RandomProducts:
         return (self._right, self._left) if pair else (self._left, self._right)
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """What rounding explains."""
+        """Error by rounding."""
         return rounding.bound(self._precision, self.side, exact, magnitude, self._left.dtype)
 
     def tensors(self) -> tuple[torch.Tensor, ...]:

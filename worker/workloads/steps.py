@@ -1,14 +1,14 @@
-"""Burn-in of steps: from idle to full load and back, again and again, every product verified as those of soak.py.
+"""Burn-in of load steps: from idle to full load and back, every product verified as in soak.py.
 
     load  ──╮  ╭──╮  ╭──╮     in phase: all devices of the host at the same time
             ╰──╯  ╰──╯  ╰──   else each begins a little after the one before it
 
-This is about power supplies and clocks: what they do when the load comes and goes. The host's monotonic clock says
-when, so that devices keep to it without knowing of each other. Rates are not judged here: what a product takes depends
-on how far the clock has risen by then.
+This tests power supplies and clocks. Devices keep in step by the host's monotonic clock. Rates are not judged: they
+depend on how far the clock has risen.
 """
 
 import time
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -16,12 +16,11 @@ import msgspec
 from protocol.messages import Assign, LoadSteps
 from protocol.result import Result
 from worker.stage import Stage
-from worker.timing import Step
 from worker.verify import burning
 from worker.workloads.soak import RandomProducts
 
 _SHARP_S: Final = 0.05
-"""By a block a device may be late to rest: here they are shorter than elsewhere in a burn-in."""
+"""Longest block, by which a device may be late to rest."""
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
@@ -31,20 +30,16 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     asked = assign.measurement
     sharp = msgspec.structs.replace(asked, block_s=min(asked.block_s, _SHARP_S))
     mine = msgspec.structs.replace(assign, measurement=sharp)
-    return burning.run(mine, stage, isolation, RandomProducts, pause=rest(assign.steps))
+    return burning.run(mine, stage, isolation, RandomProducts, pause=partial(rest, assign.steps))
 
 
-def rest(steps: LoadSteps) -> Step:
-    """What waits until it is time to work, and not at all where it is."""
-
-    def wait() -> None:
-        time.sleep(rest_s(steps, time.monotonic()))
-
-    return wait
+def rest(steps: LoadSteps) -> None:
+    """Wait until it is time to work."""
+    time.sleep(rest_s(steps, time.monotonic()))
 
 
 def rest_s(steps: LoadSteps, now: float) -> float:
-    """Seconds until it is time to work; none where it is. now: on the host's monotonic clock."""
+    """Seconds until it is time to work; 0 where it is. now: on the host's monotonic clock."""
     period_s = steps.on_s + steps.off_s
     into_s = (now - steps.offset_s) % period_s
     return 0.0 if into_s < steps.on_s else period_s - into_s

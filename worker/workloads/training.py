@@ -2,14 +2,10 @@
 
     forward: forward pass and loss │ backward: gradients │ optimizer: step, then gradients to None
 
-A model that is trained in several parts, a generator and its critic, goes through the three once for each objective,
-with an optimizer of its own; the series hold the sums. A model whose own code does a whole step has the
-iteration alone.
-
-Gradients are dropped in the optimizer's span: they are its last act, and so they take no memory in the forward pass.
-Optimizers are those that the models are trained with, in torch's default implementation. Half precision is autocast,
-with fp32 weights; fp16 scales the loss too, so that its optimizer waits for the device to say whether a gradient has
-overflown, as it does at the start. The loss stays on the device until all is measured: to look at it is to wait for it.
+A model with several objectives goes through the three once for each, with its own optimizer; the series hold the sums.
+A model whose own code does a whole step has the iteration alone. Optimizers are torch's default implementations. Half
+precision is autocast with fp32 weights; fp16 also scales the loss, so that its optimizer waits for the device. The loss
+stays on the device until all is measured: to look at it is to wait for it.
 """
 
 import itertools
@@ -69,7 +65,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def parts_of(family: Family, module: torch.nn.Module, assign: Assign, device: torch.device) -> tuple["Part", ...]:
-    """The parts of a training step: the family's objectives, or its loss and all parameters."""
+    """Parts of a training step: the family's objectives, or its loss and all parameters."""
     named = getattr(family, "objectives", None)
     if named is None:
         return (Part(Objective("model", family.loss, lambda module: module.parameters()), module, assign, device),)
@@ -96,12 +92,12 @@ class Part:
         self.loss = torch.empty(())
 
     def backward(self) -> None:
-        """Gradients of this objective's own parameters, and of no others."""
+        """Gradients of this objective's own parameters alone."""
         loss = self.loss if self.scaler is None else self.scaler.scale(self.loss)
         loss.backward(inputs=self._into)  # type: ignore[no-untyped-call]  # torch does not annotate it
 
     def optimize(self) -> None:
-        """New weights, or none where a gradient has overflown; the gradients are gone afterwards."""
+        """New weights, or none where a gradient has overflown; drops the gradients."""
         if self.scaler is None:
             self.optimizer.step()
         else:
@@ -122,7 +118,7 @@ class SplitStep:
         self._part = next(self._turns)
 
     def work(self) -> Work:
-        """What is measured."""
+        """Measured work."""
         steps: dict[str, Step] = {"forward": self._forward, "backward": self._backward, "optimizer": self._optimize}
         return Work(steps, passes=len(self._parts), waits=any(part.scaler is not None for part in self._parts))
 
@@ -152,7 +148,7 @@ class SplitStep:
 
 
 class _WholeStep:
-    """A training step that the model's own code does from beginning to end, optimizer included."""
+    """A training step by the model's own code, optimizer included."""
 
     def __init__(self, step: _Whole, module: torch.nn.Module, batch: Batch, autocast: _Autocast) -> None:
         self._step = step
@@ -162,11 +158,11 @@ class _WholeStep:
         self._loss = torch.empty(())
 
     def work(self) -> Work:
-        """What is measured: the iteration alone."""
+        """Measured work: the iteration alone."""
         return Work({"iteration": self.gradients})
 
     def gradients(self) -> None:
-        """The whole step: its gradients cannot be had alone."""
+        """The whole step: its gradients cannot be computed alone."""
         with self._autocast():
             self._loss = self._step(self._module, self._batch)
 

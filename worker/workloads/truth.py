@@ -1,9 +1,8 @@
-"""Burn-in of truth: products of whole numbers that are exact in floating point, right or wrong without any reference.
+"""Burn-in of truth: products of whole numbers that are exact in floating point, checked without any reference.
 
-Every iteration multiplies another pair of a small pool and checks the output by itself (worker/verify/exact.py), so a
-GPU that is wrong in the same way every time is found, and so are all GPUs of a node that are wrong alike. Outputs are
-in fp32 where torch can store them so, because the operands may then be larger: more bits of the multipliers and of the
-accumulators are used.
+Every iteration multiplies another pair of a small pool and checks the output by itself (worker/verify/exact.py), which
+also finds GPUs that are wrong in the same way every time. Outputs are in fp32 where torch can store them so: operands
+may then be larger, and use more bits of multipliers and accumulators.
 """
 
 from typing import Final
@@ -19,7 +18,6 @@ from worker.verify.seeded import Squares
 
 _LEFTS: Final = 5
 _RIGHTS: Final = 3
-_NO_TF32: Final = {"tf32": "a CPU multiplies in fp32"}
 _NO_FP32_OUTPUT: Final = "an output in fp32 needs CUDA and torch 2.8: operands are small, so that this type holds it"
 _SIGN_OF_ZERO: Final = "as whole numbers 0.0 and -0.0 are the same"
 
@@ -38,7 +36,7 @@ class WholeProducts:
     method = f"whole elements, and Freivalds' check with {exact.VECTORS} vectors"
 
     def __init__(self, cell: Cell, device: torch.device) -> None:
-        """Raises ValueError where the cell says no side."""
+        """Raises ValueError where the cell has no side."""
         self.side, self._seed, self._device = products.side_of(cell), cell.seed, device
         dtype = products.operand_type(cell)
         self._stored = torch.float32 if products.can_store_fp32(device) else dtype
@@ -51,10 +49,10 @@ class WholeProducts:
         if self._stored is not torch.float32:
             self.not_tested["accumulators beyond the output's bits"] = _NO_FP32_OUTPUT
         if cell.precision is Precision.TF32 and device.type == "cpu":
-            self.not_tested |= _NO_TF32
+            self.not_tested |= products.NO_TF32
 
     def empty(self) -> torch.Tensor:
-        """In fp32 where that can be."""
+        """In fp32 where that is possible."""
         return torch.empty(self.side, self.side, dtype=self._stored, device=self._device)
 
     def make(self, pair: int, output: torch.Tensor) -> None:
@@ -62,16 +60,16 @@ class WholeProducts:
         products.multiply(*self.operands(pair), output)
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """The verdict is how much is wrong, by vectors that are others for each number."""
+        """The verdict is the number of wrong places, by other vectors for each number."""
         vector = exact.vectors(self._seed, number, self.side, self.limits, self._device)
         verdicts[slot].add_(exact.count_wrong(*self.operands(pair), output, vector))
 
     def verdict(self, pair: int) -> int:
-        """Nothing is wrong."""
+        """No wrong places."""
         return 0
 
     def expected(self, pair: int) -> torch.Tensor:
-        """Computed when it is asked for, in fp64 on the device."""
+        """Computed on request, in fp64 on the device."""
         return exact.product(*self.operands(pair), self._stored)
 
     def operands(self, pair: int) -> tuple[torch.Tensor, torch.Tensor]:
