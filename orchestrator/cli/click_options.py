@@ -1,4 +1,4 @@
-"""The options of a run as click has them, made from the tables of options; once for both programs."""
+"""click options of a run, made from the tables in config/options.py for both programs."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
@@ -23,12 +23,11 @@ RUNS_FOLDER: Final = click.option(
     type=click.Path(),
     default="runs",
     help="Where runs are looked for: the newest, and ids. [default: ./runs]",
-)
-"""Of commands that read runs."""
+)  # of commands that read runs
 
 
 class SessionParams(TypedDict):
-    """Parameters of SESSION. None: the option was not given."""
+    """Parameters of SESSION. None: not given."""
 
     verbose: bool | None
     quiet: bool
@@ -41,14 +40,14 @@ class SessionParams(TypedDict):
 
 
 class HistoryParams(TypedDict):
-    """Parameters of HISTORY. None: the option was not given."""
+    """Parameters of HISTORY. None: not given."""
 
     history: bool | None
     history_db: str | None
 
 
 class RunParams(SessionParams):
-    """Parameters of a run that are read by name. Those with a key: option_mapping.py."""
+    """Parameters of a run that are read by name. option_mapping.py reads those with a key."""
 
     multi_gpu: bool | None
     gpu_ids: str | None
@@ -58,7 +57,7 @@ class RunParams(SessionParams):
 
 
 def require_report_file(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    """Return the value of -o. Raises BadParameter for the sign of standard output."""
+    """Return the value of -o. Raises BadParameter for "-"."""
     if value == "-":
         raise click.BadParameter(
             "reports are files, and '-' is none. Leave -o out, then `cat` the report in the folder of the run"
@@ -67,7 +66,7 @@ def require_report_file(_context: click.Context, _option: click.Parameter, value
 
 
 def absolute_history(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    """Return the file of --history-db, absolute. Raises ConfigError."""
+    """Return the absolute path of --history-db. Raises ConfigError."""
     if value is None:
         return None
     from orchestrator.config import resolution
@@ -76,8 +75,7 @@ def absolute_history(_context: click.Context, _option: click.Parameter, value: s
     return resolution.absolute(value, "--history-db", folders.current())
 
 
-_CALLBACKS: Final = {"output": require_report_file, "history_db": absolute_history}
-"""Checks of the command line alone, by parameter."""
+_CALLBACKS: Final = {"output": require_report_file, "history_db": absolute_history}  # by parameter
 
 
 def decorate(command: Command, options: Iterable[Callable[[Command], Command]]) -> Command:
@@ -90,7 +88,7 @@ def decorate(command: Command, options: Iterable[Callable[[Command], Command]]) 
 def offering(
     choices: Callable[[], Iterable[str]], *, several: bool
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Offer these words; in a list, behind its last comma, those it does not have yet. A broken file offers none."""
+    """Complete with these words; in a list, complete its last item. A broken file offers none."""
 
     def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
         *before, word = incomplete.split(",") if several else [incomplete]
@@ -104,7 +102,7 @@ def offering(
 
 
 def click_option(option: Option, default: str = "") -> Callable[[Command], Command]:
-    """Make the click option of a row. default: in words, in place of its own, for a command that has another one."""
+    """Make the click option of a row. default: overrides the default shown in --help."""
     default = default or option.default
     text = f"{option.help} [default: {default}]" if default else option.help
     extra: dict[str, Any] = {"help": text, "callback": _CALLBACKS.get(option.name), "metavar": option.metavar or None}
@@ -130,13 +128,13 @@ def click_option(option: Option, default: str = "") -> Callable[[Command], Comma
 
 
 def run_options(defaults: Mapping[str, str] = MappingProxyType({})) -> Callable[[Command], Command]:
-    """Add every option of a run, in the order of --help. defaults: of a preset, by parameter, in words."""
+    """Add every option of a run, in the order of --help. defaults: shown ones of a preset, by parameter."""
     made = [click_option(one, defaults.get(one.name, "")) for one in OPTIONS if one.flags]
     return functools.partial(decorate, options=made)
 
 
 def run_option(name: str, default: str = "") -> Callable[[Command], Command]:
-    """Make the option of a run that has this parameter, for another command. default: in words, in place of its own."""
+    """Make the run option of this parameter for another command. default: as for `click_option`."""
     return click_option(next(option for option in OPTIONS if option.name == name), default)
 
 
@@ -156,7 +154,7 @@ def history_options(command: Command) -> Command:
 
 
 def which_run(command: Command) -> Command:
-    """Add RUN, in the words of run_reports/run_lookup.py; without it the newest one is meant."""
+    """Add RUN (run_reports/run_lookup.py) and --runs-folder. Without RUN, the command takes the newest run."""
     return decorate(command, [click.argument("run", required=False, type=click.Path()), RUNS_FOLDER])
 
 

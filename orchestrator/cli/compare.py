@@ -1,4 +1,4 @@
-"""`compare`: did it get slower? Two runs or more, cell by cell, with an exit code for CI."""
+"""`compare`: compare two runs or more, cell by cell, with an exit code for CI."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final

@@ -1,8 +1,4 @@
-"""Launches that their deadlines will end before one iteration is over: said before the run, and refused by nobody.
-
-Somebody may have mistyped a size, and would otherwise find a table of failures in the morning. An estimate is rough, so
-that deadlines which somebody chose may stand.
-"""
+"""Warnings about cells whose first iteration exceeds their deadlines, by a rough estimate. They refuse nothing."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -17,12 +13,11 @@ from orchestrator.plan import estimate
 from protocol.cell import AUTO, Cell, Device
 from protocol.failure import Phase
 
-_SHOWN: Final = 3
-"""So many cells are named."""
+_SHOWN: Final = 3  # cells named
 
 
 def sentences(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterator[str]:
-    """Of a burn-in none: what its cells do ends with their time."""
+    """Yield the warning. A burn-in has none: its cells end with their time."""
     if configuration.burn_in is not None:
         return
     by_uuid, named = {device.uuid: device for device in devices}, progress.alike(plan.cells)
@@ -48,12 +43,10 @@ def _name(words: str, batch_size: int) -> str:
 
 
 def _iteration_s(cell: Cell, configuration: Configuration, device: Device) -> float:
-    """A scan begins with a batch of 1."""
     first = msgspec.structs.replace(cell, batch_size=1) if cell.batch_size == AUTO else cell
     return estimate.iteration_s(first, configuration.by_name[cell.model], device)
 
 
 def _allowed_s(configuration: Configuration) -> float:
-    """Of the phases that have iterations, what the longer one may take."""
     allowance = configuration.deadlines.allowance
     return max(allowance(phase, configuration.measurement) for phase in (Phase.WARM_UP, Phase.MEASURE))

@@ -1,4 +1,4 @@
-"""The tables of --dry-run: what would be run, in which order, and about how long it takes."""
+"""The output of --dry-run: what would run, in which order, and about how long it takes."""
 
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
@@ -27,7 +27,7 @@ WIDTH: Final = 80
 
 
 def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device], notes: Sequence[str] = ()) -> str:
-    """The plan in at most 80 columns, and where the files would go. notes: what else a person should know of it."""
+    """Describe the plan in at most 80 columns, and where its files would go."""
     return "\n".join(
         (
             *_tables(plan, configuration, devices),
@@ -44,10 +44,6 @@ def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device]
 
 
 def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
-    """How much it is, and what a time limit will leave of it, as far as can be told before anything ran.
-
-    A burn-in has more rounds in its plan than it has time for: how many that is has been told.
-    """
     if configuration.burn_in is not None:
         lasts = written(configuration.burn_in.duration_s)
         yield f"It ends within {lasts}, reports included; what there is no time for is dropped."
@@ -68,7 +64,6 @@ def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device])
 
 
 def _without_time(plan: Plan, fitting: Collection[str]) -> Iterable[str]:
-    """What will not be measured on any device, as far as can be told: it is read before the run, and not after it."""
     told: dict[str, set[bool]] = {}
     for cell in plan.cells:
         batch = "" if cell.workload is Workload.PROBE or not cell.batch_size else f" b{cell.batch_size}"
@@ -79,14 +74,12 @@ def _without_time(plan: Plan, fitting: Collection[str]) -> Iterable[str]:
 
 
 def _may_be_added(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> int:
-    """How many launches a GPU that is SUSPECT may cost; with a time limit, if there is time for them."""
     if not added_launches.applies(configuration, devices):
         return 0
     return added_launches.at_most(plan.cells, configuration.launches, devices)
 
 
 def _burn_in(configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
-    """What the table of a burn-in does not show: its steps of load, when a GPU is stopped, and its own faults."""
     asked = configuration.burn_in
     if asked is None:
         return []
@@ -106,7 +99,7 @@ def _burn_in(configuration: Configuration, devices: Sequence[Device]) -> Iterabl
 
 
 def _tables(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> list[str]:
-    """A table for each kind of device: those of a kind run the same cells in the same order."""
+    """Make a table for each kind of device: devices of a kind run the same cells in the same order."""
     cells = {cell.id: cell for cell in plan.cells}
     alike: dict[tuple[tuple[str, ...], ...], list[Device]] = {}
     for device in devices:
@@ -143,7 +136,6 @@ def _row(cell: Cell) -> tuple[str, ...]:
 
 
 def _about(cell: Cell, configuration: Configuration, group: Sequence[Device], devices: Sequence[Device]) -> str:
-    """What a launch takes on the slowest of a group of the run's devices."""
     slowest = max(
         estimate.launch_s(cell, configuration, device, estimate.scale(configuration, device, devices))
         for device in group
@@ -152,7 +144,6 @@ def _about(cell: Cell, configuration: Configuration, group: Sequence[Device], de
 
 
 def _formats(cells: Sequence[Cell]) -> Iterable[str]:
-    """Which models see their images by pixel; said once, because it is the same for every cell of a model."""
     names = dict.fromkeys(cell.model for cell in cells if cell.memory_format is MemoryFormat.CHANNELS_LAST)
     return _folded([f"Images by pixel (channels_last): {', '.join(names)}."] if names else [])
 
@@ -164,7 +155,6 @@ def _folded(lines: Iterable[str]) -> list[str]:
 
 
 def _devices(devices: Sequence[Device], of: int, modes: Sequence[Mode]) -> list[str]:
-    """Those of one kind among `of` devices of the run."""
     shown = [f"  {device.label}: {device.name}"[:WIDTH] for device in devices[:DEVICES_SHOWN]]
     shared = [device.label for device in devices if device.shared_cores]
     if len(devices) > DEVICES_SHOWN:
@@ -186,9 +176,9 @@ def _how(
     group: Sequence[Device],
     first: Sequence[Cell],
 ) -> tuple[list[str], list[str]]:
-    """How the cells of the table are run, and what a launch of each takes on the slowest of a group of the devices.
+    """Describe how the cells of a table run, and what a launch of each takes on the slowest of `group`.
 
-    first: the first round, of one of the group.
+    first: the first round of one device of the group.
     """
     asked = configuration.burn_in
     if asked is None:

@@ -1,4 +1,4 @@
-"""`history`: what earlier runs found, listed, shown, as trends, exported, and taken out."""
+"""`history`: list, show, plot, export and prune earlier runs."""
 
 import os
 import sys
@@ -206,7 +206,6 @@ def trend(
 
 
 def _rendered(found: "Sequence[Trend]", kind: str, asked: dict[str, str], output: str | None) -> str | bytes:
-    """The trends in a format. asked: by what they were chosen."""
     if kind == "json":
         return indented(found)
     if kind == "html":

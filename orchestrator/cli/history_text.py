@@ -1,4 +1,4 @@
-"""The history for people: a line a run, all of one run, and a trend as a plot of blocks, a line a run."""
+"""The history as text: a line a run, one run in full, and a trend as a bar plot."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -16,12 +16,11 @@ from orchestrator.system.plain_text import plain
 BAR: Final = 24
 NAME_WIDTH: Final = 28
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
-_ROOM: Final = 0.25
-"""Bars begin so far below the least value, as a share of what the values differ by: the least has a bar too."""
+_ROOM: Final = 0.25  # of the range of the values, between the start of the bars and the least value
 
 
 def lines(runs: Sequence[RunLine]) -> str:
-    """Runs in a table."""
+    """Make a table of runs."""
     if not runs:
         return "No such run is recorded."
     header = ("Run", "Host", "Devices", "Profile", "Verdict", "Health", "Burn-in", "Cells")
@@ -35,7 +34,7 @@ def _row(run: RunLine) -> tuple[str, ...]:
 
 
 def in_full(record: RunRecord) -> str:
-    """All that is kept of a run."""
+    """Describe everything recorded of a run."""
     run = record.run
     tainted = "; tainted: faults were injected on purpose" if run.tainted else ""
     ended = "" if run.finished else "; it did not come to its end"
@@ -85,7 +84,7 @@ def _cell(cell: CellRecord, label: str, name: str) -> tuple[str, ...]:
 
 
 def trends(found: Sequence[Trend], *, ascii_only: bool) -> str:
-    """A plot for each cell on each device."""
+    """Plot each cell on each device."""
     return "\n".join(line for one in found for line in (*_trend(one, ascii_only=ascii_only), "")).rstrip("\n")
 
 
@@ -108,7 +107,6 @@ def _trend(trend: Trend, *, ascii_only: bool) -> Iterator[str]:
 
 
 def _bar(share: float, *, ascii_only: bool) -> str:
-    """A bar of BAR columns, filled to an eighth of a column where the terminal can."""
     share = min(max(share, 0.0), 1.0)
     if ascii_only:
         return ("#" * round(share * BAR)).ljust(BAR)
@@ -117,7 +115,6 @@ def _bar(share: float, *, ascii_only: bool) -> str:
 
 
 def _marks(point: TrendPoint) -> Iterator[str]:
-    """What is to be said of a run: that the level changed with it, and its remarks."""
     if change := wording.change(point):
         yield f"<< {change} from here on"
     yield from wording.remarks(point)

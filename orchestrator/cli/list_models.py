@@ -1,4 +1,4 @@
-"""`list-models`: what can be measured, how large it is, and what it takes."""
+"""`list-models`: what can be measured, its size, and its inputs."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -64,7 +64,7 @@ def _row(model: "ModelSpec") -> tuple[str, ...]:
 
 
 def _range(sizes: "Sizes") -> str:
-    """As shapes.takes says it, short enough for a column."""
+    """The same as shapes.takes, short enough for a column."""
     if sizes.largest == sizes.smallest:
         return "nothing else"
     if sizes.only:
@@ -74,7 +74,6 @@ def _range(sizes: "Sizes") -> str:
 
 
 def _writers(models: "Sequence[ModelSpec]") -> list[str]:
-    """Which of them generation is measured of, and how much they write."""
     return [
         f"Generation: {model.name} adds {model.generation.new_tokens} tokens to {model.generation.prompt_tokens}."
         for model in models
@@ -83,12 +82,10 @@ def _writers(models: "Sequence[ModelSpec]") -> list[str]:
 
 
 def _on_request(models: "Sequence[ModelSpec]") -> list[str]:
-    """Which of them 'all' leaves out."""
     return [f"Only where it is named, not among all: {model.name}." for model in models if model.on_request]
 
 
 def _entry(model: "ModelSpec") -> dict[str, object]:
-    """What a program wants to know of a model. Keys as in the report, where it has them."""
     from msgspec import to_builtins
 
     return {

@@ -1,4 +1,4 @@
-"""`resume`: go on with a run that was interrupted, killed, or ended with its machine."""
+"""`resume`: continue a run that was interrupted or killed, or whose machine went down."""
 
 from typing import Final, Unpack
 
@@ -25,10 +25,9 @@ Examples:
 
 
 class _Resume(MeasuringCommand):
-    """Tells an option that a new run alone takes from one that is mistyped."""
+    """Tells an option of new runs from a mistyped one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words. Raises click.UsageError."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

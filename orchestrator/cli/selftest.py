@@ -1,4 +1,4 @@
-"""`selftest`: makes things go wrong on purpose, and shows whether gpubench names them."""
+"""`selftest`: inject faults, and show whether gpubench names them."""
 
 import sys
 from typing import TYPE_CHECKING, Final
@@ -45,7 +45,7 @@ def command(context: click.Context, /, gpu_ids: str | None, *, as_json: bool) ->
 
 
 def _injected(gpu_ids: str | None, words: tuple[str, ...], stop_signals: StopSignals) -> "Outcome":
-    """The self-test of the devices that are meant. words: the command line. Raises UserError where it cannot be had."""
+    """Run the self-test on the requested devices. words: the command line. Raises UserError."""
     from orchestrator import selftest, terminal
     from orchestrator.gpu import inventory
 
@@ -59,7 +59,7 @@ def _injected(gpu_ids: str | None, words: tuple[str, ...], stop_signals: StopSig
 
 
 def _devices(gpu_ids: str | None, seen: "Look") -> "tuple[Device, ...]":
-    """The devices that are meant. Raises DeviceError where they cannot be had, or others compute on them."""
+    """Return the requested devices. Raises DeviceError for missing or busy ones."""
     from orchestrator.gpu import cuda_probe, devices, gpu_users
 
     found = devices.on_this_machine(_everything(seen) if gpu_ids is None else gpu_ids, seen)

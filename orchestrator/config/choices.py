@@ -1,16 +1,15 @@
-"""The words that an option can take, for the completion of a shell. Every import here waits until a word is wanted."""
+"""Words that an option takes, for shell completion. Every import here is deferred."""
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-GPU_FOLDER: Final = Path("/proc/driver/nvidia/gpus")
-"""One folder a GPU. NVML would know better, but takes seconds to start where persistence mode is off."""
+GPU_FOLDER: Final = Path("/proc/driver/nvidia/gpus")  # NVML takes seconds to start without persistence mode
 
 
 def models() -> Iterable[str]:
-    """Models and probes that ship, and all. Raises ConfigError for a broken catalogue."""
+    """Models and probes that ship, and "all". Raises ConfigError for a broken catalogue."""
     from orchestrator.config import catalogue
 
     return ["all", *(model.name for model in catalogue.load().models)]
@@ -31,14 +30,14 @@ def profiles() -> Iterable[str]:
 
 
 def precisions() -> Iterable[str]:
-    """Precisions that can be measured."""
+    """Measurable precisions."""
     from protocol.cell import Precision
 
     return Precision
 
 
 def phases() -> Iterable[str]:
-    """Phases that can be measured."""
+    """Measurable phases."""
     from orchestrator.config.workloads import PHASES
 
     return PHASES
@@ -66,14 +65,14 @@ def report_formats() -> Iterable[str]:
 
 
 def health_signals() -> Iterable[str]:
-    """Signals of a GPU's health, and words for several of them."""
+    """Health signals of a GPU, and names of groups."""
     from orchestrator.config.health_signals import names
 
     return names()
 
 
 def devices() -> Iterable[str]:
-    """Indices of GPUs as --gpu-ids counts them, CPU devices, and all."""
+    """Indices of GPUs as in --gpu-ids, CPU devices, and "all"."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         count = len([word for word in visible.split(",") if word.strip()])

@@ -1,4 +1,4 @@
-"""The margins of configs/margins.yaml, typed: by how much a GPU, or a run, may be slower before anybody is told."""
+"""The margins of configs/margins.yaml, typed: the tolerated slowdown of a GPU or of a run."""
 
 import functools
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from orchestrator.stats.siblings import Bound
 
 
 class Margin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """percent: of the reference's rate. source: where the figure comes from."""
+    """percent: of the reference's rate. source: origin of the figure."""
 
     percent: float
     source: str
@@ -33,17 +33,14 @@ class SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class RunMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Between two runs. end_to_end: of what goes through the host, loading and generation."""
+    """Between two runs. end_to_end: of loading and generation, which depend on the host."""
 
     cell: Margin
     end_to_end: Margin
 
 
 class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file. runs: between two of them.
-
-    drift: of a GPU over a run, against its siblings; drift_alone: by its own rates, with what the room does to them.
-    """
+    """The whole file. drift: of a GPU against its siblings. drift_alone: against its own earlier rates."""
 
     siblings: SiblingMargins
     drift: Margin
@@ -52,18 +49,18 @@ class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def shares(self) -> Mapping[Bound, float]:
-        """The margins between siblings as shares, as siblings.judge takes them."""
+        """Margins between siblings as shares, for siblings.judge."""
         return {bound: margin.share for bound, margin in self.of_siblings.items()}
 
     @property
     def of_siblings(self) -> Mapping[Bound, Margin]:
-        """The margins between siblings, by bound."""
+        """Margins between siblings, by bound."""
         margins = self.siblings
         return {Bound.POWER: margins.power, Bound.CLOCK: margins.clock, Bound.BANDWIDTH: margins.bandwidth}
 
 
 def load(folder: Path | None = None) -> Margins:
-    """The margins of `folder`, which is the one that ships unless given. Raises ConfigError for a broken file."""
+    """Load the margins of `folder`, by default those that ship. Raises ConfigError for a broken file."""
     return _load(folder or configs_folder())
 
 

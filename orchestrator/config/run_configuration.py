@@ -1,4 +1,4 @@
-"""The configuration as resolved: what a run was asked to do, complete, and stored with it as run.yaml."""
+"""The resolved configuration, the plan, and the stored run (run.yaml, plan.json)."""
 
 import enum
 import hashlib
@@ -10,7 +10,7 @@ from protocol.cell import Cell, Device, DeviceKind, MemoryFormat, Mode, ModelSpe
 from protocol.messages import Deadlines, LoadSteps, Measurement
 
 Slot = tuple[str, int]
-"""One planned launch of a cell, or one scan for its batch size: id of the cell, round."""
+"""One planned launch of a cell, or one scan for its batch size: (id of the cell, round from 0)."""
 
 
 class Isolation(enum.StrEnum):
@@ -21,7 +21,7 @@ class Isolation(enum.StrEnum):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One injected fault. device: UUID. round: from 0; None for all of them."""
+    """One injected fault. device: UUID. round: from 0; None for all."""
 
     device: str
     round: int | None = None
@@ -31,10 +31,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A burn-in: for how long, which level of configs/burn_in.yaml, and the faults that it brings about itself.
+    """A burn-in. level: of configs/burn_in.yaml. injections: faults on purpose.
 
-    cell_s: seconds that one cell lasts, by kind of device. max_temperature_c: at which a GPU is stopped, beside its own
-    limit; None where nobody asked for one. steps: by device, when it works and when it rests; empty without --steps.
+    cell_s: seconds of one cell, by kind of device. max_temperature_c: stops a GPU, in addition to its own limit.
+    steps: load and pause by device; empty without --steps.
     """
 
     duration_s: float
@@ -46,21 +46,15 @@ class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that decides what a run does. Made of defaults, a file and the command line, in that order.
+    """Everything that decides what a run does, from defaults, a file and the command line.
 
-    models: those asked for, probes among them. probes: all that ship, because a plan adds some of them to GPUs on which
-    models are measured.
-    training_batch_sizes: those of training, which needs more memory; batch_sizes: those of inference.
-    sequence_lengths, input_sizes: of models that count in tokens or in pixels; empty: each model's own.
-    memory_format: of images; None: each model's own.
-    modes: in the order in which each round has them.
-    required_signals: of a GPU's health, without which there is no PASS, beyond what configs/health.yaml requires.
-    history: whether the run is recorded; history_db: in which file, None for the one of whoever works on it.
-    preset, time_limit_s: of `quick` and `triage`, whose process ends within the limit; None for every other run.
-    burn_in: of a burn-in, whose time limit is its duration; None for every other run.
-    tainted: faults are injected on purpose, so nothing of the run is a measurement.
-    launches: rounds, so launches for each cell. adds_launches: whether there are more where these leave a GPU SUSPECT
-    (state/added_launches.py). iterations and warm-up within `measurement` are None when adaptive.
+    models: requested ones, with probes. probes: all that ship; a plan adds some to GPUs that measure models.
+    batch_sizes: of inference. sequence_lengths, input_sizes: in tokens, pixels; empty for each model's own.
+    memory_format: of images; None for each model's own. modes: in the order of each round.
+    required_signals: required for PASS, in addition to configs/health.yaml. history_db: None for the user's own.
+    preset, time_limit_s: of `quick`, `triage` and burn-ins (their duration); else None. tainted: faults are injected.
+    launches: rounds. adds_launches: more rounds while a GPU is SUSPECT (state/added_launches.py).
+    measurement: its iterations and warm-up are None when adaptive.
     """
 
     models: tuple[ModelSpec, ...]
@@ -99,12 +93,12 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def cell_s(self) -> dict[DeviceKind, float] | None:
-        """Seconds that every cell lasts, by kind of device, until the time limit; None: as long as it measures."""
+        """Seconds of every cell, by kind of device, until the time limit; None: as measured."""
         return None if self.burn_in is None else self.burn_in.cell_s
 
     @property
     def until_limit(self) -> bool:
-        """Whether rounds of the same cells are repeated until the time limit: nobody knows how many there will be."""
+        """Whether rounds repeat until the time limit, so that their number is unknown."""
         return self.burn_in is not None
 
     @property
@@ -114,7 +108,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Something that was asked for and is not applicable to a device, and why: no cell of the plan, and no failure."""
+    """A requested model that is not applicable to a device, and why. Neither a cell nor a failure."""
 
     device: str
     model: str
@@ -122,10 +116,9 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What bounds a scan for the batch size on a device.
+    """Bounds of a scan for the batch size on a device.
 
-    memory_bytes: for one process, None where unknown. largest: a batch beyond which nobody looks. longest_s: an
-    iteration is not to take longer.
+    memory_bytes: for one process, None if unknown. largest: batch. longest_s: of an iteration.
     """
 
     memory_bytes: int | None
@@ -136,9 +129,8 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What will be run, in which order on each device.
 
-    order: device UUID → the planned launches of that device, in order; each is (id of a cell, round from 0). A cell on
-    several devices stands in the order of each, and all of them have such cells in the same order.
-    rooms: device UUID → what bounds its scans for the batch size, of plans that have any.
+    order: device UUID → its slots in order. A cell on several devices is in the order of each.
+    rooms: device UUID → bounds of its scans for the batch size.
     """
 
     cells: tuple[Cell, ...]
@@ -148,12 +140,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def launches(self) -> int:
-        """How many are planned, on all devices together."""
+        """Number of planned launches on all devices."""
         return len(self.slots)
 
     @property
     def slots(self) -> frozenset[tuple[str, int]]:
-        """The planned launches, those on several devices once."""
+        """Planned launches, those on several devices once."""
         return frozenset(slot for queue in self.order.values() for slot in queue)
 
     @property
@@ -163,9 +155,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """run.yaml and plan.json: the configuration, the devices and the plan, and the command that asked for them.
+    """run.yaml and plan.json: the configuration, the devices, the plan, and the command line.
 
-    earlier: device UUID → what earlier runs have said against it, as the history had it when the run was begun.
+    earlier: device UUID → findings of earlier runs against it, from the history.
     """
 
     tool_version: str

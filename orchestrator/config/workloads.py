@@ -1,7 +1,7 @@
 """Everything that the orchestrator knows of each workload. Data alone.
 
-A new workload is a member of protocol.cell.Workload, a module of the same name in worker/workloads/, and its Facts
-here. What a launch of it takes is estimated in plan/estimate.py; the figures that it has are in figures/table.py.
+A new workload needs a member of protocol.cell.Workload, a module of that name in worker/workloads/, and its Facts
+here. plan/estimate.py estimates its launches, figures/table.py lists its figures.
 """
 
 import enum
@@ -15,7 +15,7 @@ from protocol.cell import Workload
 
 
 class Role(enum.Enum):
-    """What a workload is for: a phase of a model, a probe of a device, a check of a burn-in, or a fault on purpose."""
+    """A phase of a model, a probe of a device, a check of a burn-in, or an injected fault."""
 
     PHASE = enum.auto()
     PROBE = enum.auto()
@@ -24,7 +24,7 @@ class Role(enum.Enum):
 
 
 class Priority(msgspec.Struct, frozen=True):
-    """What is measured first where time is limited, by batch size: the lower number first."""
+    """Order of measurement under a time limit, by batch size: lower numbers first."""
 
     smallest: int
     largest: int
@@ -34,14 +34,13 @@ class Priority(msgspec.Struct, frozen=True):
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts of a workload.
 
-    title: in words. has_model: its cells run a model; else they are named after a probe. has_batch: a batch size is
-    part of what it measures. batch_sizes: those that a configuration asks for. has_items: it has a rate of items.
-    device_rate: its rate is best given in operations or bytes a second. needs_references: its times are compared with
-    what the probes reach on the device. sibling_verdict: GPUs are compared with their siblings by it.
-    end_to_end: the host's share of its time is large, so that two runs of it may differ by more. forward_passes: that
-    one iteration costs. counts_operations, measures_latency: after the measurement. generates: it writes tokens.
-    one_size: only the first input size is measured. digests: outputs are verified by their digests. own_rate: of a
-    check, its rate is the GPU's own; of the others devices, rising clocks or patterns decide it, too.
+    title: in words. has_model: else its cells are named after a probe. batch_sizes: requested ones.
+    has_items: has a rate of items. device_rate: its rate is best given in operations or bytes a second.
+    needs_references: is compared with the rates of probes. sibling_verdict: compares GPUs with their siblings.
+    end_to_end: depends on the host, so runs may differ more. forward_passes: cost of one iteration.
+    counts_operations, measures_latency: after the measurement. generates: writes tokens.
+    one_size: measures only the first input size. digests: verifies outputs by digest.
+    own_rate: of a check: only the GPU decides its rate, not other devices, clocks or patterns.
     """
 
     role: Role
@@ -180,5 +179,4 @@ WORKLOADS: Final[dict[Workload, Facts]] = {
 }
 PHASES: Final = tuple(workload for workload, facts in WORKLOADS.items() if facts.role is Role.PHASE)
 OF_NO_MODEL: Final = frozenset(workload for workload, facts in WORKLOADS.items() if not facts.has_model)
-"""Their cells are named after a probe."""
 WITHOUT_BATCH: Final = frozenset(workload for workload, facts in WORKLOADS.items() if not facts.has_batch)

@@ -1,4 +1,4 @@
-"""All that is known of a run at one moment, as the metrics need it: plain values."""
+"""Everything known of a run at one moment, for the metrics: plain values."""
 
 import enum
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from protocol.failure import Category
 
 
 class RunStands(enum.StrEnum):
-    """Whether the run goes on. BROKEN_OFF: it ended without a report."""
+    """State of the run. BROKEN_OFF: ended without a report."""
 
     RUNNING = "running"
     OVER = "over"
@@ -20,7 +20,7 @@ class RunStands(enum.StrEnum):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """What the last good launch of a cell has measured. label: of its device; batch_size: that it ran at."""
+    """Result of a cell's last good launch. label: of its device. batch_size: as measured."""
 
     label: str
     uuid: str
@@ -36,9 +36,9 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """One run, now.
 
-    at, began: seconds since the epoch; boot: what to add to a monotonic time to get such. snapshot: None until there is
-    one. figures: by planned cell. failures, retries: of this process, which `resume` begins anew. exit_code: once the
-    run is over. health, burn_in: by UUID, once its report is made; node: of the machine.
+    at, began: seconds since the epoch; boot: epoch minus monotonic time. snapshot: None before the first.
+    figures: by planned cell. failures, retries: of this process. exit_code: once the run is over.
+    health, burn_in: by UUID, once the report is made. node: of the machine.
     """
 
     run_id: str
