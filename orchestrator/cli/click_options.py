@@ -127,30 +127,22 @@ def click_option(option: Option, default: str = "") -> Callable[[Command], Comma
     return click.option(*flags, **extra)
 
 
-def run_options(defaults: Mapping[str, str] = MappingProxyType({})) -> Callable[[Command], Command]:
-    """Add every option of a run, in the order of --help. defaults: shown ones of a preset, by parameter."""
-    made = [click_option(one, defaults.get(one.name, "")) for one in OPTIONS if one.flags]
+def add_options(
+    options: Iterable[Option], defaults: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[Command], Command]:
+    """Add these options, in the order of --help. defaults: shown ones of a preset, by parameter."""
+    made = [click_option(one, defaults.get(one.name, "")) for one in options if one.flags]
     return functools.partial(decorate, options=made)
+
+
+def run_options(defaults: Mapping[str, str] = MappingProxyType({})) -> Callable[[Command], Command]:
+    """Add every option of a run. defaults: as for `add_options`."""
+    return add_options(OPTIONS, defaults)
 
 
 def run_option(name: str, default: str = "") -> Callable[[Command], Command]:
     """Make the run option of this parameter for another command. default: as for `click_option`."""
     return click_option(next(option for option in OPTIONS if option.name == name), default)
-
-
-def session_options(command: Command) -> Command:
-    """Add the options of how a session is shown and how it ends."""
-    return decorate(command, map(click_option, SESSION))
-
-
-def comparison_options(command: Command) -> Command:
-    """Add the options of what a run is compared with."""
-    return decorate(command, map(click_option, COMPARISON))
-
-
-def history_options(command: Command) -> Command:
-    """Add the options of whether a run is recorded, and where."""
-    return decorate(command, map(click_option, HISTORY))
 
 
 def which_run(command: Command) -> Command:

@@ -31,7 +31,7 @@ def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device]
     return "\n".join(
         (
             *_tables(plan, configuration, devices),
-            *_formats(plan.cells),
+            *_channels_last(plan.cells),
             *_burn_in(configuration, devices),
             *_folded(f"Left out: {sentence}." for sentence in exclusions.sentences(plan, devices)),
             *_folded(f"Note: {note}." for note in notes),
@@ -50,7 +50,8 @@ def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device])
         return
     total = estimate.about(estimate.total_s(plan, configuration, devices))
     yield f"{plural(len(plan.cells), 'cell')}, {plural(plan.launches, 'launch', 'launches')}, {total} in all."
-    if more := _may_be_added(plan, configuration, devices):
+    may_add = added_launches.applies(configuration, devices)
+    if may_add and (more := added_launches.at_most(plan.cells, configuration.launches, devices)):
         yield f"Up to {plural(more, 'more launch', 'more launches')} if a GPU looks slow, {MOST_LAUNCHES} of a cell."
     limit_s = configuration.time_limit_s
     if limit_s is None:
@@ -71,12 +72,6 @@ def _without_time(plan: Plan, fitting: Collection[str]) -> Iterable[str]:
         told.setdefault(f"{cell.model} {cell.workload} {cell.precision}{batch}{mode}", set()).add(cell.id in fitting)
     if without := [name for name, fits in told.items() if fits == {False}]:
         yield f"Probably no time for: {', '.join(without)}."
-
-
-def _may_be_added(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> int:
-    if not added_launches.applies(configuration, devices):
-        return 0
-    return added_launches.at_most(plan.cells, configuration.launches, devices)
 
 
 def _burn_in(configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
@@ -143,7 +138,7 @@ def _about(cell: Cell, configuration: Configuration, group: Sequence[Device], de
     return estimate.about(slowest).removeprefix("about ")
 
 
-def _formats(cells: Sequence[Cell]) -> Iterable[str]:
+def _channels_last(cells: Sequence[Cell]) -> Iterable[str]:
     names = dict.fromkeys(cell.model for cell in cells if cell.memory_format is MemoryFormat.CHANNELS_LAST)
     return _folded([f"Images by pixel (channels_last): {', '.join(names)}."] if names else [])
 
@@ -182,7 +177,11 @@ def _how(
     """
     asked = configuration.burn_in
     if asked is None:
-        words = f"Profile {configuration.profile}, seed {configuration.seed}, {_launches(configuration.launches)}"
+        number = configuration.launches
+        order = "one launch of each cell, in this order:"
+        if number > 1:
+            order = f"{number} launches of each cell: this round,\nthen {number - 1} more in other orders:"
+        words = f"Profile {configuration.profile}, seed {configuration.seed}, {order}"
         return [words], [_about(cell, configuration, group, devices) for cell in first]
     each = max((rounds.of(plan, configuration, devices, device) for device in group), key=lambda one: one.round_s)
     words = f"Burn-in of {written(asked.duration_s)}, level {asked.level}, seed {configuration.seed}:"
@@ -191,9 +190,3 @@ def _how(
     often = f"with time for about {rounds.how_many(each.possible)} of them"
     lines = [words, *_folded([f"rounds of {len(first)} cells of {cell_s}, {told}, {often}; this is the first:"])]
     return lines, [rounds.in_words(launch_s) for launch_s in each.launches_s]
-
-
-def _launches(launches: int) -> str:
-    if launches == 1:
-        return "one launch of each cell, in this order:"
-    return f"{launches} launches of each cell: this round,\nthen {launches - 1} more in other orders:"

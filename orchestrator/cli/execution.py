@@ -114,24 +114,18 @@ def _unwritten(error: UnwrittenError, stored: StoredRun, paths: RunPaths, report
 def _shown_again(stored: StoredRun, paths: RunPaths, display: Display) -> tuple[Report, bool]:
     report, written = reporting.complete(stored, paths)
     if report.summary.cells.failed:
-        display.tell(Notice(level="warning", message=_given_up(report.summary.cells.failed, paths)))
-    if stored.configuration.burn_in is not None and (words := _without_time(stored, report)):
+        words = (
+            f"{plural(report.summary.cells.failed, 'cell')} failed for good, and `resume` tries nothing of that again: "
+            f"`gpubench-orchestrate explain {paths.folder}` says why. What is mended since is measured by a new run of "
+            "those models (-m)."
+        )
         display.tell(Notice(level="warning", message=words))
-    return report, written
-
-
-def _without_time(stored: StoredRun, report: Report) -> str:
     out = {gpu.gpu_uuid for gpu in report.gpu_info if gpu.taken_out}
-    labels = ", ".join(device.label for device in stored.devices if device.uuid in out)
-    rest = "taken out of this burn-in, which is over: all others had their time. Once mended, it needs a new burn-in"
-    return f"{labels}: {rest} (--burn-in, --gpu-ids)." if labels else ""
-
-
-def _given_up(cells: int, paths: RunPaths) -> str:
-    return (
-        f"{plural(cells, 'cell')} failed for good, and `resume` tries nothing of that again: `gpubench-orchestrate "
-        f"explain {paths.folder}` says why. What is mended since is measured by a new run of those models (-m)."
-    )
+    if stored.configuration.burn_in is not None and out:
+        labels = ", ".join(device.label for device in stored.devices if device.uuid in out)
+        rest = "taken out of this burn-in, which is over: all others had their time. Once mended, it needs a new"
+        display.tell(Notice(level="warning", message=f"{labels}: {rest} burn-in (--burn-in, --gpu-ids)."))
+    return report, written
 
 
 def _remedy(error: StorageError, folder: Path, paths: RunPaths) -> str:
@@ -151,13 +145,9 @@ def _places(reports: Sequence[Path], paths: RunPaths, report: Report) -> Iterato
     """Yield the places of the report's files, and how to resume."""
     yield from (f"Report: {path}" for path in reports)
     yield f"Run:    {paths.folder}"
-    if report.metadata.interrupted or _lacks_time(report):
+    gpus = () if report.burn_in is None else report.burn_in.gpus
+    if report.metadata.interrupted or any(one.action is Action.RESUME for gpu in gpus for one in gpu.reasons):
         yield f"Go on with `gpubench-orchestrate resume {paths.folder}`"
-
-
-def _lacks_time(report: Report) -> bool:
-    night = report.burn_in
-    return night is not None and any(one.action is Action.RESUME for gpu in night.gpus for one in gpu.reasons)
 
 
 def _summarise(reports: Sequence[Path], end: str, before: Sequence[str]) -> None:
@@ -200,7 +190,6 @@ def _reports(stored: StoredRun, paths: RunPaths, refused: UnwrittenError | None)
 
 
 def _beginning(stored: StoredRun, paths: RunPaths, to_do: tuple[int, int], notes: Sequence[str]) -> Iterator[Notice]:
-
     yield _started(stored, paths, *to_do)
     if place := _elsewhere(stored, paths):
         yield Notice(level="info", message=f"note: {place}")
@@ -252,7 +241,6 @@ def _elsewhere(stored: StoredRun, paths: RunPaths) -> str:
 
 
 def _ended(stored: StoredRun, report: Report, code: ExitCode, reports: Sequence[Path]) -> Notice:
-
     return Notice(
         level="info",
         message=f"the run is over: {report.verdict.word}, exit code {int(code)}",

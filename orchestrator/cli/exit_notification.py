@@ -129,7 +129,9 @@ def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[End
         finally:
             stop_signals.spare(0)
             if ending.metrics is not None:
-                _close(ending.metrics)
+                ending.metrics.close()
+                if ending.metrics.problem:
+                    complain(f"warning: the file of --metrics-file is not the newest: {ending.metrics.problem}")
             if error is not None:
                 _broke_off(ending, error)
             if not rehearsal:
@@ -148,12 +150,6 @@ def _metrics(params: SessionParams, *, rehearsal: bool) -> "Exporters | None":
         exporters.require(file, port)
         return None
     return exporters.opened(file, port)
-
-
-def _close(metrics: "Exporters") -> None:
-    metrics.close()
-    if metrics.problem:
-        complain(f"warning: the file of --metrics-file is not the newest: {metrics.problem}")
 
 
 def _broke_off(ending: Ending, error: BaseException) -> None:

@@ -53,16 +53,15 @@ def in_full(record: RunRecord) -> str:
     told = [f"{name:8}  {plain(value)}" for name, value in head.items() if value]
     devices = [line for judged in record.devices for line in _device(judged)]
     if not record.cells:
-        return "\n".join((*told, "", *devices, "", f"No figures: {_why_none(run)}"))
+        why = (
+            "the cells of a burn-in are checks, which its report has one by one." if run.burn_in else "no cell has any."
+        )
+        return "\n".join((*told, "", *devices, "", f"No figures: {why}"))
     labels = {one.device.gpu_uuid: one.device.label for one in record.devices}
     header = ("GPU", "Cell", "Figure", "Value", "Launches", "Remark")
     names = keys.names(cell.key for cell in record.cells)
     cells = [_cell(cell, labels[cell.gpu_uuid], names[cell.key]) for cell in record.cells]
     return "\n".join((*told, "", *devices, "", table(header, cells, numbers=frozenset({3, 4}))))
-
-
-def _why_none(run: RunLine) -> str:
-    return "the cells of a burn-in are checks, which its report has one by one." if run.burn_in else "no cell has any."
 
 
 def _device(judged: DeviceRecord) -> Iterator[str]:

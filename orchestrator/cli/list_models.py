@@ -48,7 +48,13 @@ def command(*, kind: str | None, as_json: bool) -> None:
 
 def _page(models: "Sequence[ModelSpec]") -> str:
     shown = table(HEADER, [_row(model) for model in models], numbers=frozenset({2, 5}))
-    return "\n".join((shown, "", EXPLAINED, *_writers(models), *_on_request(models)))
+    generation = [
+        f"Generation: {model.name} adds {model.generation.new_tokens} tokens to {model.generation.prompt_tokens}."
+        for model in models
+        if model.generation is not None
+    ]
+    on_request = [f"Only where it is named, not among all: {model.name}." for model in models if model.on_request]
+    return "\n".join((shown, "", EXPLAINED, *generation, *on_request))
 
 
 def _row(model: "ModelSpec") -> tuple[str, ...]:
@@ -71,18 +77,6 @@ def _range(sizes: "Sizes") -> str:
         return ", ".join(map(str, sizes.only))
     reach = f"{sizes.smallest} up" if sizes.largest is None else f"{sizes.smallest} to {sizes.largest}"
     return reach if sizes.step == 1 else f"{reach} by {sizes.step}"
-
-
-def _writers(models: "Sequence[ModelSpec]") -> list[str]:
-    return [
-        f"Generation: {model.name} adds {model.generation.new_tokens} tokens to {model.generation.prompt_tokens}."
-        for model in models
-        if model.generation is not None
-    ]
-
-
-def _on_request(models: "Sequence[ModelSpec]") -> list[str]:
-    return [f"Only where it is named, not among all: {model.name}." for model in models if model.on_request]
 
 
 def _entry(model: "ModelSpec") -> dict[str, object]:

@@ -99,7 +99,18 @@ class Command(click.Command):
                 formatter.write_text(inspect.cleandoc(text))
 
 
-class Program(Command, click.Group):
+class RunCommand(Command):
+    """A command that ends with any of the exit codes."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, then the table of protocol/exit_codes.py."""
+        super().format_epilog(ctx, formatter)
+        formatter.write_paragraph()
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(int(code)), meaning) for code, meaning in MEANING.items()])
+
+
+class Program(RunCommand, click.Group):
     """A group of commands whose errors end as in the table above. Keeps the command line for the run's record."""
 
     def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401  # handed on to click as they came
@@ -132,13 +143,12 @@ class Program(Command, click.Group):
         from orchestrator.config.yaml_schema import did_you_mean, listed
 
         names = self.list_commands(ctx)
+        near, wrong = did_you_mean(name, names), f"there is no command '{name}'."
         if any(f"--{name}" in option.opts for option in self.params):
-            raise Refusal(
-                f"there is no command '{name}'. Did you mean --{name}? `{ctx.command_path} --help` explains it."
-            )
-        if not did_you_mean(name, names) and (hint := list_options.meant(self, ctx.meta["command"][1:])):
-            raise Refusal(f"there is no command '{name}'.{hint} `{ctx.command_path} --help` shows what there is.")
-        raise Refusal(f"there is no command '{name}'.{did_you_mean(name, names)} There is {listed(names, 'and')}.")
+            raise Refusal(f"{wrong} Did you mean --{name}? `{ctx.command_path} --help` explains it.")
+        if not near and (hint := list_options.meant(self, ctx.meta["command"][1:])):
+            raise Refusal(f"{wrong}{hint} `{ctx.command_path} --help` shows what there is.")
+        raise Refusal(f"{wrong}{near} There is {listed(names, 'and')}.")
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. Raises only click's exceptions, each with its exit code."""
@@ -163,20 +173,6 @@ class Program(Command, click.Group):
                 "run's folder to those who gave you gpubench: CONTRIBUTING.md says how."
             )
             raise Breakdown(message) from error
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, then the exit codes."""
-        super().format_epilog(ctx, formatter)
-        write_exit_codes(formatter)
-
-
-class RunCommand(Command):
-    """A command that ends with any of the exit codes."""
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, then the exit codes."""
-        super().format_epilog(ctx, formatter)
-        write_exit_codes(formatter)
 
 
 class MeasuringCommand(RunCommand):
@@ -212,13 +208,6 @@ def refuse_misplaced(context: click.Context) -> None:
             raise ConfigError(f"{option} stands before {command}; options go behind a command")
 
 
-def write_exit_codes(formatter: click.HelpFormatter) -> None:
-    """Write the table of protocol/exit_codes.py."""
-    formatter.write_paragraph()
-    with formatter.section("Exit codes"):
-        formatter.write_dl([(str(int(code)), meaning) for code, meaning in MEANING.items()])
-
-
 def wrapped(text: str) -> str:
     """Fold to the terminal's width below "error: ". Unchanged in files and JSON, for grep."""
     if as_json() or not sys.stderr.isatty():
@@ -230,11 +219,5 @@ def wrapped(text: str) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[int] = frozenset()) -> str:
     """Align columns two blanks apart; those in `numbers` to the right."""
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
-    lines = []
-    for row in (header, *rows):
-        cells = [
-            cell.rjust(width) if column in numbers else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    line = "  ".join(f"{{:{'>' if column in numbers else '<'}{width}}}" for column, width in enumerate(widths))
+    return "\n".join(line.format(*row).rstrip() for row in (header, *rows))

@@ -5,17 +5,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli.click_options import (
-    RUNS_FOLDER,
-    HistoryParams,
-    comparison_options,
-    history_options,
-    run_option,
-)
+from orchestrator.cli.click_options import RUNS_FOLDER, HistoryParams, add_options, run_option
 from orchestrator.cli.history_recording import record
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import complain, say
 from orchestrator.config.naming import plural
+from orchestrator.config.options import COMPARISON, HISTORY
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -39,8 +34,7 @@ Examples:
 @RUNS_FOLDER
 @run_option("output", "in the folder of the run; while the run goes on, as text on standard output")
 @run_option("format", "by the suffix of --output, else json; without --output what the run has written")
-@comparison_options
-@history_options
+@add_options((*COMPARISON, *HISTORY))
 @click.pass_context
 def command(
     context: click.Context,

@@ -7,14 +7,14 @@ import click
 from orchestrator.cli.click_options import (
     HistoryParams,
     SessionParams,
-    history_options,
+    add_options,
     require_one_volume,
-    session_options,
     which_run,
 )
 from orchestrator.cli.exit_notification import announced
 from orchestrator.cli.program import MeasuringCommand
 from orchestrator.cli.run import command as new_run
+from orchestrator.config.options import HISTORY, SESSION
 
 EXAMPLES: Final = """\b
 Examples:
@@ -39,8 +39,7 @@ class _Resume(MeasuringCommand):
 
 @click.command("resume", cls=_Resume, short_help="Go on with a run.", epilog=EXAMPLES)
 @which_run
-@history_options
-@session_options
+@add_options((*HISTORY, *SESSION))
 @click.pass_context
 def command(
     context: click.Context,

@@ -40,7 +40,7 @@ def command(context: click.Context, /, gpu_ids: str | None, *, as_json: bool) ->
         stop_signals.spare(0)
         outcome = _injected(gpu_ids, context.find_root().meta["command"], stop_signals)
         stop_signals.spare(0)
-        say(_as_json(outcome) if as_json else _describe(outcome))
+        say(_describe(outcome, as_json=as_json))
     context.exit(outcome.exit_code)
 
 
@@ -78,13 +78,9 @@ def _everything(seen: "Look") -> str:
     return "cpu:0" if none or found.nvml is NvmlStatus.ABSENT else "all"
 
 
-def _describe(outcome: "Outcome") -> str:
-    from orchestrator.selftest.table import HEADER, details, rows
+def _describe(outcome: "Outcome", *, as_json: bool) -> str:
+    from orchestrator.selftest.table import HEADER, as_builtins, details, rows
 
+    if as_json:
+        return indented(as_builtins(outcome))
     return "\n".join((table(HEADER, rows(outcome)), "", *details(outcome)))
-
-
-def _as_json(outcome: "Outcome") -> str:
-    from orchestrator.selftest.table import as_builtins
-
-    return indented(as_builtins(outcome))

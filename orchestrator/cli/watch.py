@@ -140,24 +140,17 @@ def _news(stored: "StoredRun", attempts: "tuple[Attempt, ...]", told: set[int]) 
 
 
 def _snapshot(stored: "StoredRun", status: "Status", share: float) -> "Snapshot":
+    import msgspec
+
     from orchestrator.engine.display_events import DeviceLine, Snapshot
 
-    working = {work.device: work for work in status.working}
-    lines = []
-    for device in stored.devices:
-        work = working.get(device.label)
-        lines.append(
-            DeviceLine(
-                uuid=device.uuid,
-                label=device.label,
-                name=device.name,
-                cell=None if work is None else work.cell,
-                batch_size=None if work is None else work.batch_size,
-                attempt=1 if work is None else work.attempt,
-            )
+    lines = {one.label: DeviceLine(uuid=one.uuid, label=one.label, name=one.name) for one in stored.devices}
+    for work in status.working:
+        lines[work.device] = msgspec.structs.replace(
+            lines[work.device], cell=work.cell, batch_size=work.batch_size, attempt=work.attempt
         )
     return Snapshot(
-        devices=tuple(lines),
+        devices=tuple(lines.values()),
         done=status.settled if status.planned is not None else status.settled - status.dropped,
         total=status.planned,
         share=share,

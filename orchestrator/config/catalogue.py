@@ -83,10 +83,9 @@ def load(folder: Path | None = None) -> Catalogue:
     folder = configs_folder() if folder is None else folder
     models = yaml_file.read(folder / "models.yaml").convert(_Models).models
     names = [model.name for model in models]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"{folder / 'models.yaml'}: there are two models named {name}")
     for model in models:
+        if names.count(model.name) > 1:
+            raise ConfigError(f"{folder / 'models.yaml'}: there are two models named {model.name}")
         require_known(model.type, f"{folder / 'models.yaml'}, {model.name}", MODEL_TYPES, "type")
     return Catalogue(models, yaml_file.read(folder / "profiles.yaml").convert_each(Profile))
 

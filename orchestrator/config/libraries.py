@@ -1,5 +1,6 @@
 """The installed torch, and missing libraries of models (docs/adr/0004). Found as files, without an import."""
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import PathFinder
@@ -54,11 +55,9 @@ def missing(models: Iterable[ModelSpec], search: list[str] | None = None) -> dic
         for library in dict.fromkeys(_BEHIND.get(module, module.partition(".")[0]) for module in model.preload):
             if library in _LIBRARIES:
                 needed[library] = (*needed.get(library, ()), model.name)
-    return {library: names for library, names in needed.items() if not _is_there(library, search)}
-
-
-def _is_there(library: str, search: list[str] | None) -> bool:
-    return (find_spec(library) if search is None else PathFinder.find_spec(library, search)) is not None
+    # find_spec also finds editable installs, which have finders of their own.
+    find = find_spec if search is None else functools.partial(PathFinder.find_spec, path=search)
+    return {library: names for library, names in needed.items() if find(library) is None}
 
 
 def sentences(lacking: dict[str, tuple[str, ...]]) -> Iterator[str]:

@@ -59,18 +59,16 @@ class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return {Bound.POWER: margins.power, Bound.CLOCK: margins.clock, Bound.BANDWIDTH: margins.bandwidth}
 
 
+@functools.cache
 def load(folder: Path | None = None) -> Margins:
     """Load the margins of `folder`, by default those that ship. Raises ConfigError for a broken file."""
-    return _load(folder or configs_folder())
-
-
-@functools.cache
-def _load(folder: Path) -> Margins:
-    document = yaml_file.read(folder / "margins.yaml")
+    document = yaml_file.read((folder or configs_folder()) / "margins.yaml")
     margins = document.convert(Margins)
-    places: dict[tuple[str, ...], Margin] = {("siblings", bound): one for bound, one in margins.of_siblings.items()}
-    places |= {("runs", "cell"): margins.runs.cell, ("runs", "end_to_end"): margins.runs.end_to_end}
-    places |= {("drift",): margins.drift, ("drift_alone",): margins.drift_alone}
+    places: dict[tuple[str, ...], Margin] = {
+        **{("siblings", bound): one for bound, one in margins.of_siblings.items()},
+        **{("runs", "cell"): margins.runs.cell, ("runs", "end_to_end"): margins.runs.end_to_end},
+        **{("drift",): margins.drift, ("drift_alone",): margins.drift_alone},
+    }
     for path, margin in places.items():
         if not 0 < margin.percent < 100:
             where = document.where((*path, "percent"))

@@ -51,13 +51,15 @@ def extended(
         mine, wrong = models_file.read(current / Path(path).expanduser(), pythonpath, allowed=allowed, chosen=chosen)
         _require_no_probe(mine, catalogue, origin)
         if not settings.chosen("models"):
-            settings = _naming(mine, settings)
             words = dict.fromkeys((model.name for model in mine), origin)
+            settings = LayeredSettings({"models": tuple(words)}, {"models": origin}).over(settings)
     named = {model.name for model in mine}
     search = Search(current, pythonpath, allowed)
-    mine += tuple(
-        _typed(word, origin, search) for word, origin in words.items() if word not in named and own_code.is_own(word)
-    )
+    for word, origin in words.items():
+        if word not in named and own_code.is_own(word):
+            model = models_file.spec(word, search.locate(word, origin))
+            models_file.require_inputs(model, origin)
+            mine += (model,)
     names = {model.name for model in mine} | wrong.keys()
     models = (*mine, *(one for one in catalogue.models if one.name not in names))
     models = _without_the_users_libraries(models, pythonpath if allowed else ())
@@ -82,20 +84,9 @@ def _along_with(module: str) -> tuple[str, ...]:
     return _LIBRARIES.get(module) or _LIBRARIES.get(module.partition(".")[0], ())
 
 
-def _typed(word: str, origin: str, search: Search) -> ModelSpec:
-    model = models_file.spec(word, search.locate(word, origin))
-    models_file.require_inputs(model, origin)
-    return model
-
-
 def _require_no_probe(mine: tuple[ModelSpec, ...], catalogue: Catalogue, origin: str) -> None:
     """Refuse a model named as a probe. Shipped models may be replaced, probes are references."""
     probes = {probe.name for probe in catalogue.probes}
     for model in mine:
         if model.name in probes:
             raise ConfigError(f"{origin}: {model.name} is the name of a probe; call the model otherwise")
-
-
-def _naming(models: tuple[ModelSpec, ...], settings: LayeredSettings) -> LayeredSettings:
-    origin = settings.origin("models_file")
-    return LayeredSettings({"models": tuple(model.name for model in models)}, {"models": origin}).over(settings)

@@ -96,7 +96,7 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
         history=settings.need("history.enabled", bool),
         history_db=_path(settings, "history.file", places.current),
     )
-    if not _all_models(settings):
+    if not _all_models(settings):  # `all` excludes models for which a size is impossible (plan/shapes.py)
         _refuse_impossible_sizes(settings, configuration)
     return configuration
 
@@ -193,15 +193,11 @@ def _memory_format(settings: LayeredSettings) -> MemoryFormat | None:
 
 
 def _refuse_impossible_sizes(settings: LayeredSettings, configuration: Configuration) -> None:
-    """Refuse impossible sizes of named models. `all` excludes such models (plan/shapes.py)."""
-    for model in configuration.models:
-        if model.sizes is None:
-            continue
-        for size in input_sizes.requested(model.sizes, configuration):
-            if not input_sizes.is_possible(model.sizes, size):
-                sizes = input_sizes.in_words(model.sizes)
+    for model, sizes in ((model, model.sizes) for model in configuration.models if model.sizes is not None):
+        for size in input_sizes.requested(sizes, configuration):
+            if not input_sizes.is_possible(sizes, size):
                 raise ConfigError(
-                    f"{settings.origin(SIZES_KEY[model.sizes.unit])}: {model.name} takes {sizes}, not "
+                    f"{settings.origin(SIZES_KEY[sizes.unit])}: {model.name} takes {input_sizes.in_words(sizes)}, not "
                     f"{size}. Leave the size or the model out; with -m all, models are left out where they must be."
                 )
 

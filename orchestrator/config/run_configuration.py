@@ -134,7 +134,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """
 
     cells: tuple[Cell, ...]
-    order: dict[str, tuple[tuple[str, int], ...]]
+    order: dict[str, tuple[Slot, ...]]
     left_out: tuple[LeftOut, ...] = ()
     rooms: dict[str, Room] = {}
 
@@ -144,7 +144,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return len(self.slots)
 
     @property
-    def slots(self) -> frozenset[tuple[str, int]]:
+    def slots(self) -> frozenset[Slot]:
         """Planned launches, those on several devices once."""
         return frozenset(slot for queue in self.order.values() for slot in queue)
 

@@ -44,94 +44,50 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     role: Role
-    title: str
-    has_model: bool
-    has_batch: bool
-    batch_sizes: Callable[[Configuration], tuple[int, ...]]
-    has_items: bool
-    device_rate: bool
-    needs_references: bool
-    sibling_verdict: bool
-    end_to_end: bool
-    forward_passes: int
-    counts_operations: bool
-    measures_latency: bool
-    generates: bool
-    one_size: bool
-    digests: bool
-    own_rate: bool
-    priority: Priority
+    title: str = ""
+    has_model: bool = False
+    has_batch: bool = False
+    batch_sizes: Callable[[Configuration], tuple[int, ...]] = lambda _: (1,)
+    has_items: bool = True
+    device_rate: bool = False
+    needs_references: bool = False
+    sibling_verdict: bool = False
+    end_to_end: bool = False
+    forward_passes: int = 1
+    counts_operations: bool = False
+    measures_latency: bool = False
+    generates: bool = False
+    one_size: bool = False
+    digests: bool = False
+    own_rate: bool = False
+    priority: Priority = Priority(6, 6, 6)
 
 
-def _one(_: Configuration) -> tuple[int, ...]:
-    return (1,)
-
-
-_NEVER_FIRST: Final = Priority(6, 6, 6)
-_LOAD: Final = Facts(
-    role=Role.PHASE,
-    title="loading",
-    has_model=True,
-    has_batch=False,
-    batch_sizes=_one,
-    has_items=False,
-    device_rate=False,
-    needs_references=False,
-    sibling_verdict=False,
-    end_to_end=True,
-    forward_passes=1,
-    counts_operations=False,
-    measures_latency=False,
-    generates=False,
-    one_size=True,
-    digests=False,
-    own_rate=False,
-    priority=Priority(4, 4, 4),
-)
 _INFERENCE: Final = Facts(
     role=Role.PHASE,
     title="inference",
     has_model=True,
     has_batch=True,
     batch_sizes=lambda asked: asked.batch_sizes,
-    has_items=True,
-    device_rate=False,
     needs_references=True,
     sibling_verdict=True,
-    end_to_end=False,
-    forward_passes=1,
     counts_operations=True,
     measures_latency=True,
-    generates=False,
-    one_size=False,
-    digests=False,
-    own_rate=False,
     priority=Priority(0, 3, 6),
 )
-_CHECK: Final = Facts(
-    role=Role.CHECK,
-    title="",
-    has_model=False,
-    has_batch=False,
-    batch_sizes=_one,
-    has_items=True,
-    device_rate=False,
-    needs_references=False,
-    sibling_verdict=True,
-    end_to_end=False,
-    forward_passes=1,
-    counts_operations=False,
-    measures_latency=False,
-    generates=False,
-    one_size=False,
-    digests=False,
-    own_rate=False,
-    priority=_NEVER_FIRST,
-)
+_CHECK: Final = Facts(role=Role.CHECK, sibling_verdict=True)
 _but = msgspec.structs.replace
 
 WORKLOADS: Final[dict[Workload, Facts]] = {
-    Workload.LOAD: _LOAD,
+    Workload.LOAD: Facts(
+        role=Role.PHASE,
+        title="loading",
+        has_model=True,
+        has_items=False,
+        end_to_end=True,
+        one_size=True,
+        priority=Priority(4, 4, 4),
+    ),
     Workload.INFERENCE: _INFERENCE,
     Workload.TRAINING: _but(
         _INFERENCE,

@@ -15,7 +15,6 @@ from orchestrator.state.slots import SlotStatus
 from orchestrator.system.plain_text import plain
 from protocol.cell import Device
 from protocol.failure import Category
-from protocol.messages import Sample
 
 Row = tuple[tuple[str, ...], float]
 """Values of the labels, and of the metric."""
@@ -128,11 +127,7 @@ def _sampled(field: str, scale: float = 1.0) -> Rows:
 
 
 def _sampled_at(view: View) -> Iterator[Row]:
-    yield from _lines(lambda line: None if line.sample is None else _wall(line.sample, view))(view)
-
-
-def _wall(sample: Sample, view: View) -> float:
-    return sample.at_ns / 1e9 + view.boot
+    yield from _lines(lambda line: None if line.sample is None else line.sample.at_ns / 1e9 + view.boot)(view)
 
 
 def _verdicts(read: Callable[[View], Mapping[str, HealthVerdict]]) -> Rows:

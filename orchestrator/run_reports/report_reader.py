@@ -39,9 +39,9 @@ class _Head(msgspec.Struct):
 
 def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
     """Read `name` as a side of a comparison. Raises UserError. history_db: None for the user's own history."""
-    report = _of_a_run(name, runs_folder, history_db)
-    if report is not None:
-        return _sound(report, name)
+    paths = run_lookup.find_run(name, runs_folder, history_db)
+    if paths is not None:
+        return _sound(reporting.make(paths), name)
     shipped = _shipped().get(name)
     return _file(Path(name) if shipped is None or safe_read.is_there(Path(name)) else shipped, name)
 
@@ -89,11 +89,6 @@ def baseline(name: str, runs_folder: str, history_db: str | None = None, *, orig
 
 def _shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted((configs_folder() / "baselines").glob("*.json"))}
-
-
-def _of_a_run(name: str, runs_folder: str, history_db: str | None) -> Report | None:
-    paths = run_lookup.find_run(name, runs_folder, history_db)
-    return None if paths is None else reporting.make(paths)
 
 
 def _file(path: Path, name: str) -> Side:

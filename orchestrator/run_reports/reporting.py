@@ -7,7 +7,7 @@
 Making a report writes nothing and takes no lock. Only its own process writes into the folder of a live run.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -172,28 +172,23 @@ def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], s
     if made.report.metadata.running or taken_up():
         return ()
     rendered = {paths.report(kind): report.parts(made.report, kind, **made.given) for kind in formats}
-    whole: dict[Path, Path] = {}
+    whole: dict[Path, Path] = {}  # finished files by final path
     try:
         for path, parts in rendered.items():
             journal.write_parts_durably(path, parts, lambda finished, path: whole.update({path: finished}))
         if taken_up():
             return ()
-        _put_in_place(whole)
+        for path, finished in whole.items():
+            try:
+                finished.replace(path)
+                journal.sync_folder(path.parent)
+            except OSError as error:
+                raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
     finally:
         for finished in whole.values():
             with suppress(OSError):
                 finished.unlink()
     return tuple(rendered)
-
-
-def _put_in_place(whole: Mapping[Path, Path]) -> None:
-    """Rename finished files. whole: finished file by its final path."""
-    for path, finished in whole.items():
-        try:
-            finished.replace(path)
-            journal.sync_folder(path.parent)
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _worked_on(paths: RunPaths) -> bool:

@@ -76,7 +76,7 @@ class Outlet:
         """Send the rest, waiting at most a second for a slow reader."""
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
         while self.congested and not self.gone and (left := deadline - time.monotonic()) > 0:
-            select.select([], [self._writable_fd()], [], left)
+            select.select([], [-1 if self._fd is None else self._fd], [], left)
         if self._fd is not None and self._fd != self._inherited:
             with suppress(OSError):
                 os.close(self._fd)
@@ -92,9 +92,6 @@ class Outlet:
             _, ready, _ = select.select([], [self._fd], [], 0)
             return os.write(self._fd, self._pending[: select.PIPE_BUF]) if ready else 0
         return os.write(self._fd, self._pending)
-
-    def _writable_fd(self) -> int:
-        return -1 if self._fd is None else self._fd
 
     def _give_up(self) -> None:
         self.gone = True
