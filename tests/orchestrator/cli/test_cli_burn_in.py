@@ -51,18 +51,21 @@ def test_a_dry_run_says_how_long_and_how_often(invoke: Invoke) -> None:
     assert max(map(len, shown.splitlines()[:4])) <= 80
 
 
-@pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,cpu:1", "cpu:0,cpu:1,cpu:2"])
-def test_half_a_minute_of_cpu_devices_has_a_note(invoke: Invoke, devices: str) -> None:
-    """Their replays take several of its short cells, so that the first round may not come to its end."""
-    short = ("--gpu-ids", devices, "--dry-run")
+@pytest.mark.parametrize(
+    ("devices", "level"),
+    [("cpu:0", "quick"), ("cpu:0,cpu:1", "quick"), ("cpu:0,cpu:1,cpu:2", "quick"), ("cpu:0,cpu:1", "standard")],
+)
+def test_half_a_minute_of_cpu_devices_has_a_note(invoke: Invoke, devices: str, level: str) -> None:
+    """The first round may not come to its end; the note says how long is long enough."""
+    short = ("--gpu-ids", devices, "--level", level, "--dry-run")
     shown = " ".join(invoke("--burn-in", "30s", *short).output.split())
-    assert "a burn-in of 30s has hardly room for one whole round of level quick" in shown
-    (least,) = re.findall(r"--burn-in (\w+) --level quick has room\.", shown)
+    assert f"Note: a burn-in of 30s has hardly room for one whole round of level {level}" in shown
+    (least,) = re.findall(rf"--burn-in (\w+) --level {level} has room\.", shown)
     assert "hardly room" not in invoke("--burn-in", least, *short).output
 
 
-def test_a_round_that_is_not_planned_is_refused_with_how_many_there_is_time_for(invoke: Invoke) -> None:
-    """As the dry run counts them."""
+def test_a_fault_in_a_round_without_time_has_a_note_and_beyond_the_plan_is_refused(invoke: Invoke) -> None:
+    """With how many rounds there is time for, as the dry run counts them. The plan has spare rounds."""
     short = ("--burn-in", "60s", *NIGHT[2:])
     (shown,) = re.findall(r"with time for about ([\d.]+) of them", " ".join(invoke(*short).output.split()))
     refused = " ".join(invoke(*short, "--inject", "flip:1:99").output.split())
@@ -70,6 +73,9 @@ def test_a_round_that_is_not_planned_is_refused_with_how_many_there_is_time_for(
     assert possible == shown
     assert float(possible) <= int(planned) < 2 * float(possible)
     assert f"Choose one of the rounds 1 to {int(float(possible))}, or a longer --burn-in" in refused
+    spare = " ".join(invoke(*short, "--inject", f"flip:1:{planned}").output.split())
+    assert re.search(rf"Note: --inject flip: there is time for .*, so that round {planned} is probably not", spare)
+    assert "Note:" not in invoke(*short, "--inject", "flip:1:2").output
 
 
 @pytest.mark.parametrize("duration", ["60s", "1h", "8h"])
@@ -83,25 +89,6 @@ def test_the_figures_of_a_dry_run_add_up(invoke: Invoke, duration: str, devices:
     launches_s = re.findall(r"^ ?\d+  .* ([\d.]+) s$", shown, re.MULTILINE)
     assert round_s == pytest.approx(sum(map(float, launches_s)), abs=0.51)
     assert 0.8 * settings.seconds(duration) < float(told[3]) * round_s + 10 <= settings.seconds(duration)
-
-
-def test_a_fault_without_time_has_a_note(invoke: Invoke) -> None:
-    """It is planned in a spare round, which is probably not reached."""
-    short = ("--burn-in", "60s", *NIGHT[2:])
-    (last,) = re.findall(r"(\d+) are planned", " ".join(invoke(*short, "--inject", "flip:1:99").output.split()))
-    shown = " ".join(invoke(*short, "--inject", f"flip:1:{last}").output.split())
-    assert re.search(rf"Note: --inject flip: there is time for .*, so that round {last} is probably not reached", shown)
-    assert "Note:" not in invoke(*short, "--inject", "flip:1:2").output
-
-
-def test_a_dry_run_says_what_has_no_room(invoke: Invoke) -> None:
-    """With how long it must be; a run says the same as it begins. Nothing where a whole round has room."""
-    short = ("--burn-in", "30s", *NIGHT[2:], "--level", "standard")
-    shown = " ".join(invoke(*short).output.split())
-    told = re.search(r"Note: a burn-in of 30s has hardly room for one whole round of level standard: .*", shown)
-    assert told is not None
-    (least,) = re.findall(r"--burn-in (\w+) --level standard has room\.", told[0])
-    assert "hardly room" not in invoke("--burn-in", least, *short[2:]).output
 
 
 def test_a_dry_run_shows_the_faults_that_it_brings_about(invoke: Invoke) -> None:
@@ -267,9 +254,3 @@ def test_a_model_of_yours_is_replayed_in_the_place_of_one_that_ships(invoke: Inv
     shown = " ".join(invoke(*NIGHT, "--models-file", "mine.yaml", "--allow-code").output.split())
     assert ("Note: --models-file changes nothing: a burn-in has cells of its own" in shown) is told
     assert ("Note: --allow-code changes nothing" in shown) is told
-
-
-def test_tf32_of_a_burn_in_is_asked_for_by_its_own_file(invoke: Invoke) -> None:
-    """Not by what is the default of other runs."""
-    shown = " ".join(invoke("--burn-in", "30m", "--gpu-ids", "cpu:0", "--dry-run").output.split())
-    assert "Note: configs/burn_in.yaml: tf32 is fp32 on cpu:0, which cannot round to TF32." in shown

@@ -188,7 +188,6 @@ def test_a_trend_is_written_into_a_file(invoke: Invoke) -> None:
         (("trend", "resnet50", "--format", "htm"), "--format: there is no format 'htm'. Did you mean html?"),
         (("show", ""), "a unique beginning of one, got an empty text"),
         (("trend", "resnet5"), "no such cell of resnet5 is recorded. Did you mean resnet50?"),
-        (("trend", "resnet50", "-p", "fp64"), "no such cell of resnet50 is recorded"),
         (("trend", "resnet50", "--figure", "peak_memory"), "a figure peak_memory. Did you mean peak_memory_mb?"),
         (("show", "1999"), "'1999': expected the id of a recorded run, or a unique beginning of one; found none"),
         (("--since", "yesterday"), "--since: expected a date such as 2026-11-01, got 'yesterday'"),

@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
 from orchestrator.cli import deadline_warnings
-from orchestrator.cli.commands import benchmark, orchestrate
+from orchestrator.cli.commands import benchmark
 from orchestrator.cli.dry_run import describe
 from orchestrator.config import catalogue
 from orchestrator.config.run_configuration import BurnIn
@@ -225,31 +224,7 @@ def test_info_shows_everything_about_each_gpu(tmp_path: Path) -> None:
     assert facts["nvml"]["status"] == "ok"
 
 
-@pytest.mark.parametrize("command", [orchestrate, benchmark])
-def test_help_names_the_program_that_was_called(invoke: Invoke, command: click.Command) -> None:
-    """The two programs share their commands, not their examples."""
-    other = (benchmark if command is orchestrate else orchestrate).name
-    for words in ("run", "completion"):
-        shown = invoke(words, "--help", command=command).output
-        assert other not in shown
-        assert "\b" not in shown
-    assert f"  {command.name} run --gpu-ids 0,1" in invoke("run", "--help", command=command).output
-    assert f"source <({command.name} completion bash)" in invoke("completion", "--help", command=command).output
-
-
 # ── completion ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def completed(words: str, tmp_path: Path, **environment: str) -> set[str]:
-    """What bash would offer after `words`, the last of which is being typed."""
-    line = f"gpubench-orchestrate {words}"
-    environment |= {
-        "_GPUBENCH_ORCHESTRATE_COMPLETE": "bash_complete",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(line.split(" ")) - 1),
-    }
-    offered = python("-m", "orchestrator", cwd=tmp_path, **environment).stdout.splitlines()
-    return {line.partition(",")[2] for line in offered}
 
 
 @pytest.mark.parametrize(
@@ -274,10 +249,16 @@ def completed(words: str, tmp_path: Path, **environment: str) -> set[str]:
         ("--compare", {"--compare-baseline"}),
     ],
 )
-def test_the_shell_completes_names(tmp_path: Path, words: str, offered: set[str]) -> None:
-    """Options, commands, models, precisions and devices, also behind a comma."""
-    found = {text for text in completed(words, tmp_path, CUDA_VISIBLE_DEVICES="4,7") if "cpu:" not in text}
-    assert found == offered
+def test_the_shell_completes_names(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, words: str, offered: set[str]
+) -> None:
+    """Options, commands, models, precisions and devices, also behind a comma. bash says which word is being typed."""
+    line = f"gpubench-orchestrate {words}"
+    environment = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "CUDA_VISIBLE_DEVICES": "4,7"}
+    for name, value in ({"_GPUBENCH_ORCHESTRATE_COMPLETE": "bash_complete"} | environment).items():
+        monkeypatch.setenv(name, value)
+    found = {line.partition(",")[2] for line in invoke().output.splitlines()}
+    assert {text for text in found if "cpu:" not in text} == offered
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

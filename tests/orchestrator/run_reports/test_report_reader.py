@@ -49,17 +49,12 @@ def test_every_kind_of_cell_has_the_figure_of_each_launch(tmp_path: Path) -> Non
 
 
 def test_a_report_a_folder_and_the_newest_run_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """@last is the newest, @last~1 the one before it."""
-    old = sides.measured(tmp_path / "runs" / "20260401-213000-aaaaaa", forward_ms=20.0)
-    new = sides.measured(tmp_path / "runs" / "20260402-213000-aaaaaa")
+    """Words for a run have the tests of run_lookup.py."""
+    run = sides.measured(tmp_path / "runs" / "20260402-213000-aaaaaa")
     monkeypatch.chdir(tmp_path)
-    for name, run in (("@last", new), ("@last~0", new), ("@last~1", old)):
-        expected = report_reader.read(str(run.paths.report("json")), "runs").cells
-        assert report_reader.read(name, "runs").cells == expected
-        assert report_reader.read(str(run.paths.folder), "runs").cells == expected
-    for name, words in (("@last~2", "2 runs in runs"), ("@first", "expected @last"), ("@last~-1", "expected @last")):
-        with pytest.raises(UserError, match=words):
-            report_reader.read(name, "runs")
+    expected = report_reader.read(str(run.paths.report("json")), "runs").cells
+    assert report_reader.read("@last", "runs").cells == expected
+    assert report_reader.read(str(run.paths.folder), "runs").cells == expected
 
 
 def test_a_run_of_an_older_version_is_read_from_its_folder(tmp_path: Path) -> None:
