@@ -18,7 +18,6 @@ from orchestrator.compare import references
 from orchestrator.config.run_configuration import StoredRun
 from orchestrator.gpu import devices
 from orchestrator.store import folders
-from protocol.exit_codes import MEANING
 from protocol.paths import RunPaths
 from tests.fakes.commands import ALL_COMMANDS, TINY, python
 from tests.fakes.nvml import ROOT
@@ -60,18 +59,6 @@ def test_every_option_says_what_it_is() -> None:
     assert all(isinstance(option, click.Option) and option.help for option in orchestrate.params)
     names = {option.name for option in orchestrate.params} - {"version"}
     assert names == {option.name for option in click_options.OPTIONS if option.flags}
-
-
-@pytest.mark.parametrize("flag", ["-h", "--help"])
-@pytest.mark.parametrize("arguments", [(), ("run",)])
-def test_help_shows_examples_and_exit_codes(invoke: Invoke, arguments: tuple[str, ...], flag: str) -> None:
-    """The table of exit codes is the one of the protocol."""
-    shown = invoke(*arguments, flag)
-    assert shown.exit_code == 0
-    assert "--gpu-ids cpu:0,cpu:1" in shown.output
-    text = " ".join(shown.output.split())
-    for code, meaning in MEANING.items():
-        assert f"{int(code)} {meaning}" in text
 
 
 def asked_for(line: str, program: str) -> list[str]:

@@ -25,32 +25,6 @@ CPUS = ("--gpu-ids", "cpu:0,cpu:1")
 NIGHT = ("--burn-in", "10m", *CPUS, "--dry-run")
 
 
-def test_a_dry_run_shows_rounds_and_nothing_more(invoke: Invoke) -> None:
-    """The checks of a round, by default without steps of load and without a temperature of one's own."""
-    shown = invoke(*NIGHT)
-    assert shown.exit_code == 0
-    for check in ("soak", "truth", "memory", "replay"):
-        assert f" {check} " in shown.output
-    assert " steps " not in shown.output
-    assert "Steps of load" not in shown.output
-    assert "is stopped" not in shown.output
-
-
-def test_a_dry_run_says_how_long_and_how_often(invoke: Invoke) -> None:
-    """Its level, what a round is, how often there is time for it; no profile, and no launches that have no time."""
-    shown = invoke(*NIGHT, "--seed", "7", "--level", "standard").output
-    words = " ".join(shown.split())
-    assert "Burn-in of 10m, level standard, seed 7: rounds of 12 cells of 3 s, about" in words
-    rounds = re.search(r"with time for about ([\d.]+) of them; this is the first:", words)
-    assert rounds is not None
-    assert 2 <= float(rounds[1]) <= 600 / (12 * 3)
-    assert len(re.findall(r"^ ?\d+  \w", shown, re.MULTILINE)) == 12
-    assert "It ends within 10m, reports included" in words
-    assert "Profile" not in shown
-    assert "launches" not in shown
-    assert max(map(len, shown.splitlines()[:4])) <= 80
-
-
 @pytest.mark.parametrize(
     ("devices", "level"),
     [("cpu:0", "quick"), ("cpu:0,cpu:1", "quick"), ("cpu:0,cpu:1,cpu:2", "quick"), ("cpu:0,cpu:1", "standard")],
@@ -89,17 +63,6 @@ def test_the_figures_of_a_dry_run_add_up(invoke: Invoke, duration: str, devices:
     launches_s = re.findall(r"^ ?\d+  .* ([\d.]+) s$", shown, re.MULTILINE)
     assert round_s == pytest.approx(sum(map(float, launches_s)), abs=0.51)
     assert 0.8 * settings.seconds(duration) < float(told[3]) * round_s + 10 <= settings.seconds(duration)
-
-
-def test_a_dry_run_shows_the_faults_that_it_brings_about(invoke: Invoke) -> None:
-    """With what that means for the verdict; none of it where there are none."""
-    shown = invoke(*NIGHT, "--inject", "flip:cpu:1:3:2", "--inject", "flip:0:1").output
-    assert "Injected: cpu:1 flips 2 bits of one output in every check of round 3." in shown
-    assert "Injected: cpu:0 flips 1 bit of one output in every check of round 1." in shown
-    assert "The run is tainted by that: it proves the detectors, and can never pass." in shown
-    clean = invoke(*NIGHT).output
-    assert "Injected" not in clean
-    assert "tainted" not in clean
 
 
 @pytest.mark.parametrize(
@@ -222,13 +185,6 @@ def test_a_preset_refuses_the_burn_in_of_a_file(invoke: Invoke) -> None:
     Path("night.yaml").write_text("burn_in: {duration: 10m}\n")
     refused = invoke("quick", *CPUS, "--config", "night.yaml")
     assert "night.yaml, line 1, burn_in.duration: `quick` and `triage` have limits" in " ".join(refused.stderr.split())
-
-
-def test_a_limit_of_heat_without_a_gpu_is_said(invoke: Invoke) -> None:
-    """Nobody reads the temperature of a CPU device, and nothing will be stopped."""
-    shown = " ".join(invoke(*NIGHT, "--max-temperature", "85").output.split())
-    assert shown.count("Note: --max-temperature changes nothing: it is about GPUs, and there is none in this run.") == 1
-    assert "is stopped, and fails" not in shown
 
 
 def test_a_limit_of_heat_is_shown_where_there_is_a_gpu() -> None:

@@ -29,27 +29,11 @@ def root(run: FakeRun) -> str:
     return next(line for line in told(run) if line.startswith("Root cause"))
 
 
-def test_the_overview_has_every_kind_of_failure(invoke: Invoke) -> None:
-    """Each with its reaction, and what happens to the run as a whole."""
-    shown = invoke("explain")
-    assert shown.exit_code == 0
-    for category, rule in POLICY.items():
-        assert any(
-            line.startswith(str(category)) and line.endswith(str(rule.reaction)) for line in shown.output.splitlines()
-        ), category
-    for event, done in RUN.items():
-        assert any(line.startswith(event) and line.endswith(done) for line in shown.output.splitlines()), event
-
-
 @pytest.mark.parametrize("words", ["out of memory", "OUT_OF_MEMORY", "out-of-memory", "Out of Memory"])
 def test_a_kind_is_found_by_its_words_and_by_its_name(invoke: Invoke, words: str) -> None:
     """However it is written, with quotes or without."""
     assert invoke("explain", *words.split()).output == invoke("explain", words).output
-    shown = invoke("explain", words)
-    assert shown.exit_code == 0
-    assert shown.output.startswith("out of memory\n")
-    assert POLICY[Category.OUT_OF_MEMORY].advice in shown.output
-    assert POLICY[Category.OUT_OF_MEMORY].why in shown.output
+    assert invoke("explain", words).output.startswith("out of memory\n")
 
 
 @pytest.mark.parametrize(
@@ -128,27 +112,6 @@ def test_a_folder_that_is_no_run_is_refused(invoke: Invoke, tmp_path: Path) -> N
     shown = invoke("explain", "./empty")
     assert shown.exit_code == 2
     assert "empty" in shown.output
-
-
-def test_a_run_is_explained_by_its_root_cause_first(invoke: Invoke, tmp_path: Path) -> None:
-    """Then the launches, then the verdict with its reasons."""
-    run = FakeRun(tmp_path / "run")
-    run.failed(run.cell(batch_size=1), Category.CRASHED, message="killed by SIGSEGV")
-    run.measured(run.cell(batch_size=8))
-    run.finish()
-    shown = invoke("explain", str(tmp_path / "run"))
-    assert shown.exit_code == 0
-    assert shown.output.index("Root cause: GPU 0") < shown.output.index("Verdict:")
-
-
-def test_a_run_without_failures_says_so(invoke: Invoke, tmp_path: Path) -> None:
-    """Nothing is invented."""
-    run = FakeRun(tmp_path / "run")
-    run.everything()
-    run.finish()
-    shown = invoke("explain", str(tmp_path / "run"))
-    assert "Every launch so far has a result." in shown.output
-    assert "Root cause" not in shown.output
 
 
 def test_hardware_comes_before_what_happened_earlier(tmp_path: Path) -> None:

@@ -66,13 +66,6 @@ def test_options_change_what_is_measured_within_the_same_limit(invoke: Invoke, e
     assert {cell.model for cell in cells_of(stored)} == {"lstm", "resnet50"}
 
 
-def test_a_dry_run_has_the_limit_and_writes_nothing(invoke: Invoke, tmp_path: Path) -> None:
-    """By the name of the preset."""
-    shown = invoke("quick", "--light", "--gpu-ids", "cpu:0", "--dry-run")
-    assert (shown.exit_code, "light ends within 60 s" in shown.output) == (ExitCode.PASSED, True)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_every_preset_that_ships_is_a_configuration() -> None:
     """Each key of it is one of a file, and each resolves."""
     names = yaml.safe_load((configs_folder() / "presets.yaml").read_text())
@@ -101,10 +94,3 @@ def test_auto_is_a_batch_size(invoke: Invoke, executed: Executed) -> None:
     assert line == {Workload.LOAD: 1, Workload.INFERENCE: AUTO, Workload.TRAINING: AUTO}
     assert file == {Workload.INFERENCE: AUTO, Workload.TRAINING: 4}
     assert set(executed[0][0].plan.rooms) == {"cpu:0"}
-
-
-def test_a_dry_run_says_auto(invoke: Invoke) -> None:
-    """And estimates the whole scan."""
-    shown = invoke("--gpu-ids", "cpu:0", "-m", "lstm", "--phases", "inference", "-b", "auto", "--dry-run")
-    (row,) = [line for line in shown.output.splitlines() if line.startswith("1  lstm")]
-    assert row.split()[4] == "auto"
