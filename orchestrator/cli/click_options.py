@@ -65,8 +65,7 @@ def require_report_file(_context: click.Context, _option: click.Parameter, value
     return value
 
 
-def absolute_history(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    """Return the absolute path of --history-db. Raises ConfigError."""
+def _absolute_history(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
     if value is None:
         return None
     from orchestrator.config import resolution
@@ -75,11 +74,10 @@ def absolute_history(_context: click.Context, _option: click.Parameter, value: s
     return resolution.absolute(value, "--history-db", folders.current())
 
 
-_CALLBACKS: Final = {"output": require_report_file, "history_db": absolute_history}  # by parameter
+_CALLBACKS: Final = {"output": require_report_file, "history_db": _absolute_history}  # by parameter
 
 
-def decorate(command: Command, options: Iterable[Callable[[Command], Command]]) -> Command:
-    """Add options to a command, in this order in --help."""
+def _decorate(command: Command, options: Iterable[Callable[[Command], Command]]) -> Command:
     for option in reversed(list(options)):
         command = option(command)
     return command
@@ -101,7 +99,7 @@ def offering(
     return complete
 
 
-def click_option(option: Option, default: str = "") -> Callable[[Command], Command]:
+def _click_option(option: Option, default: str = "") -> Callable[[Command], Command]:
     """Make the click option of a row. default: overrides the default shown in --help."""
     default = default or option.default
     text = f"{option.help} [default: {default}]" if default else option.help
@@ -131,8 +129,8 @@ def add_options(
     options: Iterable[Option], defaults: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[Command], Command]:
     """Add these options, in the order of --help. defaults: shown ones of a preset, by parameter."""
-    made = [click_option(one, defaults.get(one.name, "")) for one in options if one.flags]
-    return functools.partial(decorate, options=made)
+    made = [_click_option(one, defaults.get(one.name, "")) for one in options if one.flags]
+    return functools.partial(_decorate, options=made)
 
 
 def run_options(defaults: Mapping[str, str] = MappingProxyType({})) -> Callable[[Command], Command]:
@@ -141,13 +139,13 @@ def run_options(defaults: Mapping[str, str] = MappingProxyType({})) -> Callable[
 
 
 def run_option(name: str, default: str = "") -> Callable[[Command], Command]:
-    """Make the run option of this parameter for another command. default: as for `click_option`."""
-    return click_option(next(option for option in OPTIONS if option.name == name), default)
+    """Make the run option of this parameter for another command. default: as for `_click_option`."""
+    return _click_option(next(option for option in OPTIONS if option.name == name), default)
 
 
 def which_run(command: Command) -> Command:
     """Add RUN (run_reports/run_lookup.py) and --runs-folder. Without RUN, the command takes the newest run."""
-    return decorate(command, [click.argument("run", required=False, type=click.Path()), RUNS_FOLDER])
+    return _decorate(command, [click.argument("run", required=False, type=click.Path()), RUNS_FOLDER])
 
 
 def require_one_volume(params: SessionParams) -> None:

@@ -67,22 +67,7 @@ def benchmark() -> None:
 
 for _program in (orchestrate, benchmark):
     for _module in (
-        run,
-        quick,
-        triage,
-        resume,
-        status,
-        watch,
-        stop,
-        report,
-        compare,
-        make_baseline,
-        explain,
-        history,
-        doctor,
-        selftest,
-        info,
-        list_models,
-        completion,
+        *(run, quick, triage, resume, status, watch, stop, report, compare, make_baseline),
+        *(explain, history, doctor, selftest, info, list_models, completion),
     ):
         _program.add_command(_module.command)

@@ -2,9 +2,9 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -19,8 +19,6 @@ from orchestrator.errors import ConfigError, HistoryError
 if TYPE_CHECKING:
     from orchestrator.history.records import RunRecord
     from orchestrator.history.trend import Trend
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 EXAMPLES: Final = """\b
 Examples:

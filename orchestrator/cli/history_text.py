@@ -78,8 +78,7 @@ def _device(judged: DeviceRecord) -> Iterator[str]:
 def _cell(cell: CellRecord, label: str, name: str) -> tuple[str, ...]:
     value = cell.figures.get(cell.metric)
     shown = "" if value is None else wording.figure(value)
-    words = (label, name, cell.metric, shown, str(len(cell.launches)), cell.doubt)
-    return tuple(plain(word) for word in words)
+    return tuple(map(plain, (label, name, cell.metric, shown, str(len(cell.launches)), cell.doubt)))
 
 
 def trends(found: Sequence[Trend], *, ascii_only: bool) -> str:

@@ -102,7 +102,10 @@ def call(words: tuple[str, ...], end: End, log: Path | None, limit_s: float = LI
     except KeyboardInterrupt:
         _end(process)
         return "was interrupted"
-    return "" if code == 0 else f"ended: {_exit_of(code).words}"
+    if code == 0:
+        return ""
+    ended = process_end.Exit(code=code if code > 0 else None, signal=-code if code < 0 else None)
+    return f"ended: {ended.words}"
 
 
 def environment(end: End) -> Mapping[str, str]:
@@ -176,7 +179,3 @@ def _end(process: subprocess.Popen[bytes] | None) -> None:
             os.close(pidfd)
         with suppress(subprocess.TimeoutExpired):
             process.wait(_PATIENCE_S)
-
-
-def _exit_of(code: int) -> process_end.Exit:
-    return process_end.Exit(code=code, signal=None) if code >= 0 else process_end.Exit(code=None, signal=-code)

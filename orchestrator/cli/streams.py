@@ -7,6 +7,7 @@ left      (`| head`) no error
 With --log-format json, each complaint is a JSON object on a line of standard error.
 """
 
+import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -45,7 +46,7 @@ def say(text: str | bytes) -> None:
     if sys.stdout is None:
         raise StdoutError("standard output cannot be written: it is closed")
     try:
-        click.echo(printable(text) if isinstance(text, str) else text)
+        click.echo(_printable(text) if isinstance(text, str) else text)
     except OSError as error:
         refused(error)
 
@@ -67,7 +68,7 @@ def refused(error: OSError) -> None:
 def complain(text: str) -> None:
     """Print to standard error if possible."""
     try:
-        click.echo(_in_json(text) if as_json() else printable(text), err=True)
+        click.echo(_in_json(text) if as_json() else _printable(text), err=True)
     except OSError:
         _mute(sys.stderr)
 
@@ -75,15 +76,12 @@ def complain(text: str) -> None:
 @contextmanager
 def speaking(words: Iterable[str]) -> Iterator[None]:
     """Complain in the format of --log-format, also where the command line is wrong."""
-    last = ""
     asked = False
-    for word in words:
-        option, equals, value = word.partition("=")
-        if last == "--log-format":
-            asked = word == "json"
-        elif option == "--log-format" and equals:
-            asked = value == "json"
-        last = word
+    for word, following in itertools.pairwise((*words, "")):
+        if word == "--log-format":
+            asked = following == "json"
+        elif word.startswith("--log-format="):
+            asked = word == "--log-format=json"
     token = _AS_JSON.set(asked)
     try:
         yield
@@ -106,13 +104,13 @@ def _in_json(text: str) -> str:
     told = {
         "event": "notice",
         "level": level or "error",
-        "message": printable(text if level is None else message),
+        "message": _printable(text if level is None else message),
         "timestamp": f"{datetime.now(UTC).replace(tzinfo=None).isoformat()}Z",
     }
     return json.dumps(told)
 
 
-def printable(text: str) -> str:
+def _printable(text: str) -> str:
     """Replace control characters, which could steer the terminal."""
     return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
 

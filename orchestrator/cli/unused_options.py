@@ -19,14 +19,14 @@ from protocol.cell import AUTO, Device, DeviceKind, ModelSpec, Precision, SizeUn
 
 @dataclass(frozen=True)
 class _Run:
-    """A planned run. models: without probes. measured: workloads of its cells. gpus: GPUs and slices."""
+    """A planned run."""
 
     configuration: Configuration
     plan: Plan
     devices: Sequence[Device]
-    models: tuple[ModelSpec, ...]
-    measured: frozenset[Workload]
-    gpus: tuple[Device, ...]
+    models: tuple[ModelSpec, ...]  # without probes
+    measured: frozenset[Workload]  # workloads of its cells
+    gpus: tuple[Device, ...]  # GPUs and slices
 
 
 def _measures(workload: Workload) -> Callable[[_Run], bool]:

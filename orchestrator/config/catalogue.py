@@ -17,23 +17,17 @@ from protocol.messages import Measurement
 MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other", "probe")  # of `list-models --type`
 
 
-PROBE_FAMILY: Final = "probe"  # of probes in configs/models.yaml
-
-
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long and how exactly a cell is measured, in seconds. launches: fresh processes for each cell.
-
-    give_up: as in protocol.messages.Measurement. adds_launches: as in run_configuration.Configuration.
-    """
+    """How long and how exactly a cell is measured, in seconds."""
 
     relative_half_width: float
     block_s: float
     warm_up_cap_s: float
     min_s: float
     max_s: float
-    give_up: bool
-    launches: int
-    adds_launches: bool
+    give_up: bool  # as in protocol.messages.Measurement
+    launches: int  # fresh processes for each cell
+    adds_launches: bool  # as in run_configuration.Configuration
 
     def measurement(self, *, iterations: int | None, warm_up_iterations: int | None) -> Measurement:
         """Return the worker's settings. Iterations are None where the worker decides when to stop."""
@@ -55,11 +49,11 @@ class _Models(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Models in the order of the file, and profiles by name. wrong: errors by name of the user's models."""
+    """Models in the order of the file, and profiles by name."""
 
     models: tuple[ModelSpec, ...]
     profiles: dict[str, Profile]
-    wrong: Mapping[str, ConfigError] = field(default_factory=dict)
+    wrong: Mapping[str, ConfigError] = field(default_factory=dict)  # errors of the user's models, by name
 
     @property
     def probes(self) -> tuple[ModelSpec, ...]:
@@ -105,4 +99,4 @@ def configs_folder() -> Path:
 
 def is_probe(spec: ModelSpec) -> bool:
     """Whether this is a probe, not a model."""
-    return spec.family == PROBE_FAMILY
+    return spec.family == "probe"

@@ -1,11 +1,24 @@
 """Words that an option takes, for shell completion. Every import here is deferred."""
 
+import importlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 GPU_FOLDER: Final = Path("/proc/driver/nvidia/gpus")  # NVML takes seconds to start without persistence mode
+
+
+def _deferred(module: str, name: str) -> Callable[[], Iterable[str]]:
+    """Return words of a module, imported when they are needed."""
+    return lambda: getattr(importlib.import_module(module), name)
+
+
+model_types = _deferred("orchestrator.config.catalogue", "MODEL_TYPES")
+phases = _deferred("orchestrator.config.workloads", "PHASES")
+isolations = _deferred("orchestrator.config.run_configuration", "Isolation")
+precisions = _deferred("protocol.cell", "Precision")
+memory_formats = _deferred("protocol.cell", "MemoryFormat")
 
 
 def models() -> Iterable[str]:
@@ -15,53 +28,11 @@ def models() -> Iterable[str]:
     return ["all", *(model.name for model in catalogue.load().models)]
 
 
-def model_types() -> Iterable[str]:
-    """Types of models."""
-    from orchestrator.config.catalogue import MODEL_TYPES
-
-    return MODEL_TYPES
-
-
 def profiles() -> Iterable[str]:
     """Profiles. Raises ConfigError for a broken catalogue."""
     from orchestrator.config import catalogue
 
     return catalogue.load().profiles
-
-
-def precisions() -> Iterable[str]:
-    """Measurable precisions."""
-    from protocol.cell import Precision
-
-    return Precision
-
-
-def phases() -> Iterable[str]:
-    """Measurable phases."""
-    from orchestrator.config.workloads import PHASES
-
-    return PHASES
-
-
-def memory_formats() -> Iterable[str]:
-    """Memory formats of images."""
-    from protocol.cell import MemoryFormat
-
-    return MemoryFormat
-
-
-def isolations() -> Iterable[str]:
-    """Ways to start the process of a launch."""
-    from orchestrator.config.run_configuration import Isolation
-
-    return Isolation
-
-
-def report_formats() -> Iterable[str]:
-    """Formats of the report."""
-    from orchestrator.config.report_formats import ReportFormat
-
-    return ReportFormat
 
 
 def health_signals() -> Iterable[str]:

@@ -27,16 +27,13 @@ class BoardClass(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Board:
-    """The facts that decide which signals apply. architecture: None if unknown.
-
-    nvlinks: of this kind of board, else 0. bridged: a link of this board, or of another of its kind, was up.
-    """
+    """The facts that decide which signals apply."""
 
     name: str
-    architecture: str | None
+    architecture: str | None  # None if unknown
     kind: BoardClass
-    nvlinks: int = 0
-    bridged: bool = False
+    nvlinks: int = 0  # of this kind of board, else 0
+    bridged: bool = False  # a link of this board, or of another of its kind, was up
 
     def since(self, architecture: str) -> bool:
         """Whether the board is of this architecture or a newer one."""
@@ -59,11 +56,11 @@ def board_class(name: str, uuid: str) -> BoardClass:
 
 @dataclass(frozen=True)
 class Signal:
-    """A health signal. reads: values of reader.py behind it, the most important first."""
+    """A health signal."""
 
     name: str
     title: str
-    reads: tuple[str, ...]
+    reads: tuple[str, ...]  # values of reader.py behind it, the most important first
     applies: Callable[[Board], bool]
 
 

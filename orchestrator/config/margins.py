@@ -13,10 +13,10 @@ from orchestrator.stats.siblings import Bound
 
 
 class Margin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """percent: of the reference's rate. source: origin of the figure."""
+    """A tolerated slowdown."""
 
-    percent: float
-    source: str
+    percent: float  # of the reference's rate
+    source: str  # origin of the figure
 
     @property
     def share(self) -> float:
@@ -24,15 +24,13 @@ class Margin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.percent / 100
 
 
-class SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Between identical GPUs, by bound."""
-
+class _SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     power: Margin
     clock: Margin
     bandwidth: Margin
 
 
-class RunMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _RunMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Between two runs. end_to_end: of loading and generation, which depend on the host."""
 
     cell: Margin
@@ -40,12 +38,12 @@ class RunMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file. drift: of a GPU against its siblings. drift_alone: against its own earlier rates."""
+    """The whole file."""
 
-    siblings: SiblingMargins
-    drift: Margin
-    drift_alone: Margin
-    runs: RunMargins
+    siblings: _SiblingMargins
+    drift: Margin  # of a GPU against its siblings
+    drift_alone: Margin  # of a GPU against its own earlier rates
+    runs: _RunMargins
 
     @property
     def shares(self) -> Mapping[Bound, float]:

@@ -71,27 +71,21 @@ class Need(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Option:
-    """One option of the command line, one key of a configuration file, or both.
+    """One option of the command line, one key of a configuration file, or both."""
 
-    spec: flags and metavar, "-m, --models NAMES", "--history/--no-history"; empty for a key alone.
-    key: with its section; empty for an option alone. default: in words.
-    follows: the key whose option sets this one too. constant: the value of a flag. needs: without it, no effect.
-    choices: words for completion. least, most: of a NUMBER. separator: of a list; empty if the option is repeated.
-    """
-
-    spec: str
-    key: str
+    spec: str  # flags and metavar, "-m, --models NAMES" or "--history/--no-history"; empty for a key alone
+    key: str  # with its section; empty for an option alone
     kind: Kind
     help: str = ""
     _: KW_ONLY
-    default: str = ""
-    follows: str = ""
-    constant: str = ""
-    needs: enum.StrEnum | None = None
-    choices: Callable[[], Iterable[str]] | None = None
-    least: int = 1
-    most: int = LARGEST
-    separator: str = ","
+    default: str = ""  # in words
+    follows: str = ""  # the key whose option sets this one too
+    constant: str = ""  # the value of a flag
+    needs: enum.StrEnum | None = None  # without it, no effect
+    choices: Callable[[], Iterable[str]] | None = None  # for completion
+    least: int = 1  # of a NUMBER
+    most: int = LARGEST  # of a NUMBER
+    separator: str = ","  # of a list; empty if the option is repeated
 
     @cached_property
     def flags(self) -> tuple[str, ...]:
@@ -225,7 +219,7 @@ MEASUREMENT: Final = (
         Kind.WORDS,
         f"{', '.join(ReportFormat)} or several, separated by commas.",
         default="by the suffix of --output, else json",
-        choices=choices.report_formats,
+        choices=lambda: ReportFormat,
     ),
     Option(
         "--gpu-ids IDS",

@@ -37,18 +37,18 @@ class NotAllowedError(ConfigError):
 
 @dataclass(frozen=True)
 class Search:
-    """Where to look for code. base: folder of relative paths. pythonpath: absolute folders. allowed: --allow-code."""
+    """Where to look for code."""
 
-    base: Path
-    pythonpath: tuple[str, ...]
-    allowed: bool
+    base: Path  # folder of relative paths
+    pythonpath: tuple[str, ...]  # absolute folders
+    allowed: bool  # --allow-code
 
     def locate(self, text: str, origin: str) -> OwnModel:
         """Find the code that `text` names. Raises ConfigError, with `origin`, if it is missing or not permitted."""
         where, _, name = text.rpartition(":")
         if text.endswith(_LISTS):
             raise ConfigError(f"{origin}: {text} is no model; if it describes models, give it as --models-file {text}")
-        if looks_like_a_file(text):
+        if _looks_like_a_file(text):
             return self._in_file(text, where, name, origin)
         dotted = text.replace(":", ".")
         if text.count(":") > 1 or not _DOTTED.fullmatch(dotted) or "." not in dotted:
@@ -104,14 +104,14 @@ def folders(words: Iterable[str], current: Path, origin: str) -> tuple[str, ...]
     return tuple(found)
 
 
-def looks_like_a_file(text: str) -> bool:
+def _looks_like_a_file(text: str) -> bool:
     """Whether the text means a file: "net.py:Net", "net.py", "models/net:Net", "mine.yaml"."""
     return "/" in text or text.endswith(_LISTS) or ".py" in (text[-3:], text.rpartition(":")[0][-3:])
 
 
 def is_own(word: str) -> bool:
     """Whether the name of a model means the user's own code."""
-    return ":" in word or looks_like_a_file(word)
+    return ":" in word or _looks_like_a_file(word)
 
 
 def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:

@@ -21,75 +21,62 @@ class Isolation(enum.StrEnum):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One injected fault. device: UUID. round: from 0; None for all."""
+    """One injected fault."""
 
-    device: str
-    round: int | None = None
+    device: str  # UUID
+    round: int | None = None  # from 0; None for all
     flip_bits: int = 0
     slow_percent: float = 0.0
     hot_c: int | None = None
 
 
 class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A burn-in. level: of configs/burn_in.yaml. injections: faults on purpose.
-
-    cell_s: seconds of one cell, by kind of device. max_temperature_c: stops a GPU, in addition to its own limit.
-    steps: load and pause by device; empty without --steps.
-    """
+    """A burn-in."""
 
     duration_s: float
-    level: str
-    cell_s: dict[DeviceKind, float]
-    injections: tuple[Asked, ...] = ()
-    max_temperature_c: int | None = None
-    steps: dict[str, LoadSteps] = {}
+    level: str  # of configs/burn_in.yaml
+    cell_s: dict[DeviceKind, float]  # seconds of one cell
+    injections: tuple[Asked, ...] = ()  # faults on purpose
+    max_temperature_c: int | None = None  # stops a GPU, in addition to its own limit
+    steps: dict[str, LoadSteps] = {}  # load and pause by device; empty without --steps
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that decides what a run does, from defaults, a file and the command line.
+    """Everything that decides what a run does, from defaults, a file and the command line."""
 
-    models: requested ones, with probes. probes: all that ship; a plan adds some to GPUs that measure models.
-    batch_sizes: of inference. sequence_lengths, input_sizes: in tokens, pixels; empty for each model's own.
-    memory_format: of images; None for each model's own. modes: in the order of each round.
-    required_signals: required for PASS, in addition to configs/health.yaml. history_db: None for the user's own.
-    preset, time_limit_s: of `quick`, `triage` and burn-ins (their duration); else None. tainted: faults are injected.
-    launches: rounds. adds_launches: more rounds while a GPU is SUSPECT (state/added_launches.py).
-    measurement: its iterations and warm-up are None when adaptive.
-    """
-
-    models: tuple[ModelSpec, ...]
-    probes: tuple[ModelSpec, ...] = ()
+    models: tuple[ModelSpec, ...]  # requested ones, with probes
+    probes: tuple[ModelSpec, ...] = ()  # all that ship: a plan adds some to GPUs that measure models
     workloads: tuple[Workload, ...]
     precisions: tuple[Precision, ...]
-    batch_sizes: tuple[int, ...]
+    batch_sizes: tuple[int, ...]  # of inference
     training_batch_sizes: tuple[int, ...]
     generation_batch_sizes: tuple[int, ...] = (1,)
-    sequence_lengths: tuple[int, ...] = ()
-    input_sizes: tuple[int, ...] = ()
-    memory_format: MemoryFormat | None = None
+    sequence_lengths: tuple[int, ...] = ()  # in tokens; empty: each model's own
+    input_sizes: tuple[int, ...] = ()  # in pixels; empty: each model's own
+    memory_format: MemoryFormat | None = None  # of images; None: each model's own
     profile: str
-    measurement: Measurement
-    launches: int
+    measurement: Measurement  # iterations and warm-up are None when adaptive
+    launches: int  # rounds
     seed: int
-    modes: tuple[Mode, ...]
+    modes: tuple[Mode, ...]  # in the order of each round
     isolation: Isolation
     gpu_ids: str
     allow_busy: bool
     monitor: bool
     monitor_interval_ms: int
-    required_signals: tuple[str, ...] = ()
+    required_signals: tuple[str, ...] = ()  # for PASS, in addition to configs/health.yaml
     deadlines: Deadlines
     cache_folder: str
     runs_folder: str
     output_path: str
     formats: tuple[ReportFormat, ...]
     history: bool = True
-    history_db: str | None = None
-    preset: str | None = None
-    time_limit_s: float | None = None
+    history_db: str | None = None  # None: the user's own
+    preset: str | None = None  # of `quick` and `triage`
+    time_limit_s: float | None = None  # of a preset or a burn-in, whose process ends within it
     burn_in: BurnIn | None = None
-    tainted: bool = False
-    adds_launches: bool = False
+    tainted: bool = False  # faults are injected on purpose
+    adds_launches: bool = False  # while a GPU is SUSPECT (state/added_launches.py)
 
     @property
     def cell_s(self) -> dict[DeviceKind, float] | None:
@@ -116,27 +103,20 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bounds of a scan for the batch size on a device.
+    """Bounds of a scan for the batch size on a device."""
 
-    memory_bytes: for one process, None if unknown. largest: batch. longest_s: of an iteration.
-    """
-
-    memory_bytes: int | None
-    largest: int
-    longest_s: float
+    memory_bytes: int | None  # for one process, None if unknown
+    largest: int  # batch
+    longest_s: float  # of an iteration
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What will be run, in which order on each device.
-
-    order: device UUID → its slots in order. A cell on several devices is in the order of each.
-    rooms: device UUID → bounds of its scans for the batch size.
-    """
+    """What will be run, in which order on each device."""
 
     cells: tuple[Cell, ...]
-    order: dict[str, tuple[Slot, ...]]
+    order: dict[str, tuple[Slot, ...]]  # by device UUID; a cell on several devices is in the order of each
     left_out: tuple[LeftOut, ...] = ()
-    rooms: dict[str, Room] = {}
+    rooms: dict[str, Room] = {}  # by device UUID, of plans with scans
 
     @property
     def launches(self) -> int:
@@ -155,10 +135,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """run.yaml and plan.json: the configuration, the devices, the plan, and the command line.
-
-    earlier: device UUID → findings of earlier runs against it, from the history.
-    """
+    """run.yaml and plan.json: the configuration, the devices, the plan, and the command line."""
 
     tool_version: str
     run_id: str
@@ -167,4 +144,4 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     devices: tuple[Device, ...]
     plan: Plan
     telemetry_note: str = ""
-    earlier: dict[str, str] = {}
+    earlier: dict[str, str] = {}  # device UUID → findings of earlier runs against it, from the history

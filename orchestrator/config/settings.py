@@ -31,14 +31,11 @@ class Auto(enum.StrEnum):
 
 @dataclass(frozen=True)
 class LayeredSettings:
-    """Settings by key ("benchmark.precision") and their origins in words, also of items ("models[0]").
-
-    defaults: keys that no person set.
-    """
+    """Settings by key ("benchmark.precision")."""
 
     values: Mapping[str, Value]
-    origins: Mapping[str, str]
-    defaults: frozenset[str] = frozenset()
+    origins: Mapping[str, str]  # in words; also of items ("models[0]")
+    defaults: frozenset[str] = frozenset()  # keys that no person set
 
     def over(self, below: "LayeredSettings") -> "LayeredSettings":
         """Return these settings, and those `below` for all other keys."""

@@ -32,34 +32,25 @@ class Priority(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts of a workload.
-
-    title: in words. has_model: else its cells are named after a probe. batch_sizes: requested ones.
-    has_items: has a rate of items. device_rate: its rate is best given in operations or bytes a second.
-    needs_references: is compared with the rates of probes. sibling_verdict: compares GPUs with their siblings.
-    end_to_end: depends on the host, so runs may differ more. forward_passes: cost of one iteration.
-    counts_operations, measures_latency: after the measurement. generates: writes tokens.
-    one_size: measures only the first input size. digests: verifies outputs by digest.
-    own_rate: of a check: only the GPU decides its rate, not other devices, clocks or patterns.
-    """
+    """Facts of a workload."""
 
     role: Role
     title: str = ""
-    has_model: bool = False
+    has_model: bool = False  # else its cells are named after a probe
     has_batch: bool = False
-    batch_sizes: Callable[[Configuration], tuple[int, ...]] = lambda _: (1,)
-    has_items: bool = True
-    device_rate: bool = False
-    needs_references: bool = False
-    sibling_verdict: bool = False
-    end_to_end: bool = False
-    forward_passes: int = 1
-    counts_operations: bool = False
-    measures_latency: bool = False
-    generates: bool = False
-    one_size: bool = False
-    digests: bool = False
-    own_rate: bool = False
+    batch_sizes: Callable[[Configuration], tuple[int, ...]] = lambda _: (1,)  # requested ones
+    has_items: bool = True  # has a rate of items
+    device_rate: bool = False  # its rate is best given in operations or bytes a second
+    needs_references: bool = False  # is compared with the rates of probes
+    sibling_verdict: bool = False  # compares GPUs with their siblings
+    end_to_end: bool = False  # depends on the host, so runs may differ more
+    forward_passes: int = 1  # cost of one iteration
+    counts_operations: bool = False  # after the measurement
+    measures_latency: bool = False  # after the measurement
+    generates: bool = False  # writes tokens
+    one_size: bool = False  # measures only the first input size
+    digests: bool = False  # verifies outputs by digest
+    own_rate: bool = False  # of a check: only the GPU decides its rate, not other devices, clocks or patterns
     priority: Priority = Priority(6, 6, 6)
 
 

@@ -41,15 +41,12 @@ _MERGE: Final = "tag:yaml.org,2002:merge"
 
 @dataclass(frozen=True)
 class Document:
-    """The content of a file.
-
-    lines: line from 1 of every key and item by path. nulls: how nulls are written, "" for nothing.
-    """
+    """The content of a file."""
 
     name: str
     value: Value
-    lines: dict[KeyPath, int]
-    nulls: dict[KeyPath, str]
+    lines: dict[KeyPath, int]  # line from 1 of every key and item by path
+    nulls: dict[KeyPath, str]  # how nulls are written, "" for nothing
 
     def convert(self, kind: type[T]) -> T:
         """Convert the file to `kind`, a msgspec struct. Raises ConfigError with line and key."""

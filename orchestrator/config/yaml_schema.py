@@ -25,25 +25,23 @@ _SHOWN: Final = 60
 
 
 @dataclass(frozen=True)
-class Problem:
-    """The path as far as it is known, and the message."""
-
+class _Problem:
     path: tuple[str | int, ...]
     message: str
 
 
-def explain(error: msgspec.ValidationError, value: object, kind: object) -> Problem:
+def explain(error: msgspec.ValidationError, value: object, kind: object) -> _Problem:
     """Explain the `error` of converting `value` to `kind`."""
     text = str(error)
     found = _PATH.search(text)
     path, value, expected = _follow(found.group(1) if found else "", value, inspect.type_info(kind))
     if unknown := _UNKNOWN.match(text):
-        return Problem((*path, unknown.group(1)), _unknown_key(unknown.group(1), expected))
+        return _Problem((*path, unknown.group(1)), _unknown_key(unknown.group(1), expected))
     if missing := _MISSING.match(text):
-        return Problem(path, f"the key {missing.group(1)} is missing")
+        return _Problem(path, f"the key {missing.group(1)} is missing")
     if _TOO_LARGE.search(text):
-        return Problem(path, f"{_shown(value)} is too large{_largest(expected)}")
-    return Problem(path, f"expected {words(expected)}, got {_shown(value)}{_as_yaml(value, expected)}")
+        return _Problem(path, f"{_shown(value)} is too large{_largest(expected)}")
+    return _Problem(path, f"expected {words(expected)}, got {_shown(value)}{_as_yaml(value, expected)}")
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

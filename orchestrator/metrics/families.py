@@ -38,12 +38,12 @@ class Kind(enum.StrEnum):
 
 
 class Family(NamedTuple):
-    """A metric. labels: names of what distinguishes the samples of one run."""
+    """A metric."""
 
     name: str
     kind: Kind
     help: str
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # names of what distinguishes the samples of one run
     rows: Rows
 
 
