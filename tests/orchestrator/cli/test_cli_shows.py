@@ -204,6 +204,7 @@ def test_info_shows_everything_about_each_gpu(tmp_path: Path) -> None:
         ("--burn-in 8h --level f", {"full"}),
         ("--gpu-ids 0,", {"0,1", "0,all"}),
         ("--isolation f", {"fork"}),
+        ("--require xi", {"xid"}),
         ("list", {"list-models"}),
         ("no-such-command --mul", {"--multi-gpu"}),
         ("--compare", {"--compare-baseline"}),

@@ -200,7 +200,7 @@ def test_whatever_is_changed_in_a_report_is_compared_or_refused(tmp_path: Path, 
     """Bytes and values changed by chance: a comparison in every format, or a sentence, and never anything else."""
     chance, sound, refused, number = random.Random(1), report.read_bytes(), 0, 0
     first = report_reader.read(str(report), "runs")
-    for number in range(200):
+    for number in range(100):
         data = mutation.of_bytes(sound, chance) if number % 4 == 0 else _changed(json.loads(sound), chance)
         try:
             second = report_reader.read(bad(tmp_path, data), "runs")
@@ -214,7 +214,7 @@ def test_whatever_is_changed_in_a_report_is_compared_or_refused(tmp_path: Path, 
         assert as_html.to_html(compared, ExitCode.PASSED)
         assert msgspec.json.encode(compared)
         assert baselines.hold(second, first)
-    assert 20 < refused < number - 20
+    assert 10 < refused < number - 10
 
 
 def _changed(value: Any, chance: random.Random) -> bytes:
