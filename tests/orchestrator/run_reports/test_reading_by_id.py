@@ -88,34 +88,24 @@ def test_what_the_history_cannot_give_is_said(runs: list[FakeRun], history: str,
         report_reader.read(run_id(1), "runs", str(tmp_path / "none.db"))
 
 
-def test_commands_ask_the_history_that_was_named(
-    invoke: Invoke, runs: list[FakeRun], history: str, tmp_path: Path
+@pytest.mark.parametrize("by_history", [True, False])
+def test_commands_find_the_run_of_an_id(
+    invoke: Invoke, runs: list[FakeRun], history: str, tmp_path: Path, by_history: bool
 ) -> None:
-    """`compare`, `make-baseline` and --compare-baseline of `report`; a folder that is gone ends with 2."""
-    ended = invoke("compare", run_id(1), run_id(2), "--history-db", history)
+    """In the history that was named, or in the runs folder without any: `make-baseline` and --compare-baseline."""
+    where = ("--history-db", history) if by_history else ("--runs-folder", str(tmp_path / "far"))
+    assert invoke("make-baseline", run_id(1), "-o", "made.json", *where).exit_code == 0
+    report = ("report", str(runs[1].paths.folder), "-o", "held.txt", "--compare-baseline", run_id(1))
+    assert invoke(*report, *where).exit_code == 0
+    assert "90.9" in Path("held.txt").read_text()
+    planned = (*TINY, "--dry-run", "--compare-baseline", run_id(1))
+    assert invoke(*planned, *where).exit_code == 0
+    assert invoke(*planned).exit_code == invoke(*report).exit_code == ExitCode.USAGE
+    ended = invoke("compare", run_id(1), run_id(2), *where)
     assert (ended.exit_code, "SLOWER" in ended.stdout) == (ExitCode.MISSED, True)
-    assert invoke("make-baseline", run_id(1), "-o", "made.json", "--history-db", history).exit_code == 0
-    folder = str(runs[1].paths.folder)
-    held = ("report", folder, "-o", "held.txt", "--compare-baseline", run_id(1))
-    assert invoke(*held, "--history-db", history).exit_code == 0
-    assert "90.9" in Path("held.txt").read_text()
-    for words in (("--history-db", history), ("--config", "mine.yaml")):
-        Path("mine.yaml").write_text(f"history: {{file: {history}}}\n")
-        assert invoke(*TINY, "--dry-run", "--compare-baseline", run_id(1), *words).exit_code == 0
-    assert invoke(*TINY, "--dry-run", "--compare-baseline", run_id(1)).exit_code == ExitCode.USAGE
-    assert invoke(*held).exit_code == ExitCode.USAGE
-    runs[0].paths.folder.rename(tmp_path / "moved")
-    ended = invoke("compare", run_id(1), run_id(2), "--history-db", history)
-    assert (ended.exit_code, "is no longer the folder of a run" in ended.stderr) == (ExitCode.USAGE, True)
 
 
-def test_commands_look_into_the_runs_folder_that_was_named(invoke: Invoke, runs: list[FakeRun], tmp_path: Path) -> None:
-    """An id of there is enough, without any history: for `make-baseline`, and for --compare-baseline."""
-    far, none = str(runs[0].paths.folder.parent), str(tmp_path / "none.db")
-    there = ("--runs-folder", far)
-    assert invoke("make-baseline", run_id(1), "-o", "made.json", *there, "--history-db", none).exit_code == 0
-    held = ("report", str(runs[1].paths.folder), "-o", "held.txt", "--compare-baseline", run_id(1), "--no-history")
-    assert invoke(*held, *there).exit_code == 0
-    assert "90.9" in Path("held.txt").read_text()
-    assert invoke(*TINY, "--dry-run", "--compare-baseline", run_id(1), *there, "--no-history").exit_code == 0
-    assert invoke(*TINY, "--dry-run", "--compare-baseline", run_id(1), "--no-history").exit_code == ExitCode.USAGE
+def test_a_configuration_file_names_the_history_too(invoke: Invoke, history: str) -> None:
+    """As --history-db does."""
+    Path("mine.yaml").write_text(f"history: {{file: {history}}}\n")
+    assert invoke(*TINY, "--dry-run", "--compare-baseline", run_id(1), "--config", "mine.yaml").exit_code == 0
