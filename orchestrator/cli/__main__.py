@@ -1,4 +1,4 @@
-"""`python -m orchestrator.cli` is torch-gpu-benchmark, for a checkout that is not installed."""
+"""`python -m orchestrator.cli` runs torch-gpu-benchmark from a checkout that is not installed."""
 
 from orchestrator.cli.entry_points import benchmark
 

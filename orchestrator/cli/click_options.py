@@ -1,4 +1,4 @@
-"""The options of a run as click has them, made from the tables of options; once for both programs."""
+"""click options of a run, made from the tables in config/options.py for both programs."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
@@ -23,12 +23,11 @@ RUNS_FOLDER: Final = click.option(
     type=click.Path(),
     default="runs",
     help="Where runs are looked for: the newest, and ids. [default: ./runs]",
-)
-"""Of commands that read runs."""
+)  # of commands that read runs
 
 
 class SessionParams(TypedDict):
-    """Parameters of SESSION. None: the option was not given."""
+    """Parameters of SESSION. None: not given."""
 
     verbose: bool | None
     quiet: bool
@@ -41,14 +40,14 @@ class SessionParams(TypedDict):
 
 
 class HistoryParams(TypedDict):
-    """Parameters of HISTORY. None: the option was not given."""
+    """Parameters of HISTORY. None: not given."""
 
     history: bool | None
     history_db: str | None
 
 
 class RunParams(SessionParams):
-    """Parameters of a run that are read by name. Those with a key: option_mapping.py."""
+    """Parameters of a run that are read by name. option_mapping.py reads those with a key."""
 
     multi_gpu: bool | None
     gpu_ids: str | None
@@ -58,7 +57,7 @@ class RunParams(SessionParams):
 
 
 def require_report_file(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    """Return the value of -o. Raises BadParameter for the sign of standard output."""
+    """Return the value of -o. Raises BadParameter for "-"."""
     if value == "-":
         raise click.BadParameter(
             "reports are files, and '-' is none. Leave -o out, then `cat` the report in the folder of the run"
@@ -66,8 +65,7 @@ def require_report_file(_context: click.Context, _option: click.Parameter, value
     return value
 
 
-def absolute_history(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    """Return the file of --history-db, absolute. Raises ConfigError."""
+def _absolute_history(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
     if value is None:
         return None
     from orchestrator.config import resolution
@@ -76,12 +74,10 @@ def absolute_history(_context: click.Context, _option: click.Parameter, value: s
     return resolution.absolute(value, "--history-db", folders.current())
 
 
-_CALLBACKS: Final = {"output": require_report_file, "history_db": absolute_history}
-"""Checks of the command line alone, by parameter."""
+_CALLBACKS: Final = {"output": require_report_file, "history_db": _absolute_history}  # by parameter
 
 
-def decorate(command: Command, options: Iterable[Callable[[Command], Command]]) -> Command:
-    """Add options to a command, in this order in --help."""
+def _decorate(command: Command, options: Iterable[Callable[[Command], Command]]) -> Command:
     for option in reversed(list(options)):
         command = option(command)
     return command
@@ -90,7 +86,7 @@ def decorate(command: Command, options: Iterable[Callable[[Command], Command]]) 
 def offering(
     choices: Callable[[], Iterable[str]], *, several: bool
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Offer these words; in a list, behind its last comma, those it does not have yet. A broken file offers none."""
+    """Complete with these words; in a list, complete its last item. A broken file offers none."""
 
     def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
         *before, word = incomplete.split(",") if several else [incomplete]
@@ -103,8 +99,8 @@ def offering(
     return complete
 
 
-def click_option(option: Option, default: str = "") -> Callable[[Command], Command]:
-    """Make the click option of a row. default: in words, in place of its own, for a command that has another one."""
+def _click_option(option: Option, default: str = "") -> Callable[[Command], Command]:
+    """Make the click option of a row. default: overrides the default shown in --help."""
     default = default or option.default
     text = f"{option.help} [default: {default}]" if default else option.help
     extra: dict[str, Any] = {"help": text, "callback": _CALLBACKS.get(option.name), "metavar": option.metavar or None}
@@ -129,35 +125,27 @@ def click_option(option: Option, default: str = "") -> Callable[[Command], Comma
     return click.option(*flags, **extra)
 
 
+def add_options(
+    options: Iterable[Option], defaults: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[Command], Command]:
+    """Add these options, in the order of --help. defaults: shown ones of a preset, by parameter."""
+    made = [_click_option(one, defaults.get(one.name, "")) for one in options if one.flags]
+    return functools.partial(_decorate, options=made)
+
+
 def run_options(defaults: Mapping[str, str] = MappingProxyType({})) -> Callable[[Command], Command]:
-    """Add every option of a run, in the order of --help. defaults: of a preset, by parameter, in words."""
-    made = [click_option(one, defaults.get(one.name, "")) for one in OPTIONS if one.flags]
-    return functools.partial(decorate, options=made)
+    """Add every option of a run. defaults: as for `add_options`."""
+    return add_options(OPTIONS, defaults)
 
 
 def run_option(name: str, default: str = "") -> Callable[[Command], Command]:
-    """Make the option of a run that has this parameter, for another command. default: in words, in place of its own."""
-    return click_option(next(option for option in OPTIONS if option.name == name), default)
-
-
-def session_options(command: Command) -> Command:
-    """Add the options of how a session is shown and how it ends."""
-    return decorate(command, map(click_option, SESSION))
-
-
-def comparison_options(command: Command) -> Command:
-    """Add the options of what a run is compared with."""
-    return decorate(command, map(click_option, COMPARISON))
-
-
-def history_options(command: Command) -> Command:
-    """Add the options of whether a run is recorded, and where."""
-    return decorate(command, map(click_option, HISTORY))
+    """Make the run option of this parameter for another command. default: as for `_click_option`."""
+    return _click_option(next(option for option in OPTIONS if option.name == name), default)
 
 
 def which_run(command: Command) -> Command:
-    """Add RUN, in the words of run_reports/run_lookup.py; without it the newest one is meant."""
-    return decorate(command, [click.argument("run", required=False, type=click.Path()), RUNS_FOLDER])
+    """Add RUN (run_reports/run_lookup.py) and --runs-folder. Without RUN, the command takes the newest run."""
+    return _decorate(command, [click.argument("run", required=False, type=click.Path()), RUNS_FOLDER])
 
 
 def require_one_volume(params: SessionParams) -> None:

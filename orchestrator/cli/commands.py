@@ -1,6 +1,6 @@
-"""The two programs. They share every command; `gpubench-orchestrate` alone already measures, on all GPUs.
+"""The two programs. They share every command; `gpubench-orchestrate` without a command measures on all GPUs.
 
-The modules here import click and nothing slow: what a command needs is imported when it runs (--help has 0.2 s).
+Modules here import click and nothing slow; commands import what they need when they run (--help takes 0.2 s).
 """
 
 from typing import Final, Unpack
@@ -36,8 +36,7 @@ Examples:
   {command} quick --light --gpu-ids cpu:0
   {command} compare before.json after.json
   {command} history trend resnet50
-"""
-"""Of torch-gpu-benchmark, which measures with `run` alone."""
+"""  # -
 
 
 @click.group(
@@ -68,22 +67,7 @@ def benchmark() -> None:
 
 for _program in (orchestrate, benchmark):
     for _module in (
-        run,
-        quick,
-        triage,
-        resume,
-        status,
-        watch,
-        stop,
-        report,
-        compare,
-        make_baseline,
-        explain,
-        history,
-        doctor,
-        selftest,
-        info,
-        list_models,
-        completion,
+        *(run, quick, triage, resume, status, watch, stop, report, compare, make_baseline),
+        *(explain, history, doctor, selftest, info, list_models, completion),
     ):
         _program.add_command(_module.command)

@@ -1,4 +1,4 @@
-"""`compare`: did it get slower? Two runs or more, cell by cell, with an exit code for CI."""
+"""`compare`: compare two runs or more, cell by cell, with an exit code for CI."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -85,7 +85,9 @@ def command(
 
     if len(runs) < 2:
         raise ConfigError(f"expected two runs or more to compare, got {len(runs)}. `{context.command_path} --help`")
-    percent, failing = _percent(threshold), _failing(fail_on)
+    if threshold is not None and not 0 < threshold < 100:
+        raise ConfigError(f"--threshold: expected more than 0 and less than 100, got {threshold:g}")
+    failing = _failing(fail_on)
     chosen = output_formats.chosen(kind, output, FORMATS)
     if output is not None:
         folders.require_file(Path(output), "-o/--output")
@@ -93,7 +95,7 @@ def command(
         folders.require_file(Path(junit), "--junit")
     first, *others = report_reader.sides(runs, runs_folder, history_db)
     shipped = margins.load()
-    compared = [comparison.compare(first, other, shipped, percent) for other in others]
+    compared = [comparison.compare(first, other, shipped, threshold) for other in others]
     code = comparison.exit_code(compared, failing)
     if junit is not None:
         write_durably(Path(junit), to_junit(compared, failing))
@@ -101,23 +103,15 @@ def command(
     context.exit(code)
 
 
-def _percent(threshold: float | None) -> float | None:
-    if threshold is not None and not 0 < threshold < 100:
-        raise ConfigError(f"--threshold: expected more than 0 and less than 100, got {threshold:g}")
-    return threshold
-
-
 def _failing(text: str | None) -> "frozenset[ChangeVerdict]":
     from orchestrator.config.yaml_schema import require_known
     from orchestrator.stats.two_runs import ChangeVerdict
 
-    words = {
-        verdict.lower().replace(" ", "-"): verdict for verdict in ChangeVerdict if verdict is not ChangeVerdict.SAME
-    }
     if text is None:
         return frozenset({ChangeVerdict.SLOWER})
     if text == "none":
         return frozenset()
+    words = {one.lower().replace(" ", "-"): one for one in ChangeVerdict if one is not ChangeVerdict.SAME}
     return frozenset(words[require_known(word, "--fail-on", words, "verdict")] for word in text.split(","))
 
 

@@ -1,4 +1,4 @@
-"""--compare-baseline, --thresholds, --price: what a run is compared with, read before anything is run."""
+"""--compare-baseline, --thresholds, --price: read before anything is run."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -29,10 +29,9 @@ def read(
     models: Iterable[ModelSpec],
     origins: Mapping[str, str] = MappingProxyType(OPTION),
 ) -> Against:
-    """Return what the options name. Raises UserError for a file that is none, and for a price that cannot be.
+    """Read what a run is compared with. Raises UserError for an invalid file or price.
 
-    runs_folder, history_db: where the id of a run is looked up; None for the user's own history. models: that limits
-    may name, looked at only where there are limits. origins: by the keys of OPTION, who gave each.
+    history_db: None for the user's own history. models: names that limits may use. origins: by the keys of OPTION.
     """
     if price is not None and not 0 < price <= MOST_PRICE:
         origin = origins["compare.price"]

@@ -1,4 +1,4 @@
-"""`completion`: the script that teaches a shell to complete the commands."""
+"""`completion`: the shell script that completes the commands."""
 
 from typing import Final
 

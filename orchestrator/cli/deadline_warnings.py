@@ -1,8 +1,4 @@
-"""Launches that their deadlines will end before one iteration is over: said before the run, and refused by nobody.
-
-Somebody may have mistyped a size, and would otherwise find a table of failures in the morning. An estimate is rough, so
-that deadlines which somebody chose may stand.
-"""
+"""Warnings about cells whose first iteration exceeds their deadlines, by a rough estimate. They refuse nothing."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -14,46 +10,31 @@ from orchestrator.config.run_configuration import Configuration, Plan
 from orchestrator.config.yaml_schema import listed
 from orchestrator.engine import progress
 from orchestrator.plan import estimate
-from protocol.cell import AUTO, Cell, Device
+from protocol.cell import AUTO, Device
 from protocol.failure import Phase
 
-_SHOWN: Final = 3
-"""So many cells are named."""
+_SHOWN: Final = 3  # cells named
 
 
 def sentences(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterator[str]:
-    """Of a burn-in none: what its cells do ends with their time."""
+    """Yield the warning. A burn-in has none: its cells end with their time."""
     if configuration.burn_in is not None:
         return
     by_uuid, named = {device.uuid: device for device in devices}, progress.alike(plan.cells)
-    found: dict[str, tuple[float, float]] = {}
+    allowance = configuration.deadlines.allowance
+    allowed_s = max(allowance(phase, configuration.measurement) for phase in (Phase.WARM_UP, Phase.MEASURE))
+    found: dict[str, float] = {}
     for cell in plan.cells:
-        device = by_uuid[cell.devices[0]]
-        takes_s, allowed_s = _iteration_s(cell, configuration, device), _allowed_s(configuration)
+        scanned = cell.batch_size == AUTO  # a scan begins with a batch of 1
+        first = msgspec.structs.replace(cell, batch_size=1) if scanned else cell
+        takes_s = estimate.iteration_s(first, configuration.by_name[cell.model], by_uuid[cell.devices[0]])
         if takes_s > allowed_s:
-            found[_name(named.words(cell), cell.batch_size)] = takes_s, allowed_s
+            found[f"{named.words(cell)} {'auto' if scanned else f'b{cell.batch_size}'}"] = takes_s
     if found:
         more = len(found) - _SHOWN
         names = [*list(found)[:_SHOWN], *([plural(more, "other cell")] if more > 0 else [])]
-        takes_s, allowed_s = max(found.values())
         yield (
             f"no result is to be expected of {listed(names, 'and')}: an iteration would take "
-            f"{estimate.about(takes_s).removeprefix('about ')}, as estimated, and their deadlines end launches after "
-            f"{estimate.about(allowed_s).removeprefix('about ')}. Choose a smaller input or batch"
+            f"{estimate.about(max(found.values())).removeprefix('about ')}, as estimated, and their deadlines end "
+            f"launches after {estimate.about(allowed_s).removeprefix('about ')}. Choose a smaller input or batch"
         )
-
-
-def _name(words: str, batch_size: int) -> str:
-    return f"{words} {'auto' if batch_size == AUTO else f'b{batch_size}'}"
-
-
-def _iteration_s(cell: Cell, configuration: Configuration, device: Device) -> float:
-    """A scan begins with a batch of 1."""
-    first = msgspec.structs.replace(cell, batch_size=1) if cell.batch_size == AUTO else cell
-    return estimate.iteration_s(first, configuration.by_name[cell.model], device)
-
-
-def _allowed_s(configuration: Configuration) -> float:
-    """Of the phases that have iterations, what the longer one may take."""
-    allowance = configuration.deadlines.allowance
-    return max(allowance(phase, configuration.measurement) for phase in (Phase.WARM_UP, Phase.MEASURE))

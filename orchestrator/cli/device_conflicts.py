@@ -1,7 +1,6 @@
-"""What is worth knowing of a run's devices before it begins, and refuses nothing: for --dry-run, and for its beginning.
+"""Warnings about devices that another run uses, or that share cores, for --dry-run and the start of a run.
 
-Who computes on a GPU is seen by NVML (gpu/gpu_users.py) once it computes; nobody tells that of cores. Another run of
-the same runs folder is known by its lock, from its first second.
+NVML sees who computes on a GPU, once they compute. Another run of this runs folder is known earlier, by its lock.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from protocol.paths import RunPaths
 
 
 def sentences(devices: Sequence[Device], cores: Sequence[int], runs: Path) -> Iterator[str]:
-    """cores: those that we may run on. runs: the folder of runs, which need not be there."""
+    """Yield the warnings. cores: usable ones. runs: the runs folder, which may be missing."""
     beyond = [one.label for one in devices if one.kind is DeviceKind.CPU and one.gpu_id >= len(cores)]
     if beyond:
         there = plural(len(cores), "core")
@@ -29,7 +28,6 @@ def sentences(devices: Sequence[Device], cores: Sequence[int], runs: Path) -> It
 
 
 def _at_work(devices: Sequence[Device], paths: RunPaths) -> Iterator[str]:
-    """Of a run that is being worked on, and with what these devices have too."""
     holder = lock.holder(paths)
     if holder is None or lock.life(holder) is not lock.Life.ALIVE:
         return
@@ -44,7 +42,7 @@ def _at_work(devices: Sequence[Device], paths: RunPaths) -> Iterator[str]:
 
 
 def _overlap(one: Device, other: Device) -> bool:
-    """A GPU by its UUID; a CPU device by its cores, which the number of devices in a run decides."""
+    """Compare GPUs by UUID, CPU devices by cores: the number of devices in a run decides those."""
     if one.kind is DeviceKind.CPU and other.kind is DeviceKind.CPU:
         return not set(one.cpus).isdisjoint(other.cpus)
     return one.uuid == other.uuid

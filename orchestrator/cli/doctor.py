@@ -1,4 +1,4 @@
-"""`doctor`: whether a run could begin on the GPUs of this machine, and what to do where it could not."""
+"""`doctor`: whether a run could start on this machine's GPUs, and what to fix."""
 
 import textwrap
 from typing import TYPE_CHECKING, Final
@@ -52,7 +52,7 @@ def command(context: click.Context, /, runs_folder: str, gpu_ids: str) -> None:
 
 
 def describe(found: "Sequence[Finding]", on: str) -> str:
-    """A line for each finding, its fix below it, and what it comes to. on: the devices of the run, in words."""
+    """Describe each finding with its fix, then the conclusion. on: the devices of the run, in words."""
     from orchestrator.doctor import Level
 
     lines = []

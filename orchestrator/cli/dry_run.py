@@ -1,4 +1,4 @@
-"""The tables of --dry-run: what would be run, in which order, and about how long it takes."""
+"""The output of --dry-run: what would run, in which order, and about how long it takes."""
 
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
@@ -27,11 +27,11 @@ WIDTH: Final = 80
 
 
 def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device], notes: Sequence[str] = ()) -> str:
-    """The plan in at most 80 columns, and where the files would go. notes: what else a person should know of it."""
+    """Describe the plan in at most 80 columns, and where its files would go."""
     return "\n".join(
         (
             *_tables(plan, configuration, devices),
-            *_formats(plan.cells),
+            *_channels_last(plan.cells),
             *_burn_in(configuration, devices),
             *_folded(f"Left out: {sentence}." for sentence in exclusions.sentences(plan, devices)),
             *_folded(f"Note: {note}." for note in notes),
@@ -44,17 +44,14 @@ def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device]
 
 
 def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
-    """How much it is, and what a time limit will leave of it, as far as can be told before anything ran.
-
-    A burn-in has more rounds in its plan than it has time for: how many that is has been told.
-    """
     if configuration.burn_in is not None:
         lasts = written(configuration.burn_in.duration_s)
         yield f"It ends within {lasts}, reports included; what there is no time for is dropped."
         return
     total = estimate.about(estimate.total_s(plan, configuration, devices))
     yield f"{plural(len(plan.cells), 'cell')}, {plural(plan.launches, 'launch', 'launches')}, {total} in all."
-    if more := _may_be_added(plan, configuration, devices):
+    may_add = added_launches.applies(configuration, devices)
+    if may_add and (more := added_launches.at_most(plan.cells, configuration.launches, devices)):
         yield f"Up to {plural(more, 'more launch', 'more launches')} if a GPU looks slow, {MOST_LAUNCHES} of a cell."
     limit_s = configuration.time_limit_s
     if limit_s is None:
@@ -68,7 +65,6 @@ def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device])
 
 
 def _without_time(plan: Plan, fitting: Collection[str]) -> Iterable[str]:
-    """What will not be measured on any device, as far as can be told: it is read before the run, and not after it."""
     told: dict[str, set[bool]] = {}
     for cell in plan.cells:
         batch = "" if cell.workload is Workload.PROBE or not cell.batch_size else f" b{cell.batch_size}"
@@ -78,15 +74,7 @@ def _without_time(plan: Plan, fitting: Collection[str]) -> Iterable[str]:
         yield f"Probably no time for: {', '.join(without)}."
 
 
-def _may_be_added(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> int:
-    """How many launches a GPU that is SUSPECT may cost; with a time limit, if there is time for them."""
-    if not added_launches.applies(configuration, devices):
-        return 0
-    return added_launches.at_most(plan.cells, configuration.launches, devices)
-
-
 def _burn_in(configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
-    """What the table of a burn-in does not show: its steps of load, when a GPU is stopped, and its own faults."""
     asked = configuration.burn_in
     if asked is None:
         return []
@@ -106,7 +94,7 @@ def _burn_in(configuration: Configuration, devices: Sequence[Device]) -> Iterabl
 
 
 def _tables(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> list[str]:
-    """A table for each kind of device: those of a kind run the same cells in the same order."""
+    """Make a table for each kind of device: devices of a kind run the same cells in the same order."""
     cells = {cell.id: cell for cell in plan.cells}
     alike: dict[tuple[tuple[str, ...], ...], list[Device]] = {}
     for device in devices:
@@ -143,7 +131,6 @@ def _row(cell: Cell) -> tuple[str, ...]:
 
 
 def _about(cell: Cell, configuration: Configuration, group: Sequence[Device], devices: Sequence[Device]) -> str:
-    """What a launch takes on the slowest of a group of the run's devices."""
     slowest = max(
         estimate.launch_s(cell, configuration, device, estimate.scale(configuration, device, devices))
         for device in group
@@ -151,8 +138,7 @@ def _about(cell: Cell, configuration: Configuration, group: Sequence[Device], de
     return estimate.about(slowest).removeprefix("about ")
 
 
-def _formats(cells: Sequence[Cell]) -> Iterable[str]:
-    """Which models see their images by pixel; said once, because it is the same for every cell of a model."""
+def _channels_last(cells: Sequence[Cell]) -> Iterable[str]:
     names = dict.fromkeys(cell.model for cell in cells if cell.memory_format is MemoryFormat.CHANNELS_LAST)
     return _folded([f"Images by pixel (channels_last): {', '.join(names)}."] if names else [])
 
@@ -164,7 +150,6 @@ def _folded(lines: Iterable[str]) -> list[str]:
 
 
 def _devices(devices: Sequence[Device], of: int, modes: Sequence[Mode]) -> list[str]:
-    """Those of one kind among `of` devices of the run."""
     shown = [f"  {device.label}: {device.name}"[:WIDTH] for device in devices[:DEVICES_SHOWN]]
     shared = [device.label for device in devices if device.shared_cores]
     if len(devices) > DEVICES_SHOWN:
@@ -186,13 +171,17 @@ def _how(
     group: Sequence[Device],
     first: Sequence[Cell],
 ) -> tuple[list[str], list[str]]:
-    """How the cells of the table are run, and what a launch of each takes on the slowest of a group of the devices.
+    """Describe how the cells of a table run, and what a launch of each takes on the slowest of `group`.
 
-    first: the first round, of one of the group.
+    first: the first round of one device of the group.
     """
     asked = configuration.burn_in
     if asked is None:
-        words = f"Profile {configuration.profile}, seed {configuration.seed}, {_launches(configuration.launches)}"
+        number = configuration.launches
+        order = "one launch of each cell, in this order:"
+        if number > 1:
+            order = f"{number} launches of each cell: this round,\nthen {number - 1} more in other orders:"
+        words = f"Profile {configuration.profile}, seed {configuration.seed}, {order}"
         return [words], [_about(cell, configuration, group, devices) for cell in first]
     each = max((rounds.of(plan, configuration, devices, device) for device in group), key=lambda one: one.round_s)
     words = f"Burn-in of {written(asked.duration_s)}, level {asked.level}, seed {configuration.seed}:"
@@ -201,9 +190,3 @@ def _how(
     often = f"with time for about {rounds.how_many(each.possible)} of them"
     lines = [words, *_folded([f"rounds of {len(first)} cells of {cell_s}, {told}, {often}; this is the first:"])]
     return lines, [rounds.in_words(launch_s) for launch_s in each.launches_s]
-
-
-def _launches(launches: int) -> str:
-    if launches == 1:
-        return "one launch of each cell, in this order:"
-    return f"{launches} launches of each cell: this round,\nthen {launches - 1} more in other orders:"

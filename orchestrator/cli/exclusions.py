@@ -1,4 +1,4 @@
-"""What was asked for and is no cell of the plan, in sentences: for --dry-run, and for the beginning of a run."""
+"""Requested cells that the plan excludes, for --dry-run and the start of a run."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from protocol.cell import Device
 
 
 def sentences(plan: Plan, devices: Sequence[Device]) -> list[str]:
-    """One for each reason, with every model that it holds for. Devices are named where it does not hold for all."""
+    """Describe each reason with its models. Devices are named where it does not hold for all."""
     said = []
     for why, models, concerned in by_reason((one.why, one.model, one.device) for one in plan.left_out):
         where = ", ".join(device.label for device in devices if device.uuid in concerned)

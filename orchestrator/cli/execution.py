@@ -1,4 +1,4 @@
-"""Works on a run from the command line: shows it while it goes on, and says at the end what came of it."""
+"""Work on a run from the command line: show its progress, then its outcome."""
 
 import errno
 import sys
@@ -44,11 +44,10 @@ def work(
     look: Look | None = None,
     history: HistoryParams | None = None,
 ) -> ExitCode:
-    """Begin or go on with the run in that folder, and write into `ending` what came of it.
+    """Start or resume the run in that folder, and keep its outcome in `ending`.
 
-    `params` are those of options.DISPLAY_OPTIONS. notes: what else to say at the beginning of the run. look: as for
-    run.execute. history: as for recording.record. Where nothing is left to do, its report is shown again, files of it
-    that are missing are written, and no other is touched.
+    notes: sentences for the start of the run. look: as for run.execute. history: as for history_recording.record.
+    Of a run without remaining launches the report is shown again, and its missing files are written.
     """
     ending.paths = paths
     display = terminal.make(
@@ -98,7 +97,6 @@ def work(
 
 
 def _unwritten(error: UnwrittenError, stored: StoredRun, paths: RunPaths, reports: Sequence[Path]) -> str:
-    """What is said of files of the report that could not be written, and what to do. reports: those that are there."""
     there = ", ".join(map(str, reports))
     if error.copies_alone:
         remedy = _remedy(error, Path(stored.configuration.output_path).parent, paths)
@@ -114,33 +112,23 @@ def _unwritten(error: UnwrittenError, stored: StoredRun, paths: RunPaths, report
 
 
 def _shown_again(stored: StoredRun, paths: RunPaths, display: Display) -> tuple[Report, bool]:
-    """The report of a run in which nothing is left to do, and whether files of it were written: reporting.complete."""
     report, written = reporting.complete(stored, paths)
     if report.summary.cells.failed:
-        display.tell(Notice(level="warning", message=_given_up(report.summary.cells.failed, paths)))
-    if stored.configuration.burn_in is not None and (words := _without_time(stored, report)):
+        words = (
+            f"{plural(report.summary.cells.failed, 'cell')} failed for good, and `resume` tries nothing of that again: "
+            f"`gpubench-orchestrate explain {paths.folder}` says why. What is mended since is measured by a new run of "
+            "those models (-m)."
+        )
         display.tell(Notice(level="warning", message=words))
+    out = {gpu.gpu_uuid for gpu in report.gpu_info if gpu.taken_out}
+    if stored.configuration.burn_in is not None and out:
+        labels = ", ".join(device.label for device in stored.devices if device.uuid in out)
+        rest = "taken out of this burn-in, which is over: all others had their time. Once mended, it needs a new"
+        display.tell(Notice(level="warning", message=f"{labels}: {rest} burn-in (--burn-in, --gpu-ids)."))
     return report, written
 
 
-def _without_time(stored: StoredRun, report: Report) -> str:
-    """What to do about GPUs that were taken out of a burn-in, and for which the others would do their night again."""
-    out = {gpu.gpu_uuid for gpu in report.gpu_info if gpu.taken_out}
-    labels = ", ".join(device.label for device in stored.devices if device.uuid in out)
-    rest = "taken out of this burn-in, which is over: all others had their time. Once mended, it needs a new burn-in"
-    return f"{labels}: {rest} (--burn-in, --gpu-ids)." if labels else ""
-
-
-def _given_up(cells: int, paths: RunPaths) -> str:
-    """What to do about cells that failed for good, where somebody wanted to go on with them."""
-    return (
-        f"{plural(cells, 'cell')} failed for good, and `resume` tries nothing of that again: `gpubench-orchestrate "
-        f"explain {paths.folder}` says why. What is mended since is measured by a new run of those models (-m)."
-    )
-
-
 def _remedy(error: StorageError, folder: Path, paths: RunPaths) -> str:
-    """What to do about a disk that refused. folder: what lies on it. The run itself must not be cleared away."""
     cause = error.__cause__
     match cause.errno if isinstance(cause, OSError) else errno.ENOSPC:
         case errno.ENOSPC | errno.EDQUOT:
@@ -154,21 +142,15 @@ def _remedy(error: StorageError, folder: Path, paths: RunPaths) -> str:
 
 
 def _places(reports: Sequence[Path], paths: RunPaths, report: Report) -> Iterator[str]:
-    """Where the files of the report are, and how to go on."""
+    """Yield the places of the report's files, and how to resume."""
     yield from (f"Report: {path}" for path in reports)
     yield f"Run:    {paths.folder}"
-    if report.metadata.interrupted or _lacks_time(report):
+    gpus = () if report.burn_in is None else report.burn_in.gpus
+    if report.metadata.interrupted or any(one.action is Action.RESUME for gpu in gpus for one in gpu.reasons):
         yield f"Go on with `gpubench-orchestrate resume {paths.folder}`"
 
 
-def _lacks_time(report: Report) -> bool:
-    """Whether it is a burn-in, and more of it makes up for what is missing."""
-    night = report.burn_in
-    return night is not None and any(one.action is Action.RESUME for gpu in night.gpus for one in gpu.reasons)
-
-
 def _summarise(reports: Sequence[Path], end: str, before: Sequence[str]) -> None:
-    """Print what came of the run, its end in one line last. The run is over: nothing here changes how it ended."""
     try:
         say("\n".join((*before, end)))
     except StdoutError as error:
@@ -176,7 +158,6 @@ def _summarise(reports: Sequence[Path], end: str, before: Sequence[str]) -> None
 
 
 def _strict(code: ExitCode, report: Report) -> ExitCode:
-    """What --strict makes of the exit code."""
     cells, health = report.summary.cells, report.health
     verdicts = {health.node.verdict, *(gpu.verdict for gpu in health.gpus)}
     if report.burn_in is not None:
@@ -187,9 +168,9 @@ def _strict(code: ExitCode, report: Report) -> ExitCode:
 
 
 def _reports(stored: StoredRun, paths: RunPaths, refused: UnwrittenError | None) -> list[Path]:
-    """Where the report is, a file for each format: in the run's folder where another run has taken its place since.
+    """Return the file of each format: the copy in the run's folder where another run has replaced it at -o.
 
-    Of formats that the disk has refused nothing is named; where it refused all that were asked for, what is there.
+    Formats that the disk refused are excluded. If it refused all requested ones, return the others.
     """
     own_files = [paths.report(kind) for kind in stored.configuration.formats]
     fresh = () if refused is None else refused.published
@@ -209,7 +190,6 @@ def _reports(stored: StoredRun, paths: RunPaths, refused: UnwrittenError | None)
 
 
 def _beginning(stored: StoredRun, paths: RunPaths, to_do: tuple[int, int], notes: Sequence[str]) -> Iterator[Notice]:
-
     yield _started(stored, paths, *to_do)
     if place := _elsewhere(stored, paths):
         yield Notice(level="info", message=f"note: {place}")
@@ -223,7 +203,7 @@ def _beginning(stored: StoredRun, paths: RunPaths, to_do: tuple[int, int], notes
 
 
 def _started(stored: StoredRun, paths: RunPaths, left: int, launches: int) -> Notice:
-    """left: launches to be made yet, of all there are. Nobody knows how many of a burn-in's there will be time for."""
+    """Describe the run. left, launches: remaining and planned; unknown for a burn-in."""
     cells, burn_in = len(stored.plan.cells), stored.configuration.burn_in
     number = plural(launches, "launch", "launches")
     planned = f"{plural(cells, 'cell')}, {number if burn_in is None else written(burn_in.duration_s) + ' of rounds'}"
@@ -248,7 +228,6 @@ def _started(stored: StoredRun, paths: RunPaths, left: int, launches: int) -> No
 
 
 def _elsewhere(stored: StoredRun, paths: RunPaths) -> str:
-    """Where the report goes, for a run that is not where it was begun; empty for one that is."""
     home = report_places.home(stored)
     if report_places.is_copy(stored, paths):
         return (
@@ -262,7 +241,6 @@ def _elsewhere(stored: StoredRun, paths: RunPaths) -> str:
 
 
 def _ended(stored: StoredRun, report: Report, code: ExitCode, reports: Sequence[Path]) -> Notice:
-
     return Notice(
         level="info",
         message=f"the run is over: {report.verdict.word}, exit code {int(code)}",
@@ -278,7 +256,7 @@ def _ended(stored: StoredRun, report: Report, code: ExitCode, reports: Sequence[
 
 
 def _broken_off(stored: StoredRun, code: ExitCode) -> Notice:
-    """The same without a report. The error itself is told by whoever catches it."""
+    """Report an end without a report. Whoever catches the error reports it."""
     return Notice(
         level="info",
         message=f"ended early, exit code {int(code)}",

@@ -1,8 +1,8 @@
-"""How a command that measures ends where nobody looks: it outlives its terminal, and tells who wants to be told.
+"""How a command that measures ends: it outlives its terminal and notifies the user's commands.
 
-    signals caught (signals.py) ─▶ the command, which fills an Ending in ─▶ --on-failure, --on-finish
+    signals caught (stop_signals.py) ─▶ the command, which fills an Ending in ─▶ --on-failure, --on-finish
 
-Whatever ends it is told, also what was refused before anything began: a run that never started is news too.
+Every end is notified, also that of a run that never started.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,15 +26,11 @@ if TYPE_CHECKING:
     from protocol.paths import RunPaths
 
 
-NAMED: Final = 3
-"""So many devices that did not pass are named for each verdict."""
+NAMED: Final = 3  # devices named for each verdict that is not PASS
 
 
 class Ending:
-    """What is known of how a command ends, as it becomes known. report_path: where the user finds the report.
-
-    metrics: what Prometheus gets; None where nobody asked for any.
-    """
+    """The end of a command, as it becomes known. report_path: the user's copy. metrics: None unless requested."""
 
     def __init__(self, stop_signals: StopSignals) -> None:
         self.stop_signals = stop_signals
@@ -45,17 +41,17 @@ class Ending:
         self.metrics: Exporters | None = None
 
     def followed(self, stored: "StoredRun", display: "Display") -> "Display":
-        """The display of a run that begins now; Prometheus sees what it sees."""
+        """Return the display to use for a run that starts now: Prometheus sees what it shows."""
         return display if self.metrics is None else self.metrics.follow(stored, display)
 
     def reported(self, report: "Report", path: Path | None, code: ExitCode) -> None:
-        """The run is over, and this is its report."""
+        """Keep the report of the run that is over."""
         self.report, self.report_path, self.code = report, path, code
         if self.metrics is not None:
             self.metrics.judged(report)
 
     def line(self) -> str:
-        """A run with a report in one line, for standard output and for those who are told."""
+        """Describe a run with a report in one line, for standard output and --on-finish."""
         if self.paths is None or self.report is None:
             return ""
         from orchestrator.report.device_labels import label_of
@@ -66,7 +62,7 @@ class Ending:
         return in_one_line(self.paths.folder.name, verdict, cells, int(self.code), self.report_path, burn_in=judged)
 
     def as_told(self, error: BaseException | None) -> "End":
-        """The same for a command of the user's. error: what ended it instead."""
+        """Return the same for a command of the user's. error: what ended the command without a report."""
         from orchestrator.cli.hooks import End
 
         return End(
@@ -87,10 +83,7 @@ def in_one_line(
     *,
     burn_in: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """How a run ended, by its report. run: the name of its folder. report: None where it is named elsewhere.
-
-    burn_in: its verdict on each device, by label.
-    """
+    """Describe how a run ended. run: name of its folder. burn_in: verdict by label of the device."""
     missed = {
         **{"failed": cells.failed, "missing": cells.missing},
         **{"dropped for want of time": cells.dropped, "degraded": cells.degraded},
@@ -103,7 +96,7 @@ def in_one_line(
 
 
 def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
-    """Those that passed are counted, and the others named: "7 PASS, GPU 3 FAIL"; many alike are counted too."""
+    """Count the devices that passed and name the others: "7 PASS, GPU 3 FAIL". Many alike are counted."""
     from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 
     for verdict in (HealthVerdict.PASS, *(other for other in GRAVEST_FIRST if other is not HealthVerdict.PASS)):
@@ -116,11 +109,9 @@ def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
 
 @contextmanager
 def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[Ending]:
-    """Around everything that a command does. rehearsal: nothing is run, so nobody is told.
+    """Catch signals and notify --on-finish and --on-failure around a command. rehearsal: notify nobody.
 
-    A run that ends by an error, and so without a report, gets its last line of standard output here.
-
-    Raises ConfigError for a command that cannot be called, before anything else is done.
+    Prints the last line of a run that ends by an error. Raises ConfigError if one of these commands cannot be called.
     """
     from orchestrator.cli import hooks
 
@@ -138,7 +129,9 @@ def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[End
         finally:
             stop_signals.spare(0)
             if ending.metrics is not None:
-                _close(ending.metrics)
+                ending.metrics.close()
+                if ending.metrics.problem:
+                    complain(f"warning: the file of --metrics-file is not the newest: {ending.metrics.problem}")
             if error is not None:
                 _broke_off(ending, error)
             if not rehearsal:
@@ -148,7 +141,6 @@ def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[End
 
 
 def _metrics(params: SessionParams, *, rehearsal: bool) -> "Exporters | None":
-    """What Prometheus was promised; its library is imported for that alone. Raises ConfigError, also in a rehearsal."""
     file, port = params["metrics_file"], params["metrics_port"]
     if file is None and port is None:
         return None
@@ -160,14 +152,7 @@ def _metrics(params: SessionParams, *, rehearsal: bool) -> "Exporters | None":
     return exporters.opened(file, port)
 
 
-def _close(metrics: "Exporters") -> None:
-    metrics.close()
-    if metrics.problem:
-        complain(f"warning: the file of --metrics-file is not the newest: {metrics.problem}")
-
-
 def _broke_off(ending: Ending, error: BaseException) -> None:
-    """Print the end of a run without a report in one line; what was refused has not ended, as it was not begun."""
     if ending.paths is None or ending.report is not None or isinstance(error, UserError):
         return
     folder = ending.paths.folder
@@ -190,7 +175,7 @@ def _tell(option: str, words: tuple[str, ...], end: "End", paths: "RunPaths | No
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
-    """Return the exit code that an error leads to, as program.py has it."""
+    """Return the exit code of an error, as in program.py."""
     match error:
         case UserError():
             return ExitCode.USAGE

@@ -1,4 +1,4 @@
-"""`explain`: what is done about each kind of failure, or what went wrong in a run."""
+"""`explain`: how each kind of failure is handled, or what went wrong in a run."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -55,7 +55,7 @@ def command(*, words: tuple[str, ...]) -> None:
 
 
 def _guess(what: str) -> str:
-    """The kinds that have it among their words, or as their initials; else those that are spelt like it."""
+    """Suggest kinds of failure with this word or these initials, else those spelt like it."""
     from orchestrator.config.yaml_schema import did_you_mean, listed
     from protocol.failure import Category
 
@@ -66,7 +66,6 @@ def _guess(what: str) -> str:
 
 
 def _category(what: str) -> "Category | None":
-    """The kind that is meant: its words, or its name in the code, whatever the case."""
     from protocol.failure import Category
 
     wanted = what.lower().replace("_", " ").replace("-", " ")

@@ -1,10 +1,8 @@
-"""What people find in a log and hand to `explain`: an exit code, the name of a signal, the number of an Xid. Pure.
+"""Codes found in logs, for `explain`. Pure.
 
-    0 to 5, "exit code 4"    how a command ended (protocol/exit_codes.py)
-    SIGKILL, SIGTERM, …      what becomes of a launch, and of the run, that gets it
-    79, "Xid 79"             what the driver asks for (gpu/health/xids.py); a bare number only where the table has it
-
-None of these is also the name of a kind of failure, which `explain` looks for first.
+0 to 5, "exit code 4"    the end of a command (protocol/exit_codes.py)
+SIGKILL, SIGTERM, …      what happens to a launch, and to the run, that gets the signal
+79, "Xid 79"             what the driver requests (gpu/health/xids.py); a bare number only if listed there
 """
 
 import re
@@ -30,7 +28,7 @@ _KILLED: Final = "the orchestrator is killed"
 
 
 def lines(what: str) -> tuple[str, ...]:
-    """What it means, and which kinds of failure come of it; nothing where it is neither."""
+    """Explain the code; empty if it is none."""
     words = " ".join(what.lower().split())
     if found := re.fullmatch(r"(?:exit code )?([0-5])", words):
         code = ExitCode(int(found[1]))
@@ -66,7 +64,6 @@ def _signal(number: signal.Signals) -> Iterator[str]:
 
 
 def _kinds(number: signal.Signals) -> tuple[Category, ...]:
-    """The kinds of failure that a launch may end in which gets the signal."""
     if number in _IGNORED:
         return ()
     if number in _HALTS:

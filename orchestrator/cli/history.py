@@ -1,10 +1,10 @@
-"""`history`: what earlier runs found, listed, shown, as trends, exported, and taken out."""
+"""`history`: list, show, plot, export and prune earlier runs."""
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -19,8 +19,6 @@ from orchestrator.errors import ConfigError, HistoryError
 if TYPE_CHECKING:
     from orchestrator.history.records import RunRecord
     from orchestrator.history.trend import Trend
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 EXAMPLES: Final = """\b
 Examples:
@@ -102,14 +100,12 @@ def command(
     with history_query.existing(history_db) as connection:
         found = [] if connection is None else queries.lines(connection, wanted)
         unknown = () if found or connection is None else tuple(history_suggestions.of_runs(connection, wanted))
-    empty = not found and wanted == Filter(limit=limit) and not as_json
-    say(
-        f"{history_query.NONE_YET.capitalize()}."
-        if empty
-        else indented(found)
-        if as_json
-        else history_text.lines(found)
-    )
+    if as_json:
+        say(indented(found))
+    elif not found and wanted == Filter(limit=limit):
+        say(f"{history_query.NONE_YET.capitalize()}.")
+    else:
+        say(history_text.lines(found))
     for words in unknown:
         complain(f"note: {words}")
 
@@ -193,20 +189,14 @@ def trend(
             f"{history_suggestions.near(figure or '', trending.figures(points))}"
         )
     asked = {
-        "Model": model,
-        "GPU": gpu,
-        "Batch size": batch_size,
-        "Precision": precision,
-        "Figure": figure,
-        "Since": since,
+        **{"Model": model, "GPU": gpu, "Batch size": batch_size},
+        **{"Precision": precision, "Figure": figure, "Since": since},
     }
-    output_formats.tell(
-        _rendered(found, chosen, {name: str(word) for name, word in asked.items() if word}, output), output
-    )
+    named = {name: str(word) for name, word in asked.items() if word}
+    output_formats.tell(_rendered(found, chosen, named, output), output)
 
 
 def _rendered(found: "Sequence[Trend]", kind: str, asked: dict[str, str], output: str | None) -> str | bytes:
-    """The trends in a format. asked: by what they were chosen."""
     if kind == "json":
         return indented(found)
     if kind == "html":

@@ -1,4 +1,4 @@
-"""What the commands of `history` are asked: in which history, of which run, since when."""
+"""Which history, run and date a `history` command means."""
 
 import os
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ NONE_YET: Final = "no run is recorded yet; `run` records each, but with --no-his
 
 @contextmanager
 def existing(history_db: str | None) -> "Iterator[sqlite3.Connection | None]":
-    """The history, to be read; None where nobody has named one, and there is none yet. Raises HistoryError."""
+    """Open the history for reading; None if the default one does not exist yet. Raises HistoryError."""
     from orchestrator.history import location, store
 
     found = location.find(history_db, os.environ)
@@ -28,7 +28,7 @@ def existing(history_db: str | None) -> "Iterator[sqlite3.Connection | None]":
 
 @contextmanager
 def opened(history_db: str | None) -> "Iterator[sqlite3.Connection]":
-    """The history, to be read. Raises HistoryError, also where there is none yet."""
+    """Open the history for reading. Raises HistoryError, also if none exists yet."""
     with existing(history_db) as connection:
         if connection is None:
             raise HistoryError(NONE_YET)
@@ -36,7 +36,7 @@ def opened(history_db: str | None) -> "Iterator[sqlite3.Connection]":
 
 
 def moment(text: str | None, option: str) -> str | None:
-    """A date, or a time on it, as the history has times. Raises ConfigError."""
+    """Parse a date or time into the history's format. Raises ConfigError."""
     if text is None:
         return None
     import datetime
@@ -50,10 +50,7 @@ def moment(text: str | None, option: str) -> str | None:
 
 
 def run_id(run: str, runs_folder: str) -> str:
-    """The id of the run that is meant; of one that is there as a folder, whatever that is called now, as it is kept.
-
-    An id stays one, as the history keeps runs whose folder is gone. Raises UserError where there is no such folder.
-    """
+    """Return the id of a run, also of a folder that was renamed. Raises UserError for a missing folder."""
     from orchestrator.run_reports import run_lookup
     from orchestrator.store import run_files
     from orchestrator.system import safe_read

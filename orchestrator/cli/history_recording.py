@@ -1,7 +1,6 @@
-"""Records a run in the history, and asks the history about the GPUs of a run: at its edges, and never in its way.
+"""Record a run in the history, and read earlier findings about its GPUs, without delaying or failing the run.
 
-Whatever is wrong with the history is a note on standard error. It changes neither the run nor how it ends. All that
-touches the history's disk is done in a thread: a home folder on a server that is gone answers nobody, and ends nothing.
+Every problem becomes a note on standard error. A thread touches the disk: a dead file server never answers.
 """
 
 import os
@@ -24,14 +23,13 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 
-PATIENCE_S: Final = 20.0
-"""Twice what SQLite waits for another process (store.BUSY_S): who only has to wait for its turn gets it in time."""
+PATIENCE_S: Final = 20.0  # twice store.BUSY_S, which SQLite waits for another process
 
 
 def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: HistoryParams | None = None) -> None:
-    """Write what the report says into the history, in place of what an earlier report of the run had said.
+    """Record the report in the history, replacing an earlier report of the run.
 
-    given: options of a later command, in place of what was said when the run was begun.
+    given: options of a later command, which override those of the run.
     """
     from orchestrator.store import report_places
 
@@ -66,7 +64,7 @@ def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: Hist
 
 
 def refused(configuration: "Configuration") -> tuple[str, ...]:
-    """Why a run would not be recorded, for people, before it begins: another program's file, a newer version."""
+    """Return why the run would not be recorded, for people: another program's file, a newer version."""
     if not configuration.history:
         return ()
 
@@ -84,7 +82,7 @@ def refused(configuration: "Configuration") -> tuple[str, ...]:
 
 
 def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tuple[dict[str, str], tuple[str, ...]]":
-    """What earlier runs have said against these devices, by UUID; and why that is not known, for people."""
+    """Return earlier findings against these devices by UUID, and for people why they are unknown."""
     if not configuration.history:
         return {}, ()
 
@@ -104,7 +102,7 @@ def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tup
 
 
 def _in_time(work: Callable[[], Found]) -> Found:
-    """What `work` gives, or raises. HistoryError where that takes longer than PATIENCE_S: its thread is left behind."""
+    """Return the result of `work`. Raises HistoryError after PATIENCE_S, and abandons its thread."""
     outcome: Future[Found] = Future()
 
     def tell() -> None:

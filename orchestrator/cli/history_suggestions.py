@@ -1,4 +1,4 @@
-"""What may have been meant, where the history has nothing of the kind: the names and words that it does have."""
+"""Suggestions where the history has no match: the names and words that it does have."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -8,19 +8,18 @@ if TYPE_CHECKING:
 
     from orchestrator.history.records import Filter
 
-SHOWN: Final = 12
-"""So many names are listed."""
+SHOWN: Final = 12  # names listed
 
 
 def near(name: str, names: Sequence[str]) -> str:
-    """A sentence with the nearest name, else with all there are; a blank before it."""
+    """Return a sentence with the nearest name, else with all names, after a blank."""
     from orchestrator.config.yaml_schema import did_you_mean
 
     return did_you_mean(name, names) or (f" There is {_some(names)}." if names else "")
 
 
 def of_runs(connection: "sqlite3.Connection", wanted: "Filter") -> Iterator[str]:
-    """Why no run was found: words of the filter that no recorded run has."""
+    """Yield the words of the filter that no recorded run has."""
     from orchestrator.history import queries
 
     models, verdicts, devices = queries.models(connection), queries.verdicts(connection), queries.devices(connection)
@@ -34,10 +33,7 @@ def of_runs(connection: "sqlite3.Connection", wanted: "Filter") -> Iterator[str]
 
 
 def of_cells(connection: "sqlite3.Connection", model: str) -> str:
-    """What is recorded of a model of which no such cell is, as a sentence; else the models that are. A blank first.
-
-    Empty where nothing is.
-    """
+    """Describe what is recorded of a model, else name the recorded models, after a blank; empty if none is."""
     from orchestrator.history import queries
 
     found = queries.kinds(connection, model)

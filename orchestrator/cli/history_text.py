@@ -1,4 +1,4 @@
-"""The history for people: a line a run, all of one run, and a trend as a plot of blocks, a line a run."""
+"""The history as text: a line a run, one run in full, and a trend as a bar plot."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -16,12 +16,11 @@ from orchestrator.system.plain_text import plain
 BAR: Final = 24
 NAME_WIDTH: Final = 28
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
-_ROOM: Final = 0.25
-"""Bars begin so far below the least value, as a share of what the values differ by: the least has a bar too."""
+_ROOM: Final = 0.25  # of the range of the values, between the start of the bars and the least value
 
 
 def lines(runs: Sequence[RunLine]) -> str:
-    """Runs in a table."""
+    """Make a table of runs."""
     if not runs:
         return "No such run is recorded."
     header = ("Run", "Host", "Devices", "Profile", "Verdict", "Health", "Burn-in", "Cells")
@@ -35,7 +34,7 @@ def _row(run: RunLine) -> tuple[str, ...]:
 
 
 def in_full(record: RunRecord) -> str:
-    """All that is kept of a run."""
+    """Describe everything recorded of a run."""
     run = record.run
     tainted = "; tainted: faults were injected on purpose" if run.tainted else ""
     ended = "" if run.finished else "; it did not come to its end"
@@ -54,16 +53,15 @@ def in_full(record: RunRecord) -> str:
     told = [f"{name:8}  {plain(value)}" for name, value in head.items() if value]
     devices = [line for judged in record.devices for line in _device(judged)]
     if not record.cells:
-        return "\n".join((*told, "", *devices, "", f"No figures: {_why_none(run)}"))
+        why = (
+            "the cells of a burn-in are checks, which its report has one by one." if run.burn_in else "no cell has any."
+        )
+        return "\n".join((*told, "", *devices, "", f"No figures: {why}"))
     labels = {one.device.gpu_uuid: one.device.label for one in record.devices}
     header = ("GPU", "Cell", "Figure", "Value", "Launches", "Remark")
     names = keys.names(cell.key for cell in record.cells)
     cells = [_cell(cell, labels[cell.gpu_uuid], names[cell.key]) for cell in record.cells]
     return "\n".join((*told, "", *devices, "", table(header, cells, numbers=frozenset({3, 4}))))
-
-
-def _why_none(run: RunLine) -> str:
-    return "the cells of a burn-in are checks, which its report has one by one." if run.burn_in else "no cell has any."
 
 
 def _device(judged: DeviceRecord) -> Iterator[str]:
@@ -80,12 +78,11 @@ def _device(judged: DeviceRecord) -> Iterator[str]:
 def _cell(cell: CellRecord, label: str, name: str) -> tuple[str, ...]:
     value = cell.figures.get(cell.metric)
     shown = "" if value is None else wording.figure(value)
-    words = (label, name, cell.metric, shown, str(len(cell.launches)), cell.doubt)
-    return tuple(plain(word) for word in words)
+    return tuple(map(plain, (label, name, cell.metric, shown, str(len(cell.launches)), cell.doubt)))
 
 
 def trends(found: Sequence[Trend], *, ascii_only: bool) -> str:
-    """A plot for each cell on each device."""
+    """Plot each cell on each device."""
     return "\n".join(line for one in found for line in (*_trend(one, ascii_only=ascii_only), "")).rstrip("\n")
 
 
@@ -108,7 +105,6 @@ def _trend(trend: Trend, *, ascii_only: bool) -> Iterator[str]:
 
 
 def _bar(share: float, *, ascii_only: bool) -> str:
-    """A bar of BAR columns, filled to an eighth of a column where the terminal can."""
     share = min(max(share, 0.0), 1.0)
     if ascii_only:
         return ("#" * round(share * BAR)).ljust(BAR)
@@ -117,7 +113,6 @@ def _bar(share: float, *, ascii_only: bool) -> str:
 
 
 def _marks(point: TrendPoint) -> Iterator[str]:
-    """What is to be said of a run: that the level changed with it, and its remarks."""
     if change := wording.change(point):
         yield f"<< {change} from here on"
     yield from wording.remarks(point)

@@ -1,15 +1,14 @@
-"""Commands of the user's that are told how a run ended: --on-finish and --on-failure.
+"""The user's commands that are notified when a run ends: --on-finish and --on-failure.
 
-Run without a shell, in a session of their own, with an empty standard input and a time limit. What they are told is in
-their environment:
+They run without a shell, in their own session, with an empty standard input, a time limit, and this environment:
 
-    GPUBENCH_EXIT_CODE    how the command ends, 0 to 5
-    GPUBENCH_VERDICT      the report's verdict in a word; empty where there is no report
-    GPUBENCH_SUMMARY      the end in one line: the last of standard output, or the error
-    GPUBENCH_RUN_FOLDER   the run's folder; empty where none was begun
-    GPUBENCH_REPORT       the report's file, the first of them where there are several; empty where there is none
+    GPUBENCH_EXIT_CODE    exit code of the command, 0 to 5
+    GPUBENCH_VERDICT      the report's verdict in a word; empty without a report
+    GPUBENCH_SUMMARY      the last line of standard output, or the error
+    GPUBENCH_RUN_FOLDER   the run's folder; empty if the run never started
+    GPUBENCH_REPORT       the report's first file; empty without a report
 
-Nothing that they do changes how the run ended: what goes wrong with them is a sentence for the user.
+They never change how the run ended: their failures become sentences for the user.
 """
 
 import os
@@ -32,17 +31,14 @@ from orchestrator.system.stop_signals import StopSignals
 
 OPTIONS: Final = ("--on-finish", "--on-failure")
 
-LIMIT_S: Final = 60.0
-"""Enough for a mail or a web hook that answers slowly; a node that waits for its next job is not held up for long."""
+LIMIT_S: Final = 60.0  # enough for a slow mail server or web hook, short for a node that waits for its next job
 
-_LOOK_S: Final = 0.1
-"""How often its log is held below the cap: `yes` writes a gigabyte a second."""
-_PATIENCE_S: Final = 5.0
-"""For each step of ending one that takes too long: SIGTERM, SIGKILL."""
+_LOOK_S: Final = 0.1  # between checks of the log's size: `yes` writes 1 GB/s
+_PATIENCE_S: Final = 5.0  # after SIGTERM, and after SIGKILL
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended. Paths are None, and the verdict is empty, where there is no such thing."""
+    """How a run ended. Absent paths are None; an absent verdict is empty."""
 
     exit_code: int
     verdict: str
@@ -52,10 +48,9 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(line: str | None, option: str) -> tuple[str, ...]:
-    """The words of a command; none where the option was not given.
+    """Split a command into words; () if the option was not given.
 
-    Raises ConfigError naming the option, for what cannot be split and for a program that is not there: the time to
-    find that out is before the night, not after it.
+    Raises ConfigError naming the option for a command that cannot be split, or whose program is missing.
     """
     if line is None:
         return ()
@@ -74,7 +69,7 @@ def parse(line: str | None, option: str) -> tuple[str, ...]:
 
 
 def recorded(words: Iterable[str]) -> tuple[str, ...]:
-    """A command line as it may be kept: of a command that is told, its program alone. What follows may be a secret."""
+    """Return a command line without the arguments of --on-finish and --on-failure, which may be secrets."""
     kept: list[str] = []
     for word in words:
         option, equals, value = word.partition("=")
@@ -88,10 +83,9 @@ def recorded(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def call(words: tuple[str, ...], end: End, log: Path | None, limit_s: float = LIMIT_S) -> str:
-    """Run a command to its end, or to its time limit. What went wrong, in words; empty where nothing did.
+    """Run a command until it ends or its time limit. Return what went wrong; empty if nothing did.
 
-    log: takes what it prints, no more than other logs; where it cannot be written, or is None, this process's standard
-    error does, and where that is closed, nothing.
+    log: gets the output, up to the cap of other logs. Falls back to standard error, then to /dev/null.
     """
     process = None
     try:
@@ -108,11 +102,14 @@ def call(words: tuple[str, ...], end: End, log: Path | None, limit_s: float = LI
     except KeyboardInterrupt:
         _end(process)
         return "was interrupted"
-    return "" if code == 0 else f"ended: {_exit_of(code).words}"
+    if code == 0:
+        return ""
+    ended = process_end.Exit(code=code if code > 0 else None, signal=-code if code < 0 else None)
+    return f"ended: {ended.words}"
 
 
 def environment(end: End) -> Mapping[str, str]:
-    """What a command is told."""
+    """Return the environment variables of the table above."""
     return {
         "GPUBENCH_EXIT_CODE": str(end.exit_code),
         "GPUBENCH_VERDICT": end.verdict,
@@ -123,7 +120,6 @@ def environment(end: End) -> Mapping[str, str]:
 
 
 def _program(line: str) -> str:
-    """The first word of a command that `parse` has taken, and that there is more."""
     try:
         first, *rest = shlex.split(line)
     except ValueError:  # of an option that was given twice, the last one alone was looked at
@@ -147,10 +143,6 @@ def _started(words: tuple[str, ...], end: End, log: Path | None) -> subprocess.P
 
 
 def _open(log: Path | None) -> int:
-    """Where a command prints: a descriptor of the caller's own, to be closed.
-
-    Nobody is to be left untold because the folder of the run is gone, or its disk read-only.
-    """
     if log is not None:
         with suppress(OSError):
             return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -160,7 +152,6 @@ def _open(log: Path | None) -> int:
 
 
 def _wait(process: subprocess.Popen[bytes], log: Path | None, limit_s: float) -> int:
-    """Its exit code, when it has ended. Raises subprocess.TimeoutExpired after the limit."""
     end = time.monotonic() + limit_s
     while True:
         left_s = end - time.monotonic()
@@ -175,10 +166,7 @@ def _wait(process: subprocess.Popen[bytes], log: Path | None, limit_s: float) ->
 
 
 def _end(process: subprocess.Popen[bytes] | None) -> None:
-    """End a command and what it started, if it was started. One that cannot be killed is left to the kernel.
-
-    It is reaped last: until then nobody else can have its number, which is also that of its group.
-    """
+    """End a command and its group. Reap it last: until then its number stays its own."""
     if process is None:
         return
     with StopSignals():
@@ -191,7 +179,3 @@ def _end(process: subprocess.Popen[bytes] | None) -> None:
             os.close(pidfd)
         with suppress(subprocess.TimeoutExpired):
             process.wait(_PATIENCE_S)
-
-
-def _exit_of(code: int) -> process_end.Exit:
-    return process_end.Exit(code=code, signal=None) if code >= 0 else process_end.Exit(code=None, signal=-code)

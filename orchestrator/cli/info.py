@@ -1,4 +1,4 @@
-"""`info`: the GPUs and the software of this machine, as a run would find them. Neither torch nor CUDA is loaded."""
+"""`info`: the GPUs and the software of this machine. Loads neither torch nor CUDA."""
 
 import os
 import platform
@@ -36,7 +36,7 @@ def command(*, as_json: bool) -> None:
 
 
 def gather(inventory: "Inventory") -> dict[str, Any]:
-    """Everything that is shown, by the names of its JSON."""
+    """Return all facts by their names in the JSON."""
     return {
         "tool_version": TOOL_VERSION,
         "python_version": platform.python_version(),
@@ -53,7 +53,7 @@ def gather(inventory: "Inventory") -> dict[str, Any]:
 
 
 def installed(package: str) -> str | None:
-    """The package's version as installed, None without it. Reads its metadata: torch itself takes seconds to import."""
+    """Return the version of a package from its metadata, or None. Importing torch takes seconds."""
     from importlib import metadata
 
     try:
@@ -63,7 +63,7 @@ def installed(package: str) -> str | None:
 
 
 def describe(facts: dict[str, Any]) -> str:
-    """The same for people."""
+    """Describe the facts for people."""
     software = ", ".join(f"{name} {version or 'not installed'}" for name, version in facts["software"].items())
     nvml = facts["nvml"]
     lines = [
@@ -86,7 +86,6 @@ def describe(facts: dict[str, Any]) -> str:
 
 
 def _device(device: "Device") -> list[str]:
-    """Every field of a GPU but those that only a run decides."""
     fields: dict[str, str | None] = {
         "UUID": device.uuid,
         "Memory": _memory(device),
@@ -110,7 +109,6 @@ def _device(device: "Device") -> list[str]:
 
 
 def _slices(gpu: "Device", slices: "Sequence[Device]") -> list[str]:
-    """The slices of a GPU in MIG mode: CUDA sees them, and not the GPU itself."""
     from orchestrator.gpu import mig
 
     if not gpu.mig_enabled:

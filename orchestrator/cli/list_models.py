@@ -1,4 +1,4 @@
-"""`list-models`: what can be measured, how large it is, and what it takes."""
+"""`list-models`: what can be measured, its size, and its inputs."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -48,7 +48,13 @@ def command(*, kind: str | None, as_json: bool) -> None:
 
 def _page(models: "Sequence[ModelSpec]") -> str:
     shown = table(HEADER, [_row(model) for model in models], numbers=frozenset({2, 5}))
-    return "\n".join((shown, "", EXPLAINED, *_writers(models), *_on_request(models)))
+    generation = [
+        f"Generation: {model.name} adds {model.generation.new_tokens} tokens to {model.generation.prompt_tokens}."
+        for model in models
+        if model.generation is not None
+    ]
+    on_request = [f"Only where it is named, not among all: {model.name}." for model in models if model.on_request]
+    return "\n".join((shown, "", EXPLAINED, *generation, *on_request))
 
 
 def _row(model: "ModelSpec") -> tuple[str, ...]:
@@ -64,7 +70,7 @@ def _row(model: "ModelSpec") -> tuple[str, ...]:
 
 
 def _range(sizes: "Sizes") -> str:
-    """As shapes.takes says it, short enough for a column."""
+    """The same as shapes.takes, short enough for a column."""
     if sizes.largest == sizes.smallest:
         return "nothing else"
     if sizes.only:
@@ -73,22 +79,7 @@ def _range(sizes: "Sizes") -> str:
     return reach if sizes.step == 1 else f"{reach} by {sizes.step}"
 
 
-def _writers(models: "Sequence[ModelSpec]") -> list[str]:
-    """Which of them generation is measured of, and how much they write."""
-    return [
-        f"Generation: {model.name} adds {model.generation.new_tokens} tokens to {model.generation.prompt_tokens}."
-        for model in models
-        if model.generation is not None
-    ]
-
-
-def _on_request(models: "Sequence[ModelSpec]") -> list[str]:
-    """Which of them 'all' leaves out."""
-    return [f"Only where it is named, not among all: {model.name}." for model in models if model.on_request]
-
-
 def _entry(model: "ModelSpec") -> dict[str, object]:
-    """What a program wants to know of a model. Keys as in the report, where it has them."""
     from msgspec import to_builtins
 
     return {

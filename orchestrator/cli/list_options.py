@@ -1,4 +1,4 @@
-"""Options that take several values: `-b 1,8` and `-b 1 -b 8`, and what was meant by `-b 1 8`."""
+"""Options that take several values: `-b 1,8` and `-b 1 -b 8`, with a suggestion for `-b 1 8`."""
 
 import itertools
 from collections.abc import Sequence
@@ -8,26 +8,20 @@ import click
 
 
 class ListOption(click.Option):
-    """An option that takes several values. Given several times, it takes them all: `-b 1 -b 8` is `-b 1,8`.
-
-    separator: what stands between values.
-    """
+    """An option of several values: `-b 1 -b 8` is `-b 1,8`. separator: between values."""
 
     def __init__(self, names: Sequence[str], *, separator: str = ",", **extra: Any) -> None:  # noqa: ANN401  # click's own
         super().__init__(names, **extra | {"multiple": True})
         self.separator = separator
 
     def process_value(self, ctx: click.Context, value: Any) -> str | None:  # noqa: ANN401  # as click has it
-        """The values in one text; None where there is none."""
+        """Return the values joined into one text, or None."""
         given = super().process_value(ctx, value)
         return self.separator.join(given) if given else None
 
 
 def meant(command: click.Command, words: Sequence[str]) -> str:
-    """A sentence with a blank before it; empty where no list was torn apart, or a word may be an argument of its own.
-
-    words: of the command line, behind the command's name.
-    """
+    """Suggest the joined list, after a blank; empty unless a list was torn apart. words: after the command's name."""
     if any(isinstance(parameter, click.Argument) for parameter in command.params):
         return ""
     lists = [one for one in command.params if isinstance(one, ListOption) and one.separator == ","]

@@ -1,4 +1,4 @@
-"""`make-baseline`: reduce reports to what other runs are compared with."""
+"""`make-baseline`: reduce reports to a baseline for other runs."""
 
 from pathlib import Path
 from typing import Final
@@ -18,8 +18,7 @@ Examples:
   {program} run --compare-baseline h200.json
 """
 RIGOROUS: Final = "rigorous"
-MOST: Final = 8
-"""So many cells that are left out for one reason are named."""
+MOST: Final = 8  # excluded cells named for each reason
 
 
 @click.command("make-baseline", cls=Command, short_help="Make a baseline of one or more reports.", epilog=EXAMPLES)

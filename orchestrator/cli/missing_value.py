@@ -1,4 +1,4 @@
-"""An option whose value was forgotten: in `--burn-in --gpu-ids 0,1` the parser takes `--gpu-ids` for the duration."""
+"""Forgotten values: the parser would take `--gpu-ids` in `--burn-in --gpu-ids 0,1` for the duration."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,9 @@ import click
 
 
 def refuse(command: click.Command, ctx: click.Context, words: Sequence[str]) -> None:
-    """Raise click.BadOptionUsage where another option of this command stands in the place of an option's value.
+    """Raise click.BadOptionUsage where an option of this command stands in place of a value.
 
-    words: of the command line, behind the command's name. A value like that stands behind a sign: `--output=--quiet`.
+    words: after the command's name. Such a value needs a sign: `--output=--quiet`.
     """
     known = (one for one in command.get_params(ctx) if isinstance(one, click.Option))
     options = {spelling: one for one in known for spelling in one.opts}

@@ -1,4 +1,4 @@
-"""From the parameters of a command to settings by the keys of a configuration file."""
+"""Map parameters of a command to settings by the keys of a configuration file."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _BY_KEY: Final = {option.key: option for option in OPTIONS if option.key}
 
 
 def settings_of(params: Mapping[str, object]) -> LayeredSettings:
-    """Return the settings that the options give. Raises ConfigError for a value that cannot be."""
+    """Return the settings of the options. Raises ConfigError for an impossible value."""
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
     for key, row in _BY_KEY.items():
@@ -28,7 +28,7 @@ def settings_of(params: Mapping[str, object]) -> LayeredSettings:
 
 
 def _value(option: Option, given: Any) -> object:  # noqa: ANN401  # what click has made of the words
-    """Return the value as a file would have it; what should be a number and is none stays a word, to be refused."""
+    """Return the value as in a file. A word in place of a number stays a word, and is refused later."""
     if option.constant:
         return option.constant
     match option.kind:

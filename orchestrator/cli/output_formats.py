@@ -1,4 +1,4 @@
-"""Which format a command writes, and where to: what --format and -o say together, for every command that has both."""
+"""The output format and file of a command, from --format and -o."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +10,7 @@ from orchestrator.cli.click_options import require_report_file
 from orchestrator.cli.streams import say
 from orchestrator.errors import ConfigError
 
-OLDER_KEPT: Final = "an older one is kept beside it"
-"""What -o does with a file that is there already, for --help."""
+OLDER_KEPT: Final = "an older one is kept beside it"  # of -o, for --help
 OUTPUT: Final = click.option(
     "-o",
     "--output",
@@ -20,15 +19,11 @@ OUTPUT: Final = click.option(
     callback=require_report_file,
     help=f"Write into this file; {OLDER_KEPT}. [default: standard output]",
 )
-_TEXT: Final = {".txt": "text"}
-"""Suffixes that are no names of formats; any other format is a suffix itself."""
+_TEXT: Final = {".txt": "text"}  # other formats are their own suffix
 
 
 def chosen(kind: str | None, output: str | None, formats: Sequence[str]) -> str:
-    """What --format says, else the suffix of -o, else the first of `formats`.
-
-    Raises ConfigError where they name two formats, or none.
-    """
+    """Return the format of --format, else of the suffix of -o, else the first. Raises ConfigError."""
     from orchestrator.config.yaml_schema import require_known
 
     suffix = "" if output is None else Path(output).suffix
@@ -45,7 +40,7 @@ def chosen(kind: str | None, output: str | None, formats: Sequence[str]) -> str:
 
 
 def tell(rendered: str | bytes, output: str | None) -> None:
-    """To standard output, or into a file, whose name is said then. Raises StorageError when the disk refuses."""
+    """Write to standard output, or to a file, whose name is printed. Raises StorageError."""
     from orchestrator.report.files import beside_the_old
     from orchestrator.store.journal import write_durably
 

@@ -1,9 +1,7 @@
-"""Prepare a run: from the options of a command to a run that is stored, and then executed.
+"""Prepare a run: from the options of a command to a stored run, which is then executed.
 
-    parameters ─▶ settings ─▶ configuration ─▶ devices ─▶ plan ─▶ --dry-run: described
-                                                            └───▶ stored in a new folder ─▶ execution.work
-
-Imported when a run is wanted, and not for --help.
+parameters ─▶ settings ─▶ configuration ─▶ devices ─▶ plan ─▶ --dry-run: described
+                                                        └───▶ stored in a new folder ─▶ execution.work
 """
 
 import os
@@ -47,9 +45,9 @@ from protocol.exit_codes import ExitCode
 
 
 def measure(command: tuple[str, ...], params: RunParams, preset: str | None, ending: Ending) -> ExitCode:
-    """Do what the options ask for. command: the words of the command line, for the record.
+    """Execute what the options request. command: the command line, for the record.
 
-    Raises UserError before anything is run or written, if it cannot be done.
+    Raises UserError before anything is run or written.
     """
     settings, configuration, models = configure(params, preset)
     comparison = _comparison(settings, configuration, models)
@@ -103,7 +101,7 @@ def measure(command: tuple[str, ...], params: RunParams, preset: str | None, end
 
 
 def configure(params: RunParams, preset_name: str | None) -> tuple[LayeredSettings, Configuration, Catalogue]:
-    """Return all settings, the configuration that they mean, and the models that they could name. Raises UserError."""
+    """Return the settings, the configuration, and the models that it may name. Raises UserError."""
     defaults = catalogue.configs_folder() / "default.yaml"
     if params["config"] == "":
         raise ConfigError("--config: expected a file, got an empty text")
@@ -128,7 +126,6 @@ def configure(params: RunParams, preset_name: str | None) -> tuple[LayeredSettin
 
 
 def _comparison(settings: LayeredSettings, configuration: Configuration, models: Catalogue) -> Against:
-    """Return what the run is compared with. Raises UserError; also for a burn-in, whose checks are no figures."""
     found = comparison_options.read(
         settings.find("compare.baseline", str),
         settings.find("compare.thresholds", str),
@@ -145,7 +142,6 @@ def _comparison(settings: LayeredSettings, configuration: Configuration, models:
 
 
 def _require_time(plan: Plan, configuration: Configuration, devices: tuple[Device, ...]) -> None:
-    """Refuse a time limit in which, by the estimates, not one launch would end. Raises ConfigError."""
     limit_s = configuration.time_limit_s
     if limit_s is None:
         return
@@ -162,7 +158,6 @@ def _require_time(plan: Plan, configuration: Configuration, devices: tuple[Devic
 
 
 def _require_free(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> tuple[Device, ...]:
-    """Return the devices, those that others compute on marked. Raises DeviceError for them without --allow-busy."""
     busy = gpu_users.busy(devices, look)
     reason = gpu_users.refusal(devices, busy)
     if reason is not None and not configuration.allow_busy:
@@ -171,7 +166,7 @@ def _require_free(configuration: Configuration, devices: tuple[Device, ...], loo
 
 
 def _telemetry_note(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> str:
-    """Return why the report will lack readings; empty where it should have them all."""
+    """Return why the report will lack readings; empty if it will not."""
     if not configuration.monitor:
         return "monitoring was switched off"
     if all(device.kind is DeviceKind.CPU for device in devices):

@@ -1,4 +1,4 @@
-"""What every command has in common: how it ends, and how errors are told.
+"""What all commands share: exit codes and error messages.
 
 UserError            error: …                          2
 click's own errors   error: …, and where help is       2
@@ -29,37 +29,34 @@ SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_
 
 
 class Refusal(click.ClickException):
-    """A command that ends with words instead of a result: what was asked for cannot be done."""
+    """A command that cannot do what was requested: exit code 2."""
 
     exit_code = ExitCode.USAGE
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Say it on stderr."""
+        """Print the message to standard error."""
         complain(wrapped(f"error: {self.format_message()}"))
 
 
 class Interruption(Refusal):
-    """A person asked to stop before, or after, the loop that ends a run gently was at work."""
+    """A request to stop outside the loop that ends a run gently: exit code 4."""
 
     exit_code = ExitCode.INCOMPLETE
 
 
 class Breakdown(Refusal):
-    """gpubench, or the machine under it, failed."""
+    """A failure of gpubench or of the machine: exit code 5."""
 
     exit_code = ExitCode.INTERNAL
 
 
 class Command(click.Command):
-    """A command whose help names the program that was called, in its {command} and {program}.
-
-    hears_signals: it counts them itself, with StopSignals.
-    """
+    """A command whose help names the called program. hears_signals: the command handles them itself."""
 
     hears_signals = False
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run it. The program itself is a command too, and leaves signals to the one below it."""
+        """Run the command. The program, a command too, leaves signals to the one below it."""
         if ctx.parent is not None and not self.hears_signals:
             stop_signals.settle()
         return super().invoke(ctx)
@@ -67,7 +64,7 @@ class Command(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
-        """Read the command line. --help and --version print on the way. Raises Refusal for what it cannot mean."""
+        """Parse the command line. Raises Refusal for one that is wrong."""
         words = tuple(args)  # click takes them out of the list
         try:
             return super().make_context(info_name, args, parent, **extra)
@@ -82,9 +79,9 @@ class Command(click.Command):
             raise click.exceptions.Exit from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words. Raises click.UsageError, for an option with another one in the place of its value too.
+        """Parse the words. Raises click.UsageError, also for an option in place of a value.
 
-        A program that does nothing without words shows its help, which is not the text of an error.
+        A program that does nothing without words shows its help, without an error.
         """
         if not ctx.resilient_parsing:
             if self.no_args_is_help and not args:
@@ -94,7 +91,7 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Examples, with the program's own name: both programs share their commands."""
+        """Write the examples with the program's own name: both programs share their commands."""
         if self.epilog:
             formatter.write_paragraph()
             with formatter.indentation():
@@ -102,8 +99,19 @@ class Command(click.Command):
                 formatter.write_text(inspect.cleandoc(text))
 
 
-class Program(Command, click.Group):
-    """A group of commands whose errors end as the table says. Remembers the command line, for the run's record."""
+class RunCommand(Command):
+    """A command that ends with any of the exit codes."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, then the table of protocol/exit_codes.py."""
+        super().format_epilog(ctx, formatter)
+        formatter.write_paragraph()
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(int(code)), meaning) for code, meaning in MEANING.items()])
+
+
+class Program(RunCommand, click.Group):
+    """A group of commands whose errors end as in the table above. Keeps the command line for the run's record."""
 
     def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401  # handed on to click as they came
         """Parse, run, and end the process."""
@@ -119,7 +127,7 @@ class Program(Command, click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
-        """Keep the words as they were given: click consumes them."""
+        """Keep the words as given: click consumes them."""
         words = (info_name or "", *args)
         context = super().make_context(info_name, args, parent, **extra)
         context.meta["command"] = words
@@ -128,23 +136,22 @@ class Program(Command, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is meant. Raises Refusal with the nearest names."""
+        """Find the command. Raises Refusal with the nearest names."""
         name = args[0]
         if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
         from orchestrator.config.yaml_schema import did_you_mean, listed
 
         names = self.list_commands(ctx)
+        near, wrong = did_you_mean(name, names), f"there is no command '{name}'."
         if any(f"--{name}" in option.opts for option in self.params):
-            raise Refusal(
-                f"there is no command '{name}'. Did you mean --{name}? `{ctx.command_path} --help` explains it."
-            )
-        if not did_you_mean(name, names) and (hint := list_options.meant(self, ctx.meta["command"][1:])):
-            raise Refusal(f"there is no command '{name}'.{hint} `{ctx.command_path} --help` shows what there is.")
-        raise Refusal(f"there is no command '{name}'.{did_you_mean(name, names)} There is {listed(names, 'and')}.")
+            raise Refusal(f"{wrong} Did you mean --{name}? `{ctx.command_path} --help` explains it.")
+        if not near and (hint := list_options.meant(self, ctx.meta["command"][1:])):
+            raise Refusal(f"{wrong}{hint} `{ctx.command_path} --help` shows what there is.")
+        raise Refusal(f"{wrong}{near} There is {listed(names, 'and')}.")
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command. Raises nothing but click's exceptions, each with its exit code."""
+        """Run the command. Raises only click's exceptions, each with its exit code."""
         try:
             return super().invoke(ctx)
         except UserError as error:
@@ -167,32 +174,15 @@ class Program(Command, click.Group):
             )
             raise Breakdown(message) from error
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Examples, then the exit codes."""
-        super().format_epilog(ctx, formatter)
-        write_exit_codes(formatter)
-
-
-class RunCommand(Command):
-    """A command that ends with any of the exit codes."""
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Examples, then the exit codes."""
-        super().format_epilog(ctx, formatter)
-        write_exit_codes(formatter)
-
 
 class MeasuringCommand(RunCommand):
-    """A command that brings launches about: requests to stop end those first, and it outlives its terminal."""
+    """A command with launches: requests to stop end those first, and it outlives its terminal."""
 
     hears_signals = True
 
 
 def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
-    """What click says of a command line, as our own messages say it: where, what, and what to do.
-
-    hint: a question that says what may have been meant.
-    """
+    """Rephrase click's error as our messages are: what is wrong, what to do. hint: a question."""
     command = program if error.ctx is None else error.ctx.command_path
     match error:
         case click.NoSuchOption(option_name=name, possibilities=near):
@@ -211,22 +201,15 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
 
 
 def refuse_misplaced(context: click.Context) -> None:
-    """Refuse options of a program before one of its commands, where they have no effect. Raises ConfigError."""
+    """Refuse options of a program before a command, where they have no effect. Raises ConfigError."""
     for parameter in context.command.params:
         if context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE:
             option, command = parameter.opts[-1], context.invoked_subcommand
             raise ConfigError(f"{option} stands before {command}; options go behind a command")
 
 
-def write_exit_codes(formatter: click.HelpFormatter) -> None:
-    """The table of protocol/exit_codes.py."""
-    formatter.write_paragraph()
-    with formatter.section("Exit codes"):
-        formatter.write_dl([(str(int(code)), meaning) for code, meaning in MEANING.items()])
-
-
 def wrapped(text: str) -> str:
-    """Folded to the width of the terminal below "error: "; as it is where stderr is a file or JSON, for grep."""
+    """Fold to the terminal's width below "error: ". Unchanged in files and JSON, for grep."""
     if as_json() or not sys.stderr.isatty():
         return text
     width = min(shutil.get_terminal_size().columns, 120)
@@ -234,13 +217,7 @@ def wrapped(text: str) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[int] = frozenset()) -> str:
-    """Columns two blanks apart; those in `numbers` are set to the right."""
+    """Align columns two blanks apart; those in `numbers` to the right."""
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
-    lines = []
-    for row in (header, *rows):
-        cells = [
-            cell.rjust(width) if column in numbers else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    line = "  ".join(f"{{:{'>' if column in numbers else '<'}{width}}}" for column, width in enumerate(widths))
+    return "\n".join(line.format(*row).rstrip() for row in (header, *rows))

@@ -1,4 +1,4 @@
-"""`quick`: a benchmark that ends in time, whatever it runs on."""
+"""`quick`: a benchmark with a time limit."""
 
 from typing import Final, Unpack
 
@@ -22,11 +22,11 @@ DEFAULTS: Final = {
     "profile": "quick",
     "phases": "light: inference; standard: inference,training,generation; extensive: all four",
 }
-"""What the presets of configs/presets.yaml say in place of a run's defaults, for --help."""
+"""The defaults of configs/presets.yaml, for --help."""
 
 
 class QuickParams(RunParams):
-    """What click passes for the options of a run, and for the presets."""
+    """Parameters of a run, and the presets."""
 
     light: bool
     standard: bool

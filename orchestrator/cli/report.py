@@ -1,21 +1,16 @@
-"""`report`: render the reports of a run again, also of one that still goes on, or whose process died."""
+"""`report`: render the reports of a run again, also of one that is still running or was killed."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli.click_options import (
-    RUNS_FOLDER,
-    HistoryParams,
-    comparison_options,
-    history_options,
-    run_option,
-)
+from orchestrator.cli.click_options import RUNS_FOLDER, HistoryParams, add_options, run_option
 from orchestrator.cli.history_recording import record
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import complain, say
 from orchestrator.config.naming import plural
+from orchestrator.config.options import COMPARISON, HISTORY
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -39,8 +34,7 @@ Examples:
 @RUNS_FOLDER
 @run_option("output", "in the folder of the run; while the run goes on, as text on standard output")
 @run_option("format", "by the suffix of --output, else json; without --output what the run has written")
-@comparison_options
-@history_options
+@add_options((*COMPARISON, *HISTORY))
 @click.pass_context
 def command(
     context: click.Context,
@@ -132,7 +126,7 @@ def command(
 
 
 def _to_come(made: "Report") -> str:
-    """How far a run that still goes on has come; a burn-in is not over because each cell was measured once."""
+    """Describe the remaining work. A burn-in goes on after each cell was measured once."""
     cells, night = made.summary.cells, made.burn_in is not None
     less = "at least once, with rounds still to be done" if night else "by fewer launches than planned"
     left = {"not measured yet": cells.missing, f"measured {less}": cells.short_of_launches}
@@ -141,7 +135,7 @@ def _to_come(made: "Report") -> str:
 
 
 def _models(stored: "StoredRun") -> "Iterator[ModelSpec]":
-    """What may have been measured: the models of the run, and those that ship, which are read where they are needed."""
+    """Yield the models of the run, then those that ship, read only if needed."""
     from orchestrator.config import catalogue
 
     yield from stored.configuration.models
@@ -149,7 +143,7 @@ def _models(stored: "StoredRun") -> "Iterator[ModelSpec]":
 
 
 def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: bool) -> "RunPaths":
-    """The run that is meant. Raises UserError, which says of a report, or the folder of one, what it does not hold."""
+    """Find the run. Raises UserError, which names what a report or its folder lacks."""
     from orchestrator.errors import RunFolderError
     from orchestrator.figures.launch_samples import IN_ITS_FOLDER
     from orchestrator.run_reports import run_lookup
@@ -163,7 +157,6 @@ def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: b
 
 
 def _every_sample(output: str | None, formats: str | None) -> bool:
-    """Whether the format is asked for that no report holds. Raises ConfigError for one that is none."""
     from orchestrator.config import resolution as config
     from orchestrator.config.report_formats import ReportFormat
 
@@ -173,10 +166,7 @@ def _every_sample(output: str | None, formats: str | None) -> bool:
 
 
 def _place(output: str, formats: str | None) -> "tuple[Path, tuple[ReportFormat, ...]]":
-    """Where -o wants the report, and in which formats, as `run` understands it; its folder is made where it is missing.
-
-    Raises ConfigError.
-    """
+    """Return the path and formats of -o, as for `run`. Makes a missing folder. Raises ConfigError."""
     from orchestrator.config import resolution as config
     from orchestrator.config.settings import LayeredSettings
     from orchestrator.store import folders

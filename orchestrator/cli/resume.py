@@ -1,4 +1,4 @@
-"""`resume`: go on with a run that was interrupted, killed, or ended with its machine."""
+"""`resume`: continue a run that was interrupted or killed, or whose machine went down."""
 
 from typing import Final, Unpack
 
@@ -7,14 +7,14 @@ import click
 from orchestrator.cli.click_options import (
     HistoryParams,
     SessionParams,
-    history_options,
+    add_options,
     require_one_volume,
-    session_options,
     which_run,
 )
 from orchestrator.cli.exit_notification import announced
 from orchestrator.cli.program import MeasuringCommand
 from orchestrator.cli.run import command as new_run
+from orchestrator.config.options import HISTORY, SESSION
 
 EXAMPLES: Final = """\b
 Examples:
@@ -25,10 +25,9 @@ Examples:
 
 
 class _Resume(MeasuringCommand):
-    """Tells an option that a new run alone takes from one that is mistyped."""
+    """Tells an option of new runs from a mistyped one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words. Raises click.UsageError."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -40,8 +39,7 @@ class _Resume(MeasuringCommand):
 
 @click.command("resume", cls=_Resume, short_help="Go on with a run.", epilog=EXAMPLES)
 @which_run
-@history_options
-@session_options
+@add_options((*HISTORY, *SESSION))
 @click.pass_context
 def command(
     context: click.Context,

@@ -28,9 +28,9 @@ def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:
 
 
 def measure(context: click.Context, params: RunParams, preset: str | None = None) -> ExitCode:
-    """Do what the options ask for, and end in time where a preset has a limit.
+    """Execute what the options request, within the limit of a preset.
 
-    Raises UserError before anything is run or written, if it cannot be done.
+    Raises UserError before anything is run or written.
     """
     require_one_volume(params)
     with announced(params, rehearsal=params["dry_run"]) as ending:

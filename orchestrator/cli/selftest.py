@@ -1,4 +1,4 @@
-"""`selftest`: makes things go wrong on purpose, and shows whether gpubench names them."""
+"""`selftest`: inject faults, and show whether gpubench names them."""
 
 import sys
 from typing import TYPE_CHECKING, Final
@@ -40,12 +40,12 @@ def command(context: click.Context, /, gpu_ids: str | None, *, as_json: bool) ->
         stop_signals.spare(0)
         outcome = _injected(gpu_ids, context.find_root().meta["command"], stop_signals)
         stop_signals.spare(0)
-        say(_as_json(outcome) if as_json else _describe(outcome))
+        say(_describe(outcome, as_json=as_json))
     context.exit(outcome.exit_code)
 
 
 def _injected(gpu_ids: str | None, words: tuple[str, ...], stop_signals: StopSignals) -> "Outcome":
-    """The self-test of the devices that are meant. words: the command line. Raises UserError where it cannot be had."""
+    """Run the self-test on the requested devices. words: the command line. Raises UserError."""
     from orchestrator import selftest, terminal
     from orchestrator.gpu import inventory
 
@@ -59,7 +59,7 @@ def _injected(gpu_ids: str | None, words: tuple[str, ...], stop_signals: StopSig
 
 
 def _devices(gpu_ids: str | None, seen: "Look") -> "tuple[Device, ...]":
-    """The devices that are meant. Raises DeviceError where they cannot be had, or others compute on them."""
+    """Return the requested devices. Raises DeviceError for missing or busy ones."""
     from orchestrator.gpu import cuda_probe, devices, gpu_users
 
     found = devices.on_this_machine(_everything(seen) if gpu_ids is None else gpu_ids, seen)
@@ -78,13 +78,9 @@ def _everything(seen: "Look") -> str:
     return "cpu:0" if none or found.nvml is NvmlStatus.ABSENT else "all"
 
 
-def _describe(outcome: "Outcome") -> str:
-    from orchestrator.selftest.table import HEADER, details, rows
+def _describe(outcome: "Outcome", *, as_json: bool) -> str:
+    from orchestrator.selftest.table import HEADER, as_builtins, details, rows
 
+    if as_json:
+        return indented(as_builtins(outcome))
     return "\n".join((table(HEADER, rows(outcome)), "", *details(outcome)))
-
-
-def _as_json(outcome: "Outcome") -> str:
-    from orchestrator.selftest.table import as_builtins
-
-    return indented(as_builtins(outcome))

@@ -1,4 +1,4 @@
-"""`status`: where a run in another terminal stands, read from its folder alone."""
+"""`status`: the state of a run in another terminal, from its folder alone."""
 
 from datetime import datetime
 from pathlib import Path
@@ -21,8 +21,7 @@ Examples:
   {command} @last~1  the one before it
   {command} runs/20260401-213000-1f2e3d --json
 """
-SHOWN_LOST: Final = 3
-"""So many missing files are named."""
+SHOWN_LOST: Final = 3  # missing files named
 
 
 @click.command("status", cls=Command, short_help="Where a run stands.", epilog=EXAMPLES)
@@ -43,7 +42,6 @@ def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
 
 
 def _launches(status: "Status") -> str:
-    """How many, and how far that is. Nobody knows how many a burn-in will have, or misses what it had no time for."""
     from orchestrator.terminal.wording import duration
 
     total = "" if status.planned is None else f" of {status.planned}"
@@ -55,7 +53,6 @@ def _launches(status: "Status") -> str:
 
 
 def _damaged(status: "Status") -> str:
-    """Which result files are gone, and what to do."""
     from orchestrator.terminal.wording import clean
 
     are, them = ("is", "it") if len(status.lost) == 1 else ("are", "them")
@@ -69,7 +66,7 @@ def _damaged(status: "Status") -> str:
 
 
 def describe(status: "Status") -> str:
-    """The same for people, and what they may do next."""
+    """Describe the status for people, and what to do next."""
     from orchestrator.engine.status_types import STOPPING, WHAT_NEXT, Standing
     from orchestrator.terminal.wording import clean, duration
 

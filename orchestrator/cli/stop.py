@@ -66,7 +66,7 @@ def command(*, run: str | None, runs_folder: str) -> None:
 
 
 def _was_asked(paths: "RunPaths") -> bool:
-    """Whether it was asked before, and has heard that. Whoever may signal it need not be able to read the journal."""
+    """Whether the process has heard an earlier request. The journal need not be readable."""
     from orchestrator.engine import run_status
     from orchestrator.store import journal
 

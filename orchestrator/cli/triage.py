@@ -23,7 +23,7 @@ DEFAULTS: Final = {
     "phases": "training",
     "solo": "both: all at once, and one device at a time",
 }
-"""What the preset of configs/presets.yaml says in place of a run's defaults, for --help."""
+"""The defaults of configs/presets.yaml, for --help."""
 
 
 @click.command("triage", short_help="Say which GPU is slow, and why.", cls=MeasuringCommand, epilog=EXAMPLES)

@@ -1,12 +1,10 @@
-"""Which run `resume` goes on with where none is named: the newest that is not over.
+"""Which run `resume` continues if none is named.
 
-    the newest is not over                    that one, also while another process works on it, which is refused
-    it is over, and an older one is not       the newest of those, with a note
-    all are over                              the newest, whose report is shown again
+    the newest is not over                this one, even if another process works on it, which is refused
+    it is over, an older one is not       the newest of those that this user can resume, with a note
+    all are over                          the newest, whose report is shown again
 
-The newest is not over either where it is a burn-in that lacks time: what was asked of it is not done.
-
-An older run that cannot be read, or gone on with by this user, is passed over: nobody has asked for it.
+A burn-in that lacks time is not over.
 """
 
 from pathlib import Path
@@ -21,10 +19,9 @@ from protocol.paths import RunPaths
 
 
 def choose(name: str | None, runs: str, history_db: str | None = None) -> tuple[RunPaths, str]:
-    """The run that `name` names (run_reports/run_lookup.py), or one in `runs`, and what to say of that choice; mostly
-    nothing.
+    """Return the run named `name` (run_reports/run_lookup.py), or one in `runs`, and a note on the choice.
 
-    Raises UserError where there is none.
+    Raises UserError if there is none.
     """
     newest = run_lookup.find(name, runs, history_db)
     if name is not None or not _is_over(newest) or _lacks_time(newest):
@@ -37,7 +34,7 @@ def choose(name: str | None, runs: str, history_db: str | None = None) -> tuple[
 
 
 def _is_over(paths: RunPaths) -> bool:
-    """Whether its process came to the end of the plan. What cannot be read is not: whoever goes on with it is told."""
+    """Whether the run reached the end of its plan. An unreadable one has not: resuming it says why."""
     try:
         records = journal.read(paths.journal) if paths.journal.exists() else ()
     except (UserError, OSError):
@@ -46,7 +43,6 @@ def _is_over(paths: RunPaths) -> bool:
 
 
 def _lacks_time(paths: RunPaths) -> bool:
-    """Whether it is a burn-in that was not at work for as long as was asked for. Not where it cannot be read."""
     try:
         stored = run_files.load(paths)
         remaining = run.remaining(stored, paths, registry.of(stored.configuration))

@@ -1,7 +1,4 @@
-"""Warn about options that change nothing in the run they were given to: in --dry-run, and when the run begins.
-
-No mistakes: a script may hand the same options to every run. But whoever waits for their effect should know.
-"""
+"""Warnings about options without effect on this run, for --dry-run and the start of a run."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +19,14 @@ from protocol.cell import AUTO, Device, DeviceKind, ModelSpec, Precision, SizeUn
 
 @dataclass(frozen=True)
 class _Run:
-    """A planned run. models: without probes. measured: the workloads of its cells. gpus: its GPUs, or slices."""
+    """A planned run."""
 
     configuration: Configuration
     plan: Plan
     devices: Sequence[Device]
-    models: tuple[ModelSpec, ...]
-    measured: frozenset[Workload]
-    gpus: tuple[Device, ...]
+    models: tuple[ModelSpec, ...]  # without probes
+    measured: frozenset[Workload]  # workloads of its cells
+    gpus: tuple[Device, ...]  # GPUs and slices
 
 
 def _measures(workload: Workload) -> Callable[[_Run], bool]:
@@ -73,14 +70,13 @@ HAS: Final[Mapping[StrEnum, Callable[[_Run], bool]]] = {
 }
 """Need of an option → whether a run has it."""
 
-NO_BATCH: Final = "neither probes nor loading have a batch size"
-"""Of -b, which sets the batch sizes of all phases."""
+NO_BATCH: Final = "neither probes nor loading have a batch size"  # of -b, which sets the batch sizes of all phases
 
 
 def sentences(
     settings: LayeredSettings, params: RunParams, configuration: Configuration, plan: Plan, devices: Sequence[Device]
 ) -> Iterator[str]:
-    """Yield a sentence for each such option that a person gave, in a file or on the command line."""
+    """Yield a warning for each option without effect that a person gave, in a file or on the command line."""
     run = _Run(
         configuration=configuration,
         plan=plan,
@@ -103,7 +99,7 @@ def sentences(
 
 
 def _why_unused(option: Option, run: _Run) -> str:
-    """Return why the option changes nothing; empty where it has an effect."""
+    """Return why the option has no effect; empty if it has one."""
     is_burn_in = run.configuration.burn_in is not None
     if is_burn_in and option.key in burn_in.DECIDED:
         return burn_in.OWN_CELLS
@@ -113,7 +109,6 @@ def _why_unused(option: Option, run: _Run) -> str:
 
 
 def _unused_gpus(settings: LayeredSettings) -> Iterator[str]:
-    """Ids win over --multi-gpu where one hand gave both, on the command line or in a file."""
     if not (settings.chosen("gpu.multi_gpu") and settings.chosen("gpu.ids")):
         return
     all_gpus, ids = settings.origin("gpu.multi_gpu"), settings.origin("gpu.ids")
@@ -122,7 +117,7 @@ def _unused_gpus(settings: LayeredSettings) -> Iterator[str]:
 
 
 def _tf32(settings: LayeredSettings, run: _Run) -> Iterator[str]:
-    """Where TF32 is another word for fp32."""
+    """Warn about devices on which TF32 is fp32."""
     where = {cell.devices[0] for cell in run.plan.cells if cell.precision is Precision.TF32}
     cpus = [device.label for device in run.devices if device.uuid in where and device.kind is DeviceKind.CPU]
     if cpus:

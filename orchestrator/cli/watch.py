@@ -31,8 +31,7 @@ Examples:
   {command} --runs-folder /data/runs
 """
 LOOK_EVERY_S: Final = 1.0
-SHARE: Final = 0.05
-"""Of a core, at most, where the journal is long: the cores belong to what is measured."""
+SHARE: Final = 0.05  # of a core, at most: the cores belong to the measurement
 
 
 @click.command("watch", cls=RunCommand, short_help="Follow a run in another terminal.", epilog=EXAMPLES)
@@ -64,7 +63,7 @@ def command(context: click.Context, /, run: str | None, runs_folder: str) -> Non
 
 
 def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
-    """Tell what happens until the run is over, or nobody reads on. Returns how it stands then."""
+    """Print events until the run is over or the reader has left. Return its last status."""
     from orchestrator.engine import run_status
     from orchestrator.engine.display_events import Notice
     from orchestrator.engine.status_types import GOES_ON, Standing
@@ -103,14 +102,12 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
 
 
 def _stops(status: "Status") -> str:
-    """What it was asked for, in words; empty while nobody has asked it to stop."""
     if status.stops_now:
         return "asked once more to stop: what runs is ended now"
     return "" if status.stop_asked_s is None else "asked to stop: nothing new begins, what runs has up to 20 s"
 
 
 def _wait(pid: int | None, patience_s: float) -> None:
-    """Until it is time to look again, or the process has ended."""
     with suppress(ProcessLookupError):
         pidfd = None if pid is None else os.pidfd_open(pid)
         try:
@@ -121,7 +118,7 @@ def _wait(pid: int | None, patience_s: float) -> None:
 
 
 def _news(stored: "StoredRun", attempts: "tuple[Attempt, ...]", told: set[int]) -> "Iterator[CellEnded]":
-    """What has ended since the last look; `told` is kept up to date."""
+    """Yield the launches that ended since the last call. Updates `told`."""
     from orchestrator.engine import progress
     from orchestrator.engine.display_events import CellEnded
 
@@ -143,25 +140,17 @@ def _news(stored: "StoredRun", attempts: "tuple[Attempt, ...]", told: set[int]) 
 
 
 def _snapshot(stored: "StoredRun", status: "Status", share: float) -> "Snapshot":
-    """The status as a display of a run knows it. share: that of the status."""
+    import msgspec
+
     from orchestrator.engine.display_events import DeviceLine, Snapshot
 
-    working = {work.device: work for work in status.working}
-    lines = []
-    for device in stored.devices:
-        work = working.get(device.label)
-        lines.append(
-            DeviceLine(
-                uuid=device.uuid,
-                label=device.label,
-                name=device.name,
-                cell=None if work is None else work.cell,
-                batch_size=None if work is None else work.batch_size,
-                attempt=1 if work is None else work.attempt,
-            )
+    lines = {one.label: DeviceLine(uuid=one.uuid, label=one.label, name=one.name) for one in stored.devices}
+    for work in status.working:
+        lines[work.device] = msgspec.structs.replace(
+            lines[work.device], cell=work.cell, batch_size=work.batch_size, attempt=work.attempt
         )
     return Snapshot(
-        devices=tuple(lines),
+        devices=tuple(lines.values()),
         done=status.settled if status.planned is not None else status.settled - status.dropped,
         total=status.planned,
         share=share,

@@ -1,7 +1,4 @@
-"""What ships in configs/: the models and the profiles, typed, for the configuration, the completion and `list-models`.
-
-Only the orchestrator reads configs/; a worker is told what it needs.
-"""
+"""The models and profiles in configs/, typed. Only the orchestrator reads configs/."""
 
 import functools
 from collections.abc import Mapping
@@ -17,31 +14,23 @@ from orchestrator.errors import ConfigError
 from protocol.cell import ModelSpec
 from protocol.messages import Measurement
 
-MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other", "probe")
-"""What `list-models --type` can be asked for. A probe is no model, but is measured like one."""
-
-
-PROBE_FAMILY: Final = "probe"
-"""By which a description in configs/models.yaml says that it is one."""
+MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other", "probe")  # of `list-models --type`
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long and how exactly a cell is measured; seconds. launches: fresh processes for each cell.
-
-    give_up: as in protocol.messages.Measurement. adds_launches: as in resolved.Configuration.
-    """
+    """How long and how exactly a cell is measured, in seconds."""
 
     relative_half_width: float
     block_s: float
     warm_up_cap_s: float
     min_s: float
     max_s: float
-    give_up: bool
-    launches: int
-    adds_launches: bool
+    give_up: bool  # as in protocol.messages.Measurement
+    launches: int  # fresh processes for each cell
+    adds_launches: bool  # as in run_configuration.Configuration
 
     def measurement(self, *, iterations: int | None, warm_up_iterations: int | None) -> Measurement:
-        """What a worker is told. Numbers of iterations are None where it decides itself when to stop."""
+        """Return the worker's settings. Iterations are None where the worker decides when to stop."""
         return Measurement(
             relative_half_width=self.relative_half_width,
             block_s=self.block_s,
@@ -60,19 +49,19 @@ class _Models(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Models in the order of the file, profiles by name. wrong: what keeps models of the user's from being used."""
+    """Models in the order of the file, and profiles by name."""
 
     models: tuple[ModelSpec, ...]
     profiles: dict[str, Profile]
-    wrong: Mapping[str, ConfigError] = field(default_factory=dict)
+    wrong: Mapping[str, ConfigError] = field(default_factory=dict)  # errors of the user's models, by name
 
     @property
     def probes(self) -> tuple[ModelSpec, ...]:
-        """Those that measure a device and no model."""
+        """The entries that measure a device instead of a model."""
         return tuple(filter(is_probe, self.models))
 
     def model(self, name: str) -> ModelSpec:
-        """The model called `name`. Raises ConfigError with what is wrong with it, or with the nearest names."""
+        """Return the model. Raises ConfigError with its error, or with the nearest names."""
         if name in self.wrong:
             raise self.wrong[name]
         for model in self.models:
@@ -84,23 +73,22 @@ class Catalogue:
 
 
 def load(folder: Path | None = None) -> Catalogue:
-    """The catalogue in `folder`, which is the one that ships unless given. Raises ConfigError for a broken file."""
+    """Load the catalogue of `folder`, by default the one that ships. Raises ConfigError for a broken file."""
     folder = configs_folder() if folder is None else folder
     models = yaml_file.read(folder / "models.yaml").convert(_Models).models
     names = [model.name for model in models]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"{folder / 'models.yaml'}: there are two models named {name}")
     for model in models:
+        if names.count(model.name) > 1:
+            raise ConfigError(f"{folder / 'models.yaml'}: there are two models named {model.name}")
         require_known(model.type, f"{folder / 'models.yaml'}, {model.name}", MODEL_TYPES, "type")
     return Catalogue(models, yaml_file.read(folder / "profiles.yaml").convert_each(Profile))
 
 
 @functools.cache
 def configs_folder() -> Path:
-    """Where configs/ is: beside this module in the wheel, one level up in a checkout.
+    """Find configs/: beside this package in the wheel, one level up in a checkout.
 
-    By path, because importlib.resources does not find mapped package folders in editable installs.
+    By path: importlib.resources does not find mapped package folders in editable installs.
     """
     here = Path(__file__).resolve().parents[1]
     for folder in (here / "configs", here.parent / "configs"):
@@ -110,5 +98,5 @@ def configs_folder() -> Path:
 
 
 def is_probe(spec: ModelSpec) -> bool:
-    """Whether this is no model but a probe."""
-    return spec.family == PROBE_FAMILY
+    """Whether this is a probe, not a model."""
+    return spec.family == "probe"

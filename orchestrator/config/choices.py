@@ -1,26 +1,31 @@
-"""The words that an option can take, for the completion of a shell. Every import here waits until a word is wanted."""
+"""Words that an option takes, for shell completion. Every import here is deferred."""
 
+import importlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-GPU_FOLDER: Final = Path("/proc/driver/nvidia/gpus")
-"""One folder a GPU. NVML would know better, but takes seconds to start where persistence mode is off."""
+GPU_FOLDER: Final = Path("/proc/driver/nvidia/gpus")  # NVML takes seconds to start without persistence mode
+
+
+def _deferred(module: str, name: str) -> Callable[[], Iterable[str]]:
+    """Return words of a module, imported when they are needed."""
+    return lambda: getattr(importlib.import_module(module), name)
+
+
+model_types = _deferred("orchestrator.config.catalogue", "MODEL_TYPES")
+phases = _deferred("orchestrator.config.workloads", "PHASES")
+isolations = _deferred("orchestrator.config.run_configuration", "Isolation")
+precisions = _deferred("protocol.cell", "Precision")
+memory_formats = _deferred("protocol.cell", "MemoryFormat")
 
 
 def models() -> Iterable[str]:
-    """Models and probes that ship, and all. Raises ConfigError for a broken catalogue."""
+    """Models and probes that ship, and "all". Raises ConfigError for a broken catalogue."""
     from orchestrator.config import catalogue
 
     return ["all", *(model.name for model in catalogue.load().models)]
-
-
-def model_types() -> Iterable[str]:
-    """Types of models."""
-    from orchestrator.config.catalogue import MODEL_TYPES
-
-    return MODEL_TYPES
 
 
 def profiles() -> Iterable[str]:
@@ -30,50 +35,15 @@ def profiles() -> Iterable[str]:
     return catalogue.load().profiles
 
 
-def precisions() -> Iterable[str]:
-    """Precisions that can be measured."""
-    from protocol.cell import Precision
-
-    return Precision
-
-
-def phases() -> Iterable[str]:
-    """Phases that can be measured."""
-    from orchestrator.config.workloads import PHASES
-
-    return PHASES
-
-
-def memory_formats() -> Iterable[str]:
-    """Memory formats of images."""
-    from protocol.cell import MemoryFormat
-
-    return MemoryFormat
-
-
-def isolations() -> Iterable[str]:
-    """Ways to start the process of a launch."""
-    from orchestrator.config.run_configuration import Isolation
-
-    return Isolation
-
-
-def report_formats() -> Iterable[str]:
-    """Formats of the report."""
-    from orchestrator.config.report_formats import ReportFormat
-
-    return ReportFormat
-
-
 def health_signals() -> Iterable[str]:
-    """Signals of a GPU's health, and words for several of them."""
+    """Health signals of a GPU, and names of groups."""
     from orchestrator.config.health_signals import names
 
     return names()
 
 
 def devices() -> Iterable[str]:
-    """Indices of GPUs as --gpu-ids counts them, CPU devices, and all."""
+    """Indices of GPUs as in --gpu-ids, CPU devices, and "all"."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         count = len([word for word in visible.split(",") if word.strip()])

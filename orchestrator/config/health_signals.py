@@ -1,7 +1,7 @@
 """The table of a GPU's health signals, and of the boards that have them.
 
-A signal that a board does not have is not applicable. One that it has and that cannot be read is unreadable, and
-blocks PASS where it is required (configs/health.yaml).
+A signal that the board lacks is not applicable. One that it has but that cannot be read is unreadable, which blocks
+PASS where the signal is required (configs/health.yaml).
 """
 
 import enum
@@ -13,12 +13,12 @@ _GENERATIONS: Final = (
     *("Kepler", "Maxwell", "Pascal", "Volta", "Turing"),
     *("Ampere", "Ada", "Hopper", "Blackwell", "Rubin"),
 )
-"""NVML's names, oldest first. One that is not here is newer."""
+"""NVML's names, oldest first. Unlisted ones are newer."""
 _CONSUMER: Final = ("GeForce", "TITAN")
 
 
 class BoardClass(enum.StrEnum):
-    """What a board is made for."""
+    """The market of a board."""
 
     CONSUMER = "consumer"
     PROFESSIONAL = "professional"
@@ -27,31 +27,28 @@ class BoardClass(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Board:
-    """The facts that decide which signals apply. architecture: None where unknown.
-
-    nvlinks: of its kind in the table of boards, else 0. bridged: a link of it or of another board of its kind was up.
-    """
+    """The facts that decide which signals apply."""
 
     name: str
-    architecture: str | None
+    architecture: str | None  # None if unknown
     kind: BoardClass
-    nvlinks: int = 0
-    bridged: bool = False
+    nvlinks: int = 0  # of this kind of board, else 0
+    bridged: bool = False  # a link of this board, or of another of its kind, was up
 
     def since(self, architecture: str) -> bool:
-        """Whether it is of that architecture or a newer one."""
+        """Whether the board is of this architecture or a newer one."""
         if self.architecture not in _GENERATIONS:
             return True
         return _GENERATIONS.index(self.architecture) >= _GENERATIONS.index(architecture)
 
     @property
     def professional(self) -> bool:
-        """Whether it is made for a data centre or a workstation."""
+        """Whether the board is made for a data centre or a workstation."""
         return self.kind is BoardClass.PROFESSIONAL
 
 
 def board_class(name: str, uuid: str) -> BoardClass:
-    """The class of a board by NVML's name of it, and of a slice by its UUID."""
+    """Return the class of a board from NVML's name, and of a slice from its UUID."""
     if uuid.startswith("MIG-"):
         return BoardClass.SLICE
     return BoardClass.CONSUMER if any(word in name for word in _CONSUMER) else BoardClass.PROFESSIONAL
@@ -59,11 +56,11 @@ def board_class(name: str, uuid: str) -> BoardClass:
 
 @dataclass(frozen=True)
 class Signal:
-    """One thing to know. reads: the values of reader.py that it is made of, the most telling first."""
+    """A health signal."""
 
     name: str
     title: str
-    reads: tuple[str, ...]
+    reads: tuple[str, ...]  # values of reader.py behind it, the most important first
     applies: Callable[[Board], bool]
 
 
@@ -123,14 +120,14 @@ FAMILIES: Final = {
     "pcie": ("pcie_replays", "pcie_generation", "pcie_width"),
     "nvlink": ("nvlinks", "nvlink_errors"),
 }
-"""What people call several signals → these."""
+"""Groups of signals, by their common name."""
 
 
 def names() -> tuple[str, ...]:
-    """Every word that names a signal, or several."""
+    """Every name of a signal or a group."""
     return (*(signal.name for signal in SIGNALS), *FAMILIES)
 
 
 def named(word: str) -> tuple[str, ...]:
-    """The signals that one of these words means."""
+    """Return the signals behind a name."""
     return FAMILIES.get(word, (word,))

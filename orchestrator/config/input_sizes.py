@@ -1,4 +1,4 @@
-"""Input sizes that a model takes: which are requested, which are possible, and how they read. Pure."""
+"""Input sizes of a model: requested, possible, and in words. Pure."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from protocol.cell import Sizes, SizeUnit
 
 
 def requested(sizes: Sizes, configuration: Configuration) -> tuple[int, ...]:
-    """Sizes that the options request for models that count in this unit; empty where they request none."""
+    """Return the requested sizes of models that count in this unit; empty if there are none."""
     return {
         SizeUnit.TOKENS: configuration.sequence_lengths,
         SizeUnit.PIXELS: configuration.input_sizes,
@@ -22,7 +22,7 @@ def is_possible(sizes: Sizes, size: int) -> bool:
 
 
 def in_words(sizes: Sizes) -> str:
-    """The sizes in words: "1 to 512 tokens", "multiples of 16 from 32 pixels up", "256, 512, 1024 pixels"."""
+    """Describe the sizes: "1 to 512 tokens", "multiples of 16 from 32 pixels up", "256, 512, 1024 pixels"."""
     if sizes.only:
         return f"{listed_numbers(sizes.only)} {sizes.unit}"
     multiples = "" if sizes.step == 1 else f"multiples of {sizes.step} from "
@@ -34,5 +34,5 @@ def in_words(sizes: Sizes) -> str:
 
 
 def listed_numbers(values: Iterable[int]) -> str:
-    """The numbers in order: "256, 512"."""
+    """Join the numbers in order: "256, 512"."""
     return ", ".join(map(str, sorted(values)))

@@ -1,5 +1,6 @@
-"""The installed torch, and missing libraries of models (docs/adr/0004). Looked up as files, without an import."""
+"""The installed torch, and missing libraries of models (docs/adr/0004). Found as files, without an import."""
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import PathFinder
@@ -16,21 +17,20 @@ from protocol.cell import Cell, ModelSpec
 
 HOW_TO_INSTALL_MODELS: Final = "README.md says how to install what models need beside a torch of your own"
 _LIBRARIES: Final = ("torchvision", "transformers")
-_BEHIND: Final = {"worker.models.huggingface": "transformers"}
-"""Modules of ours that stand for a library."""
+_BEHIND: Final = {"worker.models.huggingface": "transformers"}  # our module → the library that it wraps
 _CUDA: Final = re.compile(r"^cuda\b[^=\n]*=\s*(?:'([0-9.]+)'|None)", re.MULTILINE)
 _VERSION: Final = re.compile(r"^__version__\s*=\s*'([^']+)'", re.MULTILINE)
 
 
 class Torch(msgspec.Struct, frozen=True, kw_only=True):
-    """torch as installed. cuda: what it was made for, "13.0"; None for a build without CUDA."""
+    """The installed torch. cuda: version of its build, "13.0"; None for a CPU build."""
 
     version: str
     cuda: str | None
 
 
 def torch_cuda(search: list[str] | None = None) -> Torch | None:
-    """What torch says of itself in torch/version.py; None where it is not installed. search: instead of sys.path."""
+    """Read torch/version.py; None if torch is not installed. search: replaces sys.path."""
     spec = PathFinder.find_spec("torch", search)
     if spec is None or spec.origin is None:
         return None
@@ -43,34 +43,31 @@ def torch_cuda(search: list[str] | None = None) -> Torch | None:
 
 
 def asked_for(cells: Iterable[Cell], models: Iterable[ModelSpec]) -> list[ModelSpec]:
-    """The models that cells of a plan measure."""
+    """Return the models that cells of the plan measure."""
     measured = {cell.model for cell in cells if WORKLOADS[cell.workload].has_model}
     return [model for model in models if model.name in measured]
 
 
 def missing(models: Iterable[ModelSpec], search: list[str] | None = None) -> dict[str, tuple[str, ...]]:
-    """Library → the models that need it, of those that are not installed. search: instead of sys.path."""
+    """Return missing libraries with the models that need them. search: replaces sys.path."""
     needed: dict[str, tuple[str, ...]] = {}
     for model in models:
         for library in dict.fromkeys(_BEHIND.get(module, module.partition(".")[0]) for module in model.preload):
             if library in _LIBRARIES:
                 needed[library] = (*needed.get(library, ()), model.name)
-    return {library: names for library, names in needed.items() if not _is_there(library, search)}
-
-
-def _is_there(library: str, search: list[str] | None) -> bool:
-    """Also one that is worked on where it lies, which only a finder of its own finds."""
-    return (find_spec(library) if search is None else PathFinder.find_spec(library, search)) is not None
+    # find_spec also finds editable installs, which have finders of their own.
+    find = find_spec if search is None else functools.partial(PathFinder.find_spec, path=search)
+    return {library: names for library, names in needed.items() if find(library) is None}
 
 
 def sentences(lacking: dict[str, tuple[str, ...]]) -> Iterator[str]:
-    """One for each library, with its models."""
+    """Yield a sentence for each library, with its models."""
     for library, names in lacking.items():
         yield f"{library} is not installed, so {listed(names, 'and')} will fail; {HOW_TO_INSTALL_MODELS}"
 
 
 def require(cells: Sequence[Cell], models: Iterable[ModelSpec]) -> None:
-    """Refuse a burn-in of cells that would fail in each round, which ends without a verdict. Raises ConfigError."""
+    """Refuse a burn-in whose cells would fail in each round. Raises ConfigError."""
     lacking = missing(asked_for(cells, models))
     if lacking:
         names = listed([name for names in lacking.values() for name in names], "and")

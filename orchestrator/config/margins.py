@@ -1,4 +1,4 @@
-"""The margins of configs/margins.yaml, typed: by how much a GPU, or a run, may be slower before anybody is told."""
+"""The margins of configs/margins.yaml, typed: the tolerated slowdown of a GPU or of a run."""
 
 import functools
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from orchestrator.stats.siblings import Bound
 
 
 class Margin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """percent: of the reference's rate. source: where the figure comes from."""
+    """A tolerated slowdown."""
 
-    percent: float
-    source: str
+    percent: float  # of the reference's rate
+    source: str  # origin of the figure
 
     @property
     def share(self) -> float:
@@ -24,56 +24,49 @@ class Margin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.percent / 100
 
 
-class SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Between identical GPUs, by bound."""
-
+class _SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     power: Margin
     clock: Margin
     bandwidth: Margin
 
 
-class RunMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Between two runs. end_to_end: of what goes through the host, loading and generation."""
+class _RunMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Between two runs. end_to_end: of loading and generation, which depend on the host."""
 
     cell: Margin
     end_to_end: Margin
 
 
 class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file. runs: between two of them.
+    """The whole file."""
 
-    drift: of a GPU over a run, against its siblings; drift_alone: by its own rates, with what the room does to them.
-    """
-
-    siblings: SiblingMargins
-    drift: Margin
-    drift_alone: Margin
-    runs: RunMargins
+    siblings: _SiblingMargins
+    drift: Margin  # of a GPU against its siblings
+    drift_alone: Margin  # of a GPU against its own earlier rates
+    runs: _RunMargins
 
     @property
     def shares(self) -> Mapping[Bound, float]:
-        """The margins between siblings as shares, as siblings.judge takes them."""
+        """Margins between siblings as shares, for siblings.judge."""
         return {bound: margin.share for bound, margin in self.of_siblings.items()}
 
     @property
     def of_siblings(self) -> Mapping[Bound, Margin]:
-        """The margins between siblings, by bound."""
+        """Margins between siblings, by bound."""
         margins = self.siblings
         return {Bound.POWER: margins.power, Bound.CLOCK: margins.clock, Bound.BANDWIDTH: margins.bandwidth}
 
 
-def load(folder: Path | None = None) -> Margins:
-    """The margins of `folder`, which is the one that ships unless given. Raises ConfigError for a broken file."""
-    return _load(folder or configs_folder())
-
-
 @functools.cache
-def _load(folder: Path) -> Margins:
-    document = yaml_file.read(folder / "margins.yaml")
+def load(folder: Path | None = None) -> Margins:
+    """Load the margins of `folder`, by default those that ship. Raises ConfigError for a broken file."""
+    document = yaml_file.read((folder or configs_folder()) / "margins.yaml")
     margins = document.convert(Margins)
-    places: dict[tuple[str, ...], Margin] = {("siblings", bound): one for bound, one in margins.of_siblings.items()}
-    places |= {("runs", "cell"): margins.runs.cell, ("runs", "end_to_end"): margins.runs.end_to_end}
-    places |= {("drift",): margins.drift, ("drift_alone",): margins.drift_alone}
+    places: dict[tuple[str, ...], Margin] = {
+        **{("siblings", bound): one for bound, one in margins.of_siblings.items()},
+        **{("runs", "cell"): margins.runs.cell, ("runs", "end_to_end"): margins.runs.end_to_end},
+        **{("drift",): margins.drift, ("drift_alone",): margins.drift_alone},
+    }
     for path, margin in places.items():
         if not 0 < margin.percent < 100:
             where = document.where((*path, "percent"))

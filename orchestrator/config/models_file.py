@@ -1,4 +1,4 @@
-"""A file of the user's own models (--models-file), read and checked. docs/own-models.md explains every key.
+"""A file of the user's own models (--models-file). docs/own-models.md explains every key.
 
 models:
   - name: bert_base
@@ -27,9 +27,9 @@ from protocol.cell import InputSpec, ModelSpec
 from protocol.own import OwnModel
 
 PRELOAD: Final = {"transformers": ("worker.models.huggingface",), "torchvision": ("torchvision.models",)}
-"""Package of a class → what the zygote imports for it. Code of anybody else is imported in the launch alone.
+"""Package of a class → modules that the zygote imports. Other code is imported in the launch alone.
 
-transformers comes by way of a module that hides a broken torchvision from it.
+worker.models.huggingface imports transformers and hides a broken torchvision from it.
 """
 
 
@@ -45,7 +45,7 @@ class Dtype(enum.StrEnum):
 
     @property
     def floating(self) -> bool:
-        """Whether its numbers are of the bell curve unless a range is given."""
+        """Whether numbers are normally distributed unless a range is given."""
         return self in {Dtype.FLOAT, Dtype.FLOAT32}
 
 
@@ -54,7 +54,7 @@ _EXPONENT: Final = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+|[-+]?[0-9]*\.[0-9]*[e
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"class_": "class"}):
-    """One model. config, args and input_shape are looked at by hand: they are as free as Python's own arguments."""
+    """One model. config, args and input_shape are checked by hand: they may hold any value."""
 
     name: str
     class_: str
@@ -81,17 +81,16 @@ KNOWN_INPUTS: Final = {
     "attention_mask": _Input(shape=[], dtype=Dtype.INT64, low=1, high=2),
     "token_type_ids": _Input(shape=[], dtype=Dtype.INT64, low=0, high=1),
 }
-"""What transformers means by these names, where the file says no more than a shape. Other inputs are floats."""
+"""Inputs of transformers, for files that give only a shape. Other inputs are floats."""
 
 
 def read(
     path: Path, pythonpath: tuple[str, ...], *, allowed: bool, chosen: Collection[str] | None = None
 ) -> tuple[tuple[ModelSpec, ...], dict[str, ConfigError]]:
-    """The models in the file, in its order, and what is wrong with others, by their names.
+    """Read the models of the file in order, and the errors of the unusable ones by name.
 
-    Paths in it are seen from its own folder, so that it can lie beside the code. allowed: --allow-code was given.
-    chosen: the names of models that are to be measured, None for all. Raises ConfigError naming file, line and key for
-    what is wrong with one of those, or with the list.
+    Relative paths start at the file's folder. allowed: --allow-code was given. chosen: models to measure, None for all.
+    Raises ConfigError with file, line and key for an error in one of those or in the list.
     """
     document = yaml_file.read(path)
     entries = document.convert(_File).models
@@ -115,7 +114,7 @@ def read(
 
 
 def notes(wrong: Mapping[str, ConfigError]) -> Iterator[str]:
-    """A sentence for each model of a file that is left alone, and could not be measured. Permission was not asked."""
+    """Yield a sentence for each unusable model, unless it only lacks --allow-code."""
     for name, error in wrong.items():
         if not isinstance(error, NotAllowedError):
             yield f"{name} is not measured, and could not be: {str(error).rstrip('.')}"
@@ -142,7 +141,7 @@ def _model(described: Value, at: KeyPath, document: Document, search: Search) ->
 def spec(
     name: str, own: OwnModel, inputs: tuple[InputSpec, ...] = (), *, kind: str = "other", title: str | None = None
 ) -> ModelSpec:
-    """A model of the user's own. How large it is and what it costs is not known before its code runs."""
+    """Make a model of the user's own. Its size and cost are unknown until its code runs."""
     return ModelSpec(
         name=name,
         title=title or name,
@@ -158,7 +157,7 @@ def spec(
 
 
 def require_inputs(model: ModelSpec, origin: str) -> None:
-    """Refuse a model of a library that says nothing about its inputs. Other code may have get_example_inputs."""
+    """Refuse a library's model without inputs. Other code may have get_example_inputs."""
     if model.preload and not model.inputs:
         raise ConfigError(
             f"{origin}: nothing says what {model.name} is fed. Describe it in a file of --models-file, with its "
@@ -174,7 +173,6 @@ def _require_name(name: str, before: list[str], origin: str) -> None:
 
 
 def _require_values(value: Value, at: KeyPath, document: Document) -> None:
-    """Refuse what YAML reads otherwise than people mean it."""
     for path, scalar in _scalars(value, at):
         if document.nulls.get(path) == "":
             raise ConfigError(f"{document.where(path)}: nothing stands behind the key; give a value, or leave it out")
@@ -196,7 +194,7 @@ def _scalars(value: Value, at: KeyPath) -> Iterator[tuple[KeyPath, Value]]:
 
 
 def _with_point(number: str) -> str:
-    """1e-12 as YAML 1.1 wants it: 1.0e-12; a positive exponent needs its sign."""
+    """Rewrite 1e-12 for YAML 1.1: 1.0e-12. A positive exponent needs its sign."""
     mantissa, _, exponent = number.lower().partition("e")
     whole = mantissa if "." in mantissa else f"{mantissa}.0"
     return f"{whole}e{exponent if exponent[0] in '+-' else '+' + exponent}"
@@ -206,10 +204,9 @@ def _with_point(number: str) -> str:
 
 
 def _inputs(value: Value, at: KeyPath, document: Document) -> tuple[tuple[InputSpec, ...], bool]:
-    """The inputs, and whether they are handed over by name.
+    """Return the inputs, and whether they are passed by name.
 
-    A list of numbers is one input, a list of lists several by position; a mapping names them, unless it describes one.
-    Nothing: the code makes its own.
+    A list of numbers is one input, a list of lists several by position. A mapping names inputs, unless it has a shape.
     """
     if value is None:
         return (), False
@@ -222,7 +219,6 @@ def _inputs(value: Value, at: KeyPath, document: Document) -> tuple[tuple[InputS
 
 
 def _input(name: str, value: Value, at: KeyPath, document: Document) -> InputSpec:
-    """One input: a list of lengths, or a mapping with shape, dtype, low and high."""
     where = document.where(at)
     if not isinstance(value, list | dict) or not value:
         raise ConfigError(f"{where}: expected the lengths of a tensor, as in [32, 3, 224, 224], batch first")
@@ -236,7 +232,7 @@ def _input(name: str, value: Value, at: KeyPath, document: Document) -> InputSpe
 
 
 def _shape(lengths: list[int | str], where: str) -> tuple[int | str, ...]:
-    """The first length is the batch, whatever number stands there, unless the word batch says which one is."""
+    """Return the shape. The first length is the batch unless the word batch stands elsewhere."""
     wrong = [one for one in lengths if one != "batch" and (not isinstance(one, int) or one < 1)]
     if wrong or not lengths or lengths.count("batch") > 1:
         raise ConfigError(f"{where}: expected whole numbers of at least 1, and the word batch at most once")
@@ -244,7 +240,7 @@ def _shape(lengths: list[int | str], where: str) -> tuple[int | str, ...]:
 
 
 def _range(name: str, described: _Input, where: str) -> tuple[float, float]:
-    """From where to below where, checked. Both 0: the bell curve, any bool, or the model's own vocabulary."""
+    """Return [low, high). Both 0: normal distribution, any bool, or the model's own vocabulary."""
     dtype, low, high = described.dtype, described.low, described.high
     if dtype is Dtype.BOOL and (low is not None or high is not None):
         raise ConfigError(f"{where}: a bool has no range; leave low and high out")

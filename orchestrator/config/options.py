@@ -6,7 +6,7 @@
             ├─▶ "changes nothing in this run"                 cli/unused_options.py
             └─▶ the table of docs/configuration.md            tests/test_docs.py
 
-Kinds of run add rows of their own (kinds/*/options.py). `--help` reads these tables: nothing slow is imported here.
+Kinds of run add their own rows (kinds/*/options.py). `--help` reads these tables: import nothing slow here.
 """
 
 import enum
@@ -22,12 +22,11 @@ from orchestrator.config.report_formats import ReportFormat
 LARGEST: Final = 1_000_000_000
 """Largest whole number of any option: a larger one is a typing mistake, and would not fit into a message."""
 
-MOST_LAUNCHES: Final = 1000
-"""Of each cell: the plan names every launch, and nobody has asked more than ten for one."""
+MOST_LAUNCHES: Final = 1000  # of each cell: the plan lists every launch
 
 
 class Kind(enum.Enum):
-    """Type of a value: how the command line is read, and what may stand in a configuration file."""
+    """Type of a value, on the command line and in a configuration file."""
 
     SWITCH = enum.auto()
     TEXT = enum.auto()
@@ -47,7 +46,7 @@ class Kind(enum.Enum):
 
 
 class Need(enum.StrEnum):
-    """What a run must have for an option to change something; the value says that it has not."""
+    """What an option needs to have an effect. The value is the sentence for runs that lack it."""
 
     TOKENS = "none of the models takes tokens"
     PIXELS = "none of the models has a size in pixels to choose"
@@ -72,38 +71,31 @@ class Need(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Option:
-    """One option of the command line, one key of a configuration file, or both.
+    """One option of the command line, one key of a configuration file, or both."""
 
-    spec: its flags and the name of its value, as --help has them: "-m, --models NAMES", "--history/--no-history"; empty
-    for a key of a file alone. key: with its section; empty for an option of the command line alone.
-    default: in words. follows: the key whose option sets this one too. constant: the value that a flag without a value
-    stands for. needs: what the run must have, or the option changes nothing. choices: words for the completion.
-    least, most: of a NUMBER. separator: between the values of a list; empty where each is given on its own.
-    """
-
-    spec: str
-    key: str
+    spec: str  # flags and metavar, "-m, --models NAMES" or "--history/--no-history"; empty for a key alone
+    key: str  # with its section; empty for an option alone
     kind: Kind
     help: str = ""
     _: KW_ONLY
-    default: str = ""
-    follows: str = ""
-    constant: str = ""
-    needs: enum.StrEnum | None = None
-    choices: Callable[[], Iterable[str]] | None = None
-    least: int = 1
-    most: int = LARGEST
-    separator: str = ","
+    default: str = ""  # in words
+    follows: str = ""  # the key whose option sets this one too
+    constant: str = ""  # the value of a flag
+    needs: enum.StrEnum | None = None  # without it, no effect
+    choices: Callable[[], Iterable[str]] | None = None  # for completion
+    least: int = 1  # of a NUMBER
+    most: int = LARGEST  # of a NUMBER
+    separator: str = ","  # of a list; empty if the option is repeated
 
     @cached_property
     def flags(self) -> tuple[str, ...]:
-        """As they are typed, the short one first."""
+        """Flags as typed, the short one first."""
         words = self.spec.partition("/")[0].replace(",", "").split()
         return tuple(word for word in words if word.startswith("-"))
 
     @property
     def off(self) -> str:
-        """The flag that says no; empty where there is none."""
+        """The negative flag; empty if there is none."""
         return self.spec.partition("/")[2]
 
     @property
@@ -119,7 +111,7 @@ class Option:
 
     @property
     def spelling(self) -> str:
-        """How messages name it: -b/--batch-sizes."""
+        """Name in messages: -b/--batch-sizes."""
         return "/".join(self.flags)
 
 
@@ -227,7 +219,7 @@ MEASUREMENT: Final = (
         Kind.WORDS,
         f"{', '.join(ReportFormat)} or several, separated by commas.",
         default="by the suffix of --output, else json",
-        choices=choices.report_formats,
+        choices=lambda: ReportFormat,
     ),
     Option(
         "--gpu-ids IDS",
@@ -342,7 +334,7 @@ COMPARISON: Final = (
         "Of an hour of each device: what a million samples or tokens cost, and the energy they take.",
     ),
 )
-"""What the figures of a run are compared with; also of `report`."""
+"""What a run is compared with; also of `report`."""
 
 PLACES: Final = (
     Option(
@@ -367,7 +359,7 @@ PLACES: Final = (
         )
     ),
 )
-"""Files and folders of the machine, and how long a step of a launch may take there."""
+"""Files and folders, and deadlines of a launch's steps."""
 
 HISTORY: Final = (
     Option(
@@ -380,7 +372,7 @@ HISTORY: Final = (
     ),
     Option("--history/--no-history", "history.enabled", Kind.SWITCH, "Record the run in the history.", default="yes"),
 )
-"""Whether a run is recorded, and where; also of `resume` and `report`."""
+"""Whether and where a run is recorded; also of `resume` and `report`."""
 
 REHEARSAL: Final = (
     Option(
@@ -426,4 +418,4 @@ SESSION: Final = (
         most=65535,
     ),
 )
-"""How one session of a run is shown, and how it ends; also of `resume`, so not of a configuration file."""
+"""How one session of a run is shown and ends; also of `resume`, so not in configuration files."""

@@ -1,11 +1,10 @@
-"""Where code of the user's own is, found without importing any of it, and whether it may be run.
+"""Find the user's own code without importing it, and check the permission to run it.
 
     "net.py:Net" ──▶ /home/me/net.py:Net                        a file: --allow-code
     "pkg.module:build" ──▶ pkg, in a folder of --pythonpath     a folder of the user's: --allow-code
     "transformers.BertModel" ──▶ transformers, installed        free
 
-A class in a configuration is code, and a configuration may come from somebody else. What is installed was trusted when
-it was installed. The permission is given on the command line alone: a file that grants it to itself grants nothing.
+A configuration may come from somebody else, so only the command line gives the permission, never a file.
 """
 
 import ast
@@ -28,28 +27,28 @@ from protocol.own import OwnModel
 ROOMS: Final = frozenset({"protocol", "worker", "orchestrator"})
 _LISTS: Final = (".yaml", ".yml")
 _ONLY_RUNNING_TELLS: Final = frozenset({"*", "__getattr__"})
-"""Names in a file after which it may have any other."""
+"""Names in a file after which it may define any other."""
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 class NotAllowedError(ConfigError):
-    """Nobody has said that code of the user's own may be run."""
+    """Own code without the permission to run it."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """Where code is looked for. base: folder of relative paths. pythonpath: absolute folders. allowed: --allow-code."""
+    """Where to look for code."""
 
-    base: Path
-    pythonpath: tuple[str, ...]
-    allowed: bool
+    base: Path  # folder of relative paths
+    pythonpath: tuple[str, ...]  # absolute folders
+    allowed: bool  # --allow-code
 
     def locate(self, text: str, origin: str) -> OwnModel:
-        """The code that `text` names. Raises ConfigError, which begins with `origin`: it is not there, or not free."""
+        """Find the code that `text` names. Raises ConfigError, with `origin`, if it is missing or not permitted."""
         where, _, name = text.rpartition(":")
         if text.endswith(_LISTS):
             raise ConfigError(f"{origin}: {text} is no model; if it describes models, give it as --models-file {text}")
-        if looks_like_a_file(text):
+        if _looks_like_a_file(text):
             return self._in_file(text, where, name, origin)
         dotted = text.replace(":", ".")
         if text.count(":") > 1 or not _DOTTED.fullmatch(dotted) or "." not in dotted:
@@ -97,7 +96,7 @@ class Search:
 
 
 def folders(words: Iterable[str], current: Path, origin: str) -> tuple[str, ...]:
-    """Return the folders of --pythonpath, absolute, in order. Raises ConfigError for one that is not there."""
+    """Return the absolute folders of --pythonpath, in order. Raises ConfigError for a missing one."""
     found = [os.path.normpath(current / Path(word).expanduser()) for word in words]
     for folder in found:
         if not safe_read.is_folder(Path(folder)):
@@ -105,21 +104,18 @@ def folders(words: Iterable[str], current: Path, origin: str) -> tuple[str, ...]
     return tuple(found)
 
 
-def looks_like_a_file(text: str) -> bool:
-    """Whether somebody who wrote this meant a file: "net.py:Net", "net.py", "models/net:Net", "mine.yaml"."""
+def _looks_like_a_file(text: str) -> bool:
+    """Whether the text means a file: "net.py:Net", "net.py", "models/net:Net", "mine.yaml"."""
     return "/" in text or text.endswith(_LISTS) or ".py" in (text[-3:], text.rpartition(":")[0][-3:])
 
 
 def is_own(word: str) -> bool:
-    """Whether the name of a model means code of the user's own."""
-    return ":" in word or looks_like_a_file(word)
+    """Whether the name of a model means the user's own code."""
+    return ":" in word or _looks_like_a_file(word)
 
 
 def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
-    """Whether a child would find `package` in a folder of the user's, and not where packages are installed.
-
-    What pip has put into a folder, as clusters do that set PYTHONPATH, has its description beside it, and is installed.
-    """
+    """Whether a child would import `package` from a folder where pip did not install it."""
     spec = _find(package, pythonpath)
     if spec is None or _installed(place := _place(spec)):
         return False
@@ -133,7 +129,7 @@ def _refuse_our_rooms(package: str, text: str, origin: str) -> None:
 
 
 def _package_of(path: Path) -> str:
-    """The package that a file belongs to, as Python counts: folders with an __init__.py. Empty where there is none."""
+    """Return the top package of a file, by folders with an __init__.py; empty if there is none."""
     package, folder = "", path.parent
     while (folder / "__init__.py").is_file():
         package, folder = folder.name, folder.parent
@@ -141,7 +137,7 @@ def _package_of(path: Path) -> str:
 
 
 def _names_in(path: Path, origin: str) -> tuple[set[str], set[str]]:
-    """What a Python file defines at its top, and what it imports there, without running it."""
+    """Return the names that a Python file defines and imports at its top, without running it."""
     try:
         with safe_read.opened(path) as file:
             tree = ast.parse(file.read(), str(path))
@@ -163,7 +159,7 @@ def _names_in(path: Path, origin: str) -> tuple[set[str], set[str]]:
 
 
 def _at_the_top(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything below a node, conditions and such included, but nothing that is within a class or function."""
+    """Yield all nodes below one, but nothing within a class or function."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
@@ -171,9 +167,9 @@ def _at_the_top(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _find(package: str, pythonpath: tuple[str, ...]) -> ModuleSpec | None:
-    """Where a child would import the package from. Finds it as Python does, and imports nothing.
+    """Find a package as a child would, without importing it.
 
-    Children run with -P, so that the first entry of our own path (a script's folder, or the current one) is not theirs.
+    Children run with -P: the first entry of sys.path (a script's folder, or the current one) is not theirs.
     """
     found = PathFinder.find_spec(package, [*pythonpath, *sys.path[1:]])
     if found is not None or package in sys.modules:
@@ -186,12 +182,10 @@ def _find(package: str, pythonpath: tuple[str, ...]) -> ModuleSpec | None:
 
 
 def _place(spec: ModuleSpec) -> str:
-    """The file of a module; of a package without an __init__.py, its folder."""
     return spec.origin or next(iter(spec.submodule_search_locations or ()), "")
 
 
 def _installed(place: str) -> bool:
-    """Whether a file lies where packages are installed, or belongs to Python itself."""
     python = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
     roots = (*python, *site.getsitepackages(), site.getusersitepackages())
     return place in {"built-in", "frozen"} or any(Path(place).is_relative_to(root) for root in roots)

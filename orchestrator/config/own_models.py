@@ -1,9 +1,9 @@
-"""Adds the models of the user's own to those that ship, so that -m can name either.
+"""Add the user's own models to those that ship, so that -m can name either.
 
     -m net.py:Net, -m pkg.module:build          a model of that name
     --models-file my_models.yaml                its models by their names, before those that ship
 
-Nothing of the user's is imported here: only the process of a launch does that.
+Only the process of a launch imports the user's code.
 """
 
 import os
@@ -25,16 +25,16 @@ _LIBRARIES: Final = {
     "worker.models.huggingface": ("transformers", "torchvision"),
     "torchvision": ("torchvision",),
 }
-"""What is imported along with a module that the zygote imports; of a package, with each module of it."""
+"""Preloaded module, or its package → the libraries that it imports."""
 
 
 def extended(
     catalogue: Catalogue, settings: LayeredSettings, current: Path, *, allowed: bool
 ) -> tuple[Catalogue, LayeredSettings]:
-    """Return the catalogue with the user's models, and the settings with the models that this means.
+    """Return the catalogue with the user's models, and the settings that name them.
 
-    A models file alone means the models in it: whoever gives one and names no model wants to see theirs. Where others
-    are named, what is wrong with it is kept in the catalogue. allowed: --allow-code was given. Raises ConfigError.
+    A models file without -m selects its own models. With -m, its errors in other models are kept in the catalogue.
+    allowed: --allow-code was given. Raises ConfigError.
     """
     given = settings.words("pythonpath", os.pathsep) if "pythonpath" in settings.values else ()
     pythonpath = own_code.folders(
@@ -51,13 +51,15 @@ def extended(
         mine, wrong = models_file.read(current / Path(path).expanduser(), pythonpath, allowed=allowed, chosen=chosen)
         _require_no_probe(mine, catalogue, origin)
         if not settings.chosen("models"):
-            settings = _naming(mine, settings)
             words = dict.fromkeys((model.name for model in mine), origin)
+            settings = LayeredSettings({"models": tuple(words)}, {"models": origin}).over(settings)
     named = {model.name for model in mine}
     search = Search(current, pythonpath, allowed)
-    mine += tuple(
-        _typed(word, origin, search) for word, origin in words.items() if word not in named and own_code.is_own(word)
-    )
+    for word, origin in words.items():
+        if word not in named and own_code.is_own(word):
+            model = models_file.spec(word, search.locate(word, origin))
+            models_file.require_inputs(model, origin)
+            mine += (model,)
     names = {model.name for model in mine} | wrong.keys()
     models = (*mine, *(one for one in catalogue.models if one.name not in names))
     models = _without_the_users_libraries(models, pythonpath if allowed else ())
@@ -65,7 +67,7 @@ def extended(
 
 
 def _without_the_users_libraries(models: tuple[ModelSpec, ...], pythonpath: tuple[str, ...]) -> tuple[ModelSpec, ...]:
-    """The models, with nothing imported ahead of their launches that is the user's own: a transformers/ of theirs."""
+    """Remove preloads that would import a library from a folder of the user's."""
     libraries = {library for needed in _LIBRARIES.values() for library in needed}
     theirs = {library for library in libraries if own_code.in_a_folder_of_the_users(library, pythonpath)}
     if not theirs:
@@ -82,22 +84,9 @@ def _along_with(module: str) -> tuple[str, ...]:
     return _LIBRARIES.get(module) or _LIBRARIES.get(module.partition(".")[0], ())
 
 
-def _typed(word: str, origin: str, search: Search) -> ModelSpec:
-    """A model that was named by its code. It is called as it was typed."""
-    model = models_file.spec(word, search.locate(word, origin))
-    models_file.require_inputs(model, origin)
-    return model
-
-
 def _require_no_probe(mine: tuple[ModelSpec, ...], catalogue: Catalogue, origin: str) -> None:
-    """A shipped model may be replaced. A probe may not: all models are held against it."""
+    """Refuse a model named as a probe. Shipped models may be replaced, probes are references."""
     probes = {probe.name for probe in catalogue.probes}
     for model in mine:
         if model.name in probes:
             raise ConfigError(f"{origin}: {model.name} is the name of a probe; call the model otherwise")
-
-
-def _naming(models: tuple[ModelSpec, ...], settings: LayeredSettings) -> LayeredSettings:
-    """Return the settings as if these models had been named one by one."""
-    origin = settings.origin("models_file")
-    return LayeredSettings({"models": tuple(model.name for model in models)}, {"models": origin}).over(settings)

@@ -1,8 +1,6 @@
-"""The presets of `quick` and `triage`: what to measure within how much time, as configs/presets.yaml has them.
+"""The presets of `quick` and `triage` (configs/presets.yaml): a configuration file with a time limit.
 
-    defaults ← preset ← file of --config ← command line
-
-A preset is a configuration file with a limit: whoever says more on the command line gets it, within the same limit.
+defaults ← preset ← file of --config ← command line
 """
 
 from dataclasses import dataclass
@@ -40,10 +38,7 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(name: str, options: tuple[Option, ...], folder: Path | None = None) -> Preset:
-    """Return the preset `name` of `folder`, which is the one that ships unless given.
-
-    Raises ConfigError for a broken file.
-    """
+    """Load a preset of `folder`, by default the one that ships. Raises ConfigError for a broken file."""
     document = yaml_file.read((folder or configs_folder()) / "presets.yaml")
     entry = document.convert_each(_Entry)[name]
     return Preset(name, entry.limit_s, settings.from_part(document, (name, "settings"), options))

@@ -1,4 +1,4 @@
-"""The formats of the report, a record for each. Made of the standard library alone: `--help` names them."""
+"""The formats of the report. Standard library only: `--help` names them."""
 
 import enum
 from pathlib import Path
@@ -6,11 +6,10 @@ from typing import Final
 
 
 class ReportFormat(enum.StrEnum):
-    """Formats of the report. The first ones come first where a disk has little room: what is large comes last.
+    """Formats of the report, in the order in which they are written: large ones last, in case the disk is full.
 
-    The value is the suffix of the file, and the name for -f. renderer: module and function below orchestrator/report,
-    imported late. needs: what the function takes beside the report. always: every run has
-    it in its folder; the others are made for programs and places that ask for them.
+    The value is the suffix of the file, and the name for -f. renderer: module:function below orchestrator/report.
+    needs: its arguments beside the report. always: every run has it in its folder.
     """
 
     renderer: str
@@ -18,7 +17,7 @@ class ReportFormat(enum.StrEnum):
     always: bool
 
     def __new__(cls, suffix: str, renderer: str, needs: tuple[str, ...] = (), always: bool = False) -> "ReportFormat":  # noqa: FBT001, FBT002 - a row of a table
-        """One row of the table below."""
+        """Make one row of the table below."""
         made = str.__new__(cls, suffix)
         made._value_ = suffix
         made.renderer, made.needs, made.always = renderer, needs, always
@@ -34,7 +33,7 @@ class ReportFormat(enum.StrEnum):
 
     @classmethod
     def of_name(cls, name: str) -> "ReportFormat | None":
-        """The format that the name of a file says: by the longest suffix that it ends with."""
+        """Return the format of a file name, by its longest known suffix."""
         own = [kind for kind in cls if name.lower().endswith(f".{kind}")]
         return max(own, key=len, default=None)
 
@@ -43,7 +42,7 @@ ALWAYS: Final = tuple(kind for kind in ReportFormat if kind.always)
 
 
 def target(output_path: Path, kind: ReportFormat) -> Path:
-    """Where a format goes: the suffix of another format is replaced, and any other name is kept and added to."""
+    """Return the path of a format: replaces the suffix of another format, and extends any other name."""
     own = ReportFormat.of_name(output_path.name)
     if own is kind:
         return output_path

@@ -1,6 +1,6 @@
-"""From the settings that people gave to what a run does: checked, and resolved to one value each.
+"""Resolve settings to the configuration of a run, one checked value each.
 
-Every mistake is found here, before anything is started or written, and named with the line or option to change.
+Every mistake is found here, before anything is started or written, with the line or option to change.
 """
 
 import enum
@@ -28,12 +28,12 @@ OTHER_SUFFIXES: Final = frozenset(
     {"doc", "docx", "gz", "htm", "jsonl", "log", "ndjson", "ods", "odt", "parquet", "pdf", "png", "rst", "svg"}
     | {"tex", "toml", "tsv", "xls", "xlsx", "xml", "yaml", "yml", "zip"}
 )
-"""Of formats that nobody should find a JSON file in. Other words behind a dot are part of a name: night.2026-11."""
+"""Formats in which nobody should find a JSON file. Other words are part of a name: night.2026-11."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """What the machine decides: the folder that relative paths are seen from, and where weights are kept."""
+    """The folder of relative paths, and the folder that keeps weights."""
 
     current: Path
     cache: Path
@@ -46,7 +46,7 @@ def gather(
     command_line: LayeredSettings,
     preset: LayeredSettings | None = None,
 ) -> LayeredSettings:
-    """Return all settings, the stronger over the weaker. Raises ConfigError for a file that is not right."""
+    """Return all settings, the stronger over the weaker. Raises ConfigError for a wrong file."""
     settings = from_defaults(defaults, options)
     if preset is not None:
         settings = preset.over(settings)
@@ -56,7 +56,7 @@ def gather(
 
 
 def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> Configuration:
-    """Return the complete configuration. Raises ConfigError for what cannot be done."""
+    """Return the complete configuration. Raises ConfigError."""
     profile_name = one_of(settings, "benchmark.profile", catalogue.profiles, "profile")
     profile = catalogue.profiles[profile_name]
     launches = settings.find("benchmark.launches", int)
@@ -96,7 +96,7 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
         history=settings.need("history.enabled", bool),
         history_db=_path(settings, "history.file", places.current),
     )
-    if not _all_models(settings):
+    if not _all_models(settings):  # `all` excludes models for which a size is impossible (plan/shapes.py)
         _refuse_impossible_sizes(settings, configuration)
     return configuration
 
@@ -104,11 +104,9 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
 def refuse_mistakes(
     file: Path, options: tuple[Option, ...], defaults: Path, catalogue: Catalogue, places: Places
 ) -> LayeredSettings:
-    """Return the settings of `file`, each of which could hold, also where something stronger holds instead.
+    """Check every setting of `file`, also those that stronger settings override, and return them.
 
-    Each key is resolved as if it alone stood in the file. What only this machine or another file can say (whether there
-    is a GPU 5, whether code of the user's own may run) is asked of what holds alone. Raises ConfigError naming file,
-    line and key.
+    Each key is resolved alone. What depends on the machine or on other files is left to the caller. Raises ConfigError.
     """
     settings, below = from_file(file, options), from_defaults(defaults, options)
     for key in settings.values:
@@ -118,7 +116,7 @@ def refuse_mistakes(
 
 
 def report_formats(text: str) -> tuple[ReportFormat, ...]:
-    """Return the formats that `-f` names. Raises ConfigError."""
+    """Parse the formats of -f. Raises ConfigError."""
     given = LayeredSettings({"format": text}, {"format": "-f/--format"})
     return _members(given, "format", ReportFormat, "format")
 
@@ -127,7 +125,7 @@ def report_formats(text: str) -> tuple[ReportFormat, ...]:
 
 
 def _words(settings: LayeredSettings, key: str, what: str) -> list[tuple[str, str]]:
-    """Return the words of a setting, each with the words for its place. Never empty, no word twice."""
+    """Return the words of a setting with their origins. Never empty, no word twice."""
     words = settings.words(key)
     _refuse_empty(settings, key, words, what)
     seen: set[str] = set()
@@ -151,7 +149,7 @@ def _members(settings: LayeredSettings, key: str, options: Iterable[Choice], wha
 
 
 def one_of(settings: LayeredSettings, key: str, options: Iterable[str], what: str) -> str:
-    """Return the value of `key`, which is one of the options. Raises ConfigError with the nearest one."""
+    """Return the value of `key`, which must be one of the options. Raises ConfigError with the nearest one."""
     return require_known(settings.need(key, str), settings.origin(key), options, what)
 
 
@@ -178,7 +176,6 @@ def _batch_sizes(settings: LayeredSettings, key: str) -> tuple[int, ...]:
 
 
 def _sizes(settings: LayeredSettings, key: str) -> tuple[int, ...]:
-    """Return the sizes of a list; none where nobody gave any."""
     value = settings.values.get(key)
     if value is None:
         return ()
@@ -196,15 +193,11 @@ def _memory_format(settings: LayeredSettings) -> MemoryFormat | None:
 
 
 def _refuse_impossible_sizes(settings: LayeredSettings, configuration: Configuration) -> None:
-    """Who names a model means it. Of `all`, those that cannot are excluded with a reason (plan/shapes.py)."""
-    for model in configuration.models:
-        if model.sizes is None:
-            continue
-        for size in input_sizes.requested(model.sizes, configuration):
-            if not input_sizes.is_possible(model.sizes, size):
-                sizes = input_sizes.in_words(model.sizes)
+    for model, sizes in ((model, model.sizes) for model in configuration.models if model.sizes is not None):
+        for size in input_sizes.requested(sizes, configuration):
+            if not input_sizes.is_possible(sizes, size):
                 raise ConfigError(
-                    f"{settings.origin(SIZES_KEY[model.sizes.unit])}: {model.name} takes {sizes}, not "
+                    f"{settings.origin(SIZES_KEY[sizes.unit])}: {model.name} takes {input_sizes.in_words(sizes)}, not "
                     f"{size}. Leave the size or the model out; with -m all, models are left out where they must be."
                 )
 
@@ -213,7 +206,7 @@ def _refuse_impossible_sizes(settings: LayeredSettings, configuration: Configura
 
 
 def gpu_ids(settings: LayeredSettings) -> str:
-    """Return the devices in the words of --gpu-ids. Which of them exist, only the machine knows."""
+    """Return the devices in the words of --gpu-ids, which may not exist."""
     ids = settings.values.get("gpu.ids")
     if ids is None:
         return "all" if settings.need("gpu.multi_gpu", bool) else "0"
@@ -221,7 +214,6 @@ def gpu_ids(settings: LayeredSettings) -> str:
 
 
 def _required_signals(settings: LayeredSettings) -> tuple[str, ...]:
-    """Return the signals of health that somebody requires, each once; a word may mean several."""
     if "health.require" not in settings.values:
         return ()
     words = [
@@ -247,7 +239,7 @@ def _needed_path(settings: LayeredSettings, key: str, current: Path) -> str:
 
 
 def absolute(path: str, origin: str, current: Path) -> str:
-    """Return the path as any process sees it, whatever folder a later `resume` is started in. Raises ConfigError."""
+    """Return the absolute path: `resume` may start in another folder. Raises ConfigError."""
     if not path.strip():
         raise ConfigError(f"{origin}: expected a path, got an empty text")
     if "\0" in path:
@@ -259,10 +251,7 @@ def absolute(path: str, origin: str, current: Path) -> str:
 
 
 def report_place(settings: LayeredSettings, current: Path) -> tuple[str, tuple[ReportFormat, ...]]:
-    """Return the report's path and formats: those given, else the one that the name's suffix says, else JSON.
-
-    Raises ConfigError for a name that is none of a report's.
-    """
+    """Return the report's path and formats: given, else of the name's suffix, else JSON. Raises ConfigError."""
     path = settings.need("output.path", str)
     full = _needed_path(settings, "output.path", current)
     suffix = Path(path).suffix[1:].lower()

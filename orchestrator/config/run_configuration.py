@@ -1,4 +1,4 @@
-"""The configuration as resolved: what a run was asked to do, complete, and stored with it as run.yaml."""
+"""The resolved configuration, the plan, and the stored run (run.yaml, plan.json)."""
 
 import enum
 import hashlib
@@ -10,7 +10,7 @@ from protocol.cell import Cell, Device, DeviceKind, MemoryFormat, Mode, ModelSpe
 from protocol.messages import Deadlines, LoadSteps, Measurement
 
 Slot = tuple[str, int]
-"""One planned launch of a cell, or one scan for its batch size: id of the cell, round."""
+"""One planned launch of a cell, or one scan for its batch size: (id of the cell, round from 0)."""
 
 
 class Isolation(enum.StrEnum):
@@ -21,90 +21,71 @@ class Isolation(enum.StrEnum):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One injected fault. device: UUID. round: from 0; None for all of them."""
+    """One injected fault."""
 
-    device: str
-    round: int | None = None
+    device: str  # UUID
+    round: int | None = None  # from 0; None for all
     flip_bits: int = 0
     slow_percent: float = 0.0
     hot_c: int | None = None
 
 
 class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A burn-in: for how long, which level of configs/burn_in.yaml, and the faults that it brings about itself.
-
-    cell_s: seconds that one cell lasts, by kind of device. max_temperature_c: at which a GPU is stopped, beside its own
-    limit; None where nobody asked for one. steps: by device, when it works and when it rests; empty without --steps.
-    """
+    """A burn-in."""
 
     duration_s: float
-    level: str
-    cell_s: dict[DeviceKind, float]
-    injections: tuple[Asked, ...] = ()
-    max_temperature_c: int | None = None
-    steps: dict[str, LoadSteps] = {}
+    level: str  # of configs/burn_in.yaml
+    cell_s: dict[DeviceKind, float]  # seconds of one cell
+    injections: tuple[Asked, ...] = ()  # faults on purpose
+    max_temperature_c: int | None = None  # stops a GPU, in addition to its own limit
+    steps: dict[str, LoadSteps] = {}  # load and pause by device; empty without --steps
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that decides what a run does. Made of defaults, a file and the command line, in that order.
+    """Everything that decides what a run does, from defaults, a file and the command line."""
 
-    models: those asked for, probes among them. probes: all that ship, because a plan adds some of them to GPUs on which
-    models are measured.
-    training_batch_sizes: those of training, which needs more memory; batch_sizes: those of inference.
-    sequence_lengths, input_sizes: of models that count in tokens or in pixels; empty: each model's own.
-    memory_format: of images; None: each model's own.
-    modes: in the order in which each round has them.
-    required_signals: of a GPU's health, without which there is no PASS, beyond what configs/health.yaml requires.
-    history: whether the run is recorded; history_db: in which file, None for the one of whoever works on it.
-    preset, time_limit_s: of `quick` and `triage`, whose process ends within the limit; None for every other run.
-    burn_in: of a burn-in, whose time limit is its duration; None for every other run.
-    tainted: faults are injected on purpose, so nothing of the run is a measurement.
-    launches: rounds, so launches for each cell. adds_launches: whether there are more where these leave a GPU SUSPECT
-    (state/added_launches.py). iterations and warm-up within `measurement` are None when adaptive.
-    """
-
-    models: tuple[ModelSpec, ...]
-    probes: tuple[ModelSpec, ...] = ()
+    models: tuple[ModelSpec, ...]  # requested ones, with probes
+    probes: tuple[ModelSpec, ...] = ()  # all that ship: a plan adds some to GPUs that measure models
     workloads: tuple[Workload, ...]
     precisions: tuple[Precision, ...]
-    batch_sizes: tuple[int, ...]
+    batch_sizes: tuple[int, ...]  # of inference
     training_batch_sizes: tuple[int, ...]
     generation_batch_sizes: tuple[int, ...] = (1,)
-    sequence_lengths: tuple[int, ...] = ()
-    input_sizes: tuple[int, ...] = ()
-    memory_format: MemoryFormat | None = None
+    sequence_lengths: tuple[int, ...] = ()  # in tokens; empty: each model's own
+    input_sizes: tuple[int, ...] = ()  # in pixels; empty: each model's own
+    memory_format: MemoryFormat | None = None  # of images; None: each model's own
     profile: str
-    measurement: Measurement
-    launches: int
+    measurement: Measurement  # iterations and warm-up are None when adaptive
+    launches: int  # rounds
     seed: int
-    modes: tuple[Mode, ...]
+    modes: tuple[Mode, ...]  # in the order of each round
     isolation: Isolation
     gpu_ids: str
     allow_busy: bool
     monitor: bool
     monitor_interval_ms: int
-    required_signals: tuple[str, ...] = ()
+    required_signals: tuple[str, ...] = ()  # for PASS, in addition to configs/health.yaml
     deadlines: Deadlines
     cache_folder: str
     runs_folder: str
     output_path: str
     formats: tuple[ReportFormat, ...]
     history: bool = True
-    history_db: str | None = None
-    preset: str | None = None
-    time_limit_s: float | None = None
+    history_db: str | None = None  # None: the user's own
+    preset: str | None = None  # of `quick` and `triage`
+    time_limit_s: float | None = None  # of a preset or a burn-in, whose process ends within it
     burn_in: BurnIn | None = None
-    tainted: bool = False
-    adds_launches: bool = False
+    tainted: bool = False  # faults are injected on purpose
+    adds_launches: bool = False  # while a GPU is SUSPECT (state/added_launches.py)
 
     @property
     def cell_s(self) -> dict[DeviceKind, float] | None:
-        """Seconds that every cell lasts, by kind of device, until the time limit; None: as long as it measures."""
+        """Seconds of every cell, by kind of device, until the time limit; None: as measured."""
         return None if self.burn_in is None else self.burn_in.cell_s
 
     @property
     def until_limit(self) -> bool:
-        """Whether rounds of the same cells are repeated until the time limit: nobody knows how many there will be."""
+        """Whether rounds repeat until the time limit, so that their number is unknown."""
         return self.burn_in is not None
 
     @property
@@ -114,7 +95,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Something that was asked for and is not applicable to a device, and why: no cell of the plan, and no failure."""
+    """A requested model that is not applicable to a device, and why. Neither a cell nor a failure."""
 
     device: str
     model: str
@@ -122,38 +103,29 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What bounds a scan for the batch size on a device.
+    """Bounds of a scan for the batch size on a device."""
 
-    memory_bytes: for one process, None where unknown. largest: a batch beyond which nobody looks. longest_s: an
-    iteration is not to take longer.
-    """
-
-    memory_bytes: int | None
-    largest: int
-    longest_s: float
+    memory_bytes: int | None  # for one process, None if unknown
+    largest: int  # batch
+    longest_s: float  # of an iteration
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What will be run, in which order on each device.
-
-    order: device UUID → the planned launches of that device, in order; each is (id of a cell, round from 0). A cell on
-    several devices stands in the order of each, and all of them have such cells in the same order.
-    rooms: device UUID → what bounds its scans for the batch size, of plans that have any.
-    """
+    """What will be run, in which order on each device."""
 
     cells: tuple[Cell, ...]
-    order: dict[str, tuple[tuple[str, int], ...]]
+    order: dict[str, tuple[Slot, ...]]  # by device UUID; a cell on several devices is in the order of each
     left_out: tuple[LeftOut, ...] = ()
-    rooms: dict[str, Room] = {}
+    rooms: dict[str, Room] = {}  # by device UUID, of plans with scans
 
     @property
     def launches(self) -> int:
-        """How many are planned, on all devices together."""
+        """Number of planned launches on all devices."""
         return len(self.slots)
 
     @property
-    def slots(self) -> frozenset[tuple[str, int]]:
-        """The planned launches, those on several devices once."""
+    def slots(self) -> frozenset[Slot]:
+        """Planned launches, those on several devices once."""
         return frozenset(slot for queue in self.order.values() for slot in queue)
 
     @property
@@ -163,10 +135,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """run.yaml and plan.json: the configuration, the devices and the plan, and the command that asked for them.
-
-    earlier: device UUID → what earlier runs have said against it, as the history had it when the run was begun.
-    """
+    """run.yaml and plan.json: the configuration, the devices, the plan, and the command line."""
 
     tool_version: str
     run_id: str
@@ -175,4 +144,4 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     devices: tuple[Device, ...]
     plan: Plan
     telemetry_note: str = ""
-    earlier: dict[str, str] = {}
+    earlier: dict[str, str] = {}  # device UUID → findings of earlier runs against it, from the history

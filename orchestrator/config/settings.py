@@ -1,7 +1,6 @@
-"""Settings in layers: configs/default.yaml, a preset, a file of the user's, the command line.
+"""Settings in layers: configs/default.yaml, a preset, the user's file, the command line.
 
-Each setting remembers who gave it, so that a message can name the line or the option to change. The keys, and what may
-stand behind each, come from the table of options (config/options.py).
+Each setting keeps its origin, the line or option to change, for messages. Keys and types: config/options.py.
 """
 
 import enum
@@ -25,21 +24,18 @@ Value = bool | int | float | str | tuple[int | str, ...]
 
 
 class Auto(enum.StrEnum):
-    """The word for a batch size that is to be found."""
+    """The word for a batch size to be found by a scan."""
 
     AUTO = "auto"
 
 
 @dataclass(frozen=True)
 class LayeredSettings:
-    """Settings by key ("benchmark.precision"), and who gave each, in words. defaults: keys that no person decided.
-
-    origins: also of the items of lists ("models[0]").
-    """
+    """Settings by key ("benchmark.precision")."""
 
     values: Mapping[str, Value]
-    origins: Mapping[str, str]
-    defaults: frozenset[str] = frozenset()
+    origins: Mapping[str, str]  # in words; also of items ("models[0]")
+    defaults: frozenset[str] = frozenset()  # keys that no person set
 
     def over(self, below: "LayeredSettings") -> "LayeredSettings":
         """Return these settings, and those `below` for all other keys."""
@@ -53,7 +49,7 @@ class LayeredSettings:
         return LayeredSettings({key: self.values[key]}, self.origins, self.defaults)
 
     def find(self, key: str, kind: type[T]) -> T | None:
-        """Return the value of `key`, which the table of options has as a `kind`; None where nobody gave one."""
+        """Return the value of `key`, a `kind` in the table of options; None if not given."""
         value = self.values.get(key)
         assert value is None or isinstance(value, kind), key
         return value
@@ -66,18 +62,18 @@ class LayeredSettings:
         return value
 
     def words(self, key: str, separator: str = ",") -> list[tuple[str, str]]:
-        """Return the words of a list, each with the place where it stands. A text may hold several."""
+        """Return the words of a list with their origins. A text may hold several."""
         value = self.values.get(key)
         if isinstance(value, tuple):
             return [(str(word), self.origin(f"{key}[{index}]", self.origins[key])) for index, word in enumerate(value)]
         return [(word.strip(), self.origins[key]) for word in self.need(key, str).split(separator)]
 
     def chosen(self, key: str) -> bool:
-        """Whether a person decided `key`, in a file or on the command line."""
+        """Whether a person set `key`, in a file or on the command line."""
         return key in self.origins and key not in self.defaults
 
     def origin(self, key: str, option: str | None = None) -> str:
-        """Return who decided `key`; `option`, where that is given and nobody did."""
+        """Return the origin of `key`; `option`, if given, where no person set it."""
         return option if option is not None and not self.chosen(key) else self.origins[key]
 
 
@@ -85,16 +81,15 @@ NOTHING = LayeredSettings({}, {})
 
 
 def from_defaults(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
-    """Read the settings that hold where nobody gives any. Raises ConfigError for a file that is not right."""
+    """Read the default settings. Raises ConfigError for a wrong file."""
     found = from_file(path, options)
     return LayeredSettings(found.values, found.origins, frozenset(found.origins))
 
 
 def from_file(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
-    """Read a configuration file. Raises ConfigError naming file, line and key.
+    """Read a configuration file. Raises ConfigError with file, line and key.
 
-    A file that says nothing, and a key with nothing behind it, are taken for mistakes; a section of which every key is
-    commented out is not.
+    An empty file and a key without a value are mistakes. A section without keys is not.
     """
     document = yaml_file.read(path)
     if document.value is None or document.value == {}:
@@ -111,7 +106,7 @@ def from_file(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
 
 
 def from_part(document: Document, at: tuple[str, ...], options: tuple[Option, ...]) -> LayeredSettings:
-    """Read the settings that stand at `at` in a file. Raises ConfigError naming file, line and key."""
+    """Read the settings at a path in a file. Raises ConfigError with file, line and key."""
     value = document.value
     for name in at:
         assert isinstance(value, dict)
@@ -127,7 +122,7 @@ def from_part(document: Document, at: tuple[str, ...], options: tuple[Option, ..
 def from_options(
     values: Mapping[str, object], origins: Mapping[str, str], options: tuple[Option, ...]
 ) -> LayeredSettings:
-    """Check the values of a command line, by the keys of a file. Raises ConfigError naming the option in `origins`."""
+    """Check the values of a command line, by the keys of a file. Raises ConfigError with the option's origin."""
     nested: dict[str, Any] = {}
     for key, value in values.items():
         section, _, name = key.rpartition(".")
@@ -153,7 +148,6 @@ def _schema(options: tuple[Option, ...]) -> type[msgspec.Struct]:
 
 
 def _struct(name: str, types: Mapping[str, Any]) -> type[msgspec.Struct]:
-    """Make a struct of these keys, each None unless given; a mapping becomes a section."""
     fields = {key: f"{key}_" if keyword.iskeyword(key) else key for key in types}
     made = [
         (fields[key], (_struct(key, kind) if isinstance(kind, dict) else kind) | None, None)
@@ -164,7 +158,6 @@ def _struct(name: str, types: Mapping[str, Any]) -> type[msgspec.Struct]:
 
 
 def _type(option: Option) -> Any:  # noqa: ANN401  # a type that msgspec reads
-    """Return what may stand behind the key."""
     number = Annotated[int, Meta(ge=option.least, le=option.most)]
     index = Annotated[int, Meta(ge=0, le=LARGEST)]
     match option.kind:
@@ -189,7 +182,6 @@ def _type(option: Option) -> Any:  # noqa: ANN401  # a type that msgspec reads
 
 
 def _flat(section: msgspec.Struct, before: str = "") -> dict[str, Value]:
-    """Return what is given in a section, by key."""
     values: dict[str, Value] = {}
     for field in msgspec.structs.fields(section):
         value = getattr(section, field.name)

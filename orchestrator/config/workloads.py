@@ -1,7 +1,7 @@
 """Everything that the orchestrator knows of each workload. Data alone.
 
-A new workload is a member of protocol.cell.Workload, a module of the same name in worker/workloads/, and its Facts
-here. What a launch of it takes is estimated in plan/estimate.py; the figures that it has are in figures/table.py.
+A new workload needs a member of protocol.cell.Workload, a module of that name in worker/workloads/, and its Facts
+here. plan/estimate.py estimates its launches, figures/table.py lists its figures.
 """
 
 import enum
@@ -15,7 +15,7 @@ from protocol.cell import Workload
 
 
 class Role(enum.Enum):
-    """What a workload is for: a phase of a model, a probe of a device, a check of a burn-in, or a fault on purpose."""
+    """A phase of a model, a probe of a device, a check of a burn-in, or an injected fault."""
 
     PHASE = enum.auto()
     PROBE = enum.auto()
@@ -24,7 +24,7 @@ class Role(enum.Enum):
 
 
 class Priority(msgspec.Struct, frozen=True):
-    """What is measured first where time is limited, by batch size: the lower number first."""
+    """Order of measurement under a time limit, by batch size: lower numbers first."""
 
     smallest: int
     largest: int
@@ -32,107 +32,53 @@ class Priority(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts of a workload.
-
-    title: in words. has_model: its cells run a model; else they are named after a probe. has_batch: a batch size is
-    part of what it measures. batch_sizes: those that a configuration asks for. has_items: it has a rate of items.
-    device_rate: its rate is best given in operations or bytes a second. needs_references: its times are compared with
-    what the probes reach on the device. sibling_verdict: GPUs are compared with their siblings by it.
-    end_to_end: the host's share of its time is large, so that two runs of it may differ by more. forward_passes: that
-    one iteration costs. counts_operations, measures_latency: after the measurement. generates: it writes tokens.
-    one_size: only the first input size is measured. digests: outputs are verified by their digests. own_rate: of a
-    check, its rate is the GPU's own; of the others devices, rising clocks or patterns decide it, too.
-    """
+    """Facts of a workload."""
 
     role: Role
-    title: str
-    has_model: bool
-    has_batch: bool
-    batch_sizes: Callable[[Configuration], tuple[int, ...]]
-    has_items: bool
-    device_rate: bool
-    needs_references: bool
-    sibling_verdict: bool
-    end_to_end: bool
-    forward_passes: int
-    counts_operations: bool
-    measures_latency: bool
-    generates: bool
-    one_size: bool
-    digests: bool
-    own_rate: bool
-    priority: Priority
+    title: str = ""
+    has_model: bool = False  # else its cells are named after a probe
+    has_batch: bool = False
+    batch_sizes: Callable[[Configuration], tuple[int, ...]] = lambda _: (1,)  # requested ones
+    has_items: bool = True  # has a rate of items
+    device_rate: bool = False  # its rate is best given in operations or bytes a second
+    needs_references: bool = False  # is compared with the rates of probes
+    sibling_verdict: bool = False  # compares GPUs with their siblings
+    end_to_end: bool = False  # depends on the host, so runs may differ more
+    forward_passes: int = 1  # cost of one iteration
+    counts_operations: bool = False  # after the measurement
+    measures_latency: bool = False  # after the measurement
+    generates: bool = False  # writes tokens
+    one_size: bool = False  # measures only the first input size
+    digests: bool = False  # verifies outputs by digest
+    own_rate: bool = False  # of a check: only the GPU decides its rate, not other devices, clocks or patterns
+    priority: Priority = Priority(6, 6, 6)
 
 
-def _one(_: Configuration) -> tuple[int, ...]:
-    return (1,)
-
-
-_NEVER_FIRST: Final = Priority(6, 6, 6)
-_LOAD: Final = Facts(
-    role=Role.PHASE,
-    title="loading",
-    has_model=True,
-    has_batch=False,
-    batch_sizes=_one,
-    has_items=False,
-    device_rate=False,
-    needs_references=False,
-    sibling_verdict=False,
-    end_to_end=True,
-    forward_passes=1,
-    counts_operations=False,
-    measures_latency=False,
-    generates=False,
-    one_size=True,
-    digests=False,
-    own_rate=False,
-    priority=Priority(4, 4, 4),
-)
 _INFERENCE: Final = Facts(
     role=Role.PHASE,
     title="inference",
     has_model=True,
     has_batch=True,
     batch_sizes=lambda asked: asked.batch_sizes,
-    has_items=True,
-    device_rate=False,
     needs_references=True,
     sibling_verdict=True,
-    end_to_end=False,
-    forward_passes=1,
     counts_operations=True,
     measures_latency=True,
-    generates=False,
-    one_size=False,
-    digests=False,
-    own_rate=False,
     priority=Priority(0, 3, 6),
 )
-_CHECK: Final = Facts(
-    role=Role.CHECK,
-    title="",
-    has_model=False,
-    has_batch=False,
-    batch_sizes=_one,
-    has_items=True,
-    device_rate=False,
-    needs_references=False,
-    sibling_verdict=True,
-    end_to_end=False,
-    forward_passes=1,
-    counts_operations=False,
-    measures_latency=False,
-    generates=False,
-    one_size=False,
-    digests=False,
-    own_rate=False,
-    priority=_NEVER_FIRST,
-)
+_CHECK: Final = Facts(role=Role.CHECK, sibling_verdict=True)
 _but = msgspec.structs.replace
 
 WORKLOADS: Final[dict[Workload, Facts]] = {
-    Workload.LOAD: _LOAD,
+    Workload.LOAD: Facts(
+        role=Role.PHASE,
+        title="loading",
+        has_model=True,
+        has_items=False,
+        end_to_end=True,
+        one_size=True,
+        priority=Priority(4, 4, 4),
+    ),
     Workload.INFERENCE: _INFERENCE,
     Workload.TRAINING: _but(
         _INFERENCE,
@@ -180,5 +126,4 @@ WORKLOADS: Final[dict[Workload, Facts]] = {
 }
 PHASES: Final = tuple(workload for workload, facts in WORKLOADS.items() if facts.role is Role.PHASE)
 OF_NO_MODEL: Final = frozenset(workload for workload, facts in WORKLOADS.items() if not facts.has_model)
-"""Their cells are named after a probe."""
 WITHOUT_BATCH: Final = frozenset(workload for workload, facts in WORKLOADS.items() if not facts.has_batch)

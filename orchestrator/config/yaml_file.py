@@ -1,9 +1,9 @@
-"""YAML files that people write, read with suspicion, for the configuration and the catalogue.
+"""The user's YAML files, for the configuration and the catalogue.
 
     bytes ── at most 1 MB, UTF-8 ──▶ nodes ── no aliases, no duplicate keys, plain scalars ──▶ values ──▶ typed structs
 
-Whatever is wrong becomes a ConfigError that names the file, the line, the key and what was expected. The loader is the
-pure-Python one: libyaml's crashes the whole process on 100 kB of "[".
+Every error is a ConfigError with file, line, key and what was expected. The loader is pure Python: libyaml's crashes
+the process on 100 kB of "[".
 """
 
 import math
@@ -41,29 +41,25 @@ _MERGE: Final = "tag:yaml.org,2002:merge"
 
 @dataclass(frozen=True)
 class Document:
-    """What a file holds.
-
-    lines: the line, from 1, of every key and list item by its path. nulls: how those were written that are null, as ""
-    where nothing was written at all.
-    """
+    """The content of a file."""
 
     name: str
     value: Value
-    lines: dict[KeyPath, int]
-    nulls: dict[KeyPath, str]
+    lines: dict[KeyPath, int]  # line from 1 of every key and item by path
+    nulls: dict[KeyPath, str]  # how nulls are written, "" for nothing
 
     def convert(self, kind: type[T]) -> T:
-        """The file as `kind`, a msgspec struct. Raises ConfigError naming line and key."""
+        """Convert the file to `kind`, a msgspec struct. Raises ConfigError with line and key."""
         return self.convert_part(self.value, kind, ())
 
     def convert_each(self, kind: type[T]) -> dict[str, T]:
-        """The file as a mapping of names to `kind`. Raises ConfigError naming line and key."""
+        """Convert the file to a mapping of names to `kind`. Raises ConfigError with line and key."""
         if not isinstance(self.value, dict):
             raise ConfigError(f"{self.name}: expected names, each with keys and values of its own")
         return {name: self.convert_part(part, kind, (name,)) for name, part in self.value.items()}
 
     def convert_part(self, value: Value, kind: type[T], at: KeyPath) -> T:
-        """`value`, which stands at `at`, as `kind`. Raises ConfigError naming line and key."""
+        """Convert `value`, which stands at `at`. Raises ConfigError with line and key."""
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
@@ -71,7 +67,7 @@ class Document:
             raise ConfigError(f"{self.where((*at, *problem.path))}: {problem.message}") from None
 
     def where(self, path: KeyPath) -> str:
-        """Words for a place in the file: "night.yaml, line 7, batch_sizes[2]"."""
+        """Name a place in the file: "night.yaml, line 7, batch_sizes[2]"."""
         line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None)
         parts = [self.name]
         if line is not None:
@@ -82,12 +78,12 @@ class Document:
 
 
 def spell(path: KeyPath) -> str:
-    """A path as people write it: benchmark.precision[0]."""
+    """Write a path as people do: benchmark.precision[0]."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
 
 
 def read(path: Path) -> Document:
-    """The file at `path`. Raises ConfigError when it cannot be read, is too large, or is not plain YAML."""
+    """Read a file. Raises ConfigError for one that is unreadable, too large, or not plain YAML."""
     try:
         with safe_read.opened(path) as file:
             data = file.read(MAX_BYTES + 1)
@@ -99,7 +95,7 @@ def read(path: Path) -> Document:
 
 
 def parse(data: bytes, name: str) -> Document:
-    """The content of a file that is called `name`. Raises ConfigError when it is not plain YAML."""
+    """Parse the content of the file `name`. Raises ConfigError if it is not plain YAML."""
     text = _text(data, name)
     document = Document(name, None, {}, {})
     try:
@@ -136,7 +132,6 @@ class _Loader(yaml.SafeLoader):
 
 
 def _value(node: yaml.Node, path: KeyPath, document: Document) -> Value:
-    """The node as plain values, noting lines and nulls in `document` on the way."""
     if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTIONS:
         raise ConfigError(f"{_place(node, path, document.name)}: the tag {node.tag!r} is not read; plain values only")
     if isinstance(node, yaml.MappingNode):
@@ -191,8 +186,7 @@ def _scalar(node: yaml.Node, path: KeyPath, name: str) -> Value:
     return value
 
 
-_BARE: Final = yaml.SafeLoader("")
-"""Constructors of scalars are methods that read nothing of their loader."""
+_BARE: Final = yaml.SafeLoader("")  # for constructors of scalars, methods that read nothing of their loader
 
 
 def _place(node: yaml.Node, path: KeyPath, name: str) -> str:

@@ -1,6 +1,6 @@
-"""Says in people's words how a value differs from the type it should have had.
+"""Explain in plain words how a value differs from its type.
 
-msgspec finds the mistake and its path; the type at that path says what was expected, the value there what was found.
+msgspec finds the mistake and its path; the type at that path is what was expected, the value what was found.
 """
 
 import difflib
@@ -25,29 +25,27 @@ _SHOWN: Final = 60
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Where (as far as it is known) and what."""
-
+class _Problem:
     path: tuple[str | int, ...]
     message: str
 
 
-def explain(error: msgspec.ValidationError, value: object, kind: object) -> Problem:
-    """What `error`, raised when `value` was converted to `kind`, means for the person who wrote the value."""
+def explain(error: msgspec.ValidationError, value: object, kind: object) -> _Problem:
+    """Explain the `error` of converting `value` to `kind`."""
     text = str(error)
     found = _PATH.search(text)
     path, value, expected = _follow(found.group(1) if found else "", value, inspect.type_info(kind))
     if unknown := _UNKNOWN.match(text):
-        return Problem((*path, unknown.group(1)), _unknown_key(unknown.group(1), expected))
+        return _Problem((*path, unknown.group(1)), _unknown_key(unknown.group(1), expected))
     if missing := _MISSING.match(text):
-        return Problem(path, f"the key {missing.group(1)} is missing")
+        return _Problem(path, f"the key {missing.group(1)} is missing")
     if _TOO_LARGE.search(text):
-        return Problem(path, f"{_shown(value)} is too large{_largest(expected)}")
-    return Problem(path, f"expected {words(expected)}, got {_shown(value)}{_as_yaml(value, expected)}")
+        return _Problem(path, f"{_shown(value)} is too large{_largest(expected)}")
+    return _Problem(path, f"expected {words(expected)}, got {_shown(value)}{_as_yaml(value, expected)}")
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """A sentence with the nearest names, whatever their case, and a blank before it; nothing where none is near."""
+    """Suggest the nearest names, whatever their case, after a blank; empty if none is near."""
     spelt: dict[str, list[str]] = {}
     for one in dict.fromkeys(names):
         spelt.setdefault(one.lower(), []).append(one)
@@ -56,7 +54,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def require_known(word: str, origin: str, names: Iterable[str], what: str) -> str:
-    """Return `word`, which is one of the names. Raises ConfigError with the nearest, and all of them."""
+    """Return `word` if it is one of the names. Raises ConfigError with the nearest, and all of them."""
     known = [str(name) for name in names]
     if word not in known:
         near = did_you_mean(word, known)
@@ -65,13 +63,13 @@ def require_known(word: str, origin: str, names: Iterable[str], what: str) -> st
 
 
 def listed(names: Iterable[str], word: str = "or") -> str:
-    """Join names as people do: "a, b or c"."""
+    """Join names: "a, b or c"."""
     *first, last = list(names)
     return f"{', '.join(first)} {word} {last}" if first else last
 
 
 def words(kind: inspect.Type, *, plural: bool = False) -> str:
-    """What a value of this type is called: "a whole number of at least 1", in the plural "whole numbers …"."""
+    """Name the values of a type: "a whole number of at least 1"; plural: "whole numbers …"."""
     match kind:
         case inspect.UnionType(types=types):
             return " or ".join(words(one, plural=plural) for one in types if not isinstance(one, inspect.NoneType))
@@ -91,14 +89,14 @@ def words(kind: inspect.Type, *, plural: bool = False) -> str:
 
 
 def _largest(kind: inspect.Type) -> str:
-    """The largest whole number that is allowed there, in words; nothing where the type has no bound."""
+    """Name the largest whole number of the type; empty if it has no bound."""
     options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     bounds = [one.le for one in options if isinstance(one, inspect.IntType) and one.le is not None]
     return f"; the largest that is allowed is {max(bounds)}" if bounds else ""
 
 
 def _as_yaml(value: object, expected: inspect.Type) -> str:
-    """How a number such as 1e3 is written, which YAML takes for a word; nothing where it is something else."""
+    """Rewrite a number such as 1e3, which YAML reads as a word; empty for anything else."""
     options = expected.types if isinstance(expected, inspect.UnionType) else (expected,)
     found = _EXPONENT.fullmatch(value) if isinstance(value, str) else None
     if found is None or len(found[0]) > _SHOWN or not any(isinstance(one, inspect.FloatType) for one in options):
@@ -146,7 +144,6 @@ def _items(kind: inspect.Type) -> inspect.Type:
 
 
 def _shown(value: object) -> str:
-    """The value as it could stand in a file, cut where it is long."""
     if value is None:
         return "nothing"
     text = json.dumps(value, ensure_ascii=False)

@@ -1,8 +1,4 @@
-"""The ways out: a file for node_exporter's textfile collector, and a port of this machine that Prometheus asks.
-
-Each has one thread, which no run waits for. A disk that hangs keeps the file from being written, somebody who connects
-and says nothing keeps others from being answered; the run goes on, and ends.
-"""
+"""A file for node_exporter's textfile collector, and a port for Prometheus, each with a daemon thread."""
 
 import errno
 import socketserver
@@ -27,19 +23,15 @@ from orchestrator.metrics.run_view import View
 from orchestrator.store import folders
 from orchestrator.system.plain_text import plain
 
-EVERY_S: Final = 10.0
-"""How often the file is written: Prometheus asks node_exporter every 15 s or less often."""
-PATIENCE_S: Final = 5.0
-"""For the last write, and for somebody who is connected and silent."""
-_GOODBYE_S: Final = 0.5
-"""For somebody who is being answered when the run ends."""
+EVERY_S: Final = 10.0  # between writes: Prometheus asks node_exporter every 15 s or less often
+PATIENCE_S: Final = 5.0  # for the last write, and for a silent client
+_GOODBYE_S: Final = 0.5  # for a client that is being answered when the run ends
 _HOST: Final = "127.0.0.1"
-_LONGEST_PID: Final = 30
-"""What write_to_textfile adds to the name while it writes: two numbers."""
+_LONGEST_PID: Final = 30  # write_to_textfile adds two numbers to the name while it writes
 
 
 class Exporters:
-    """What was asked for on the command line. problem: why the file was not written, the last time that was tried."""
+    """The requested exporters. problem: why the last write of the file failed."""
 
     def __init__(self, path: Path | None, server: "_Server | None") -> None:
         self.problem = ""
@@ -55,7 +47,7 @@ class Exporters:
             threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics port", daemon=True).start()
 
     def follow(self, stored: StoredRun, display: Display) -> Follower:
-        """A display to be used in place of `display`: from now on the metrics are those of this run."""
+        """Return a display to use in place of `display`: the metrics are those of this run."""
         self._follower = Follower(stored, display)
         if self._path is not None:
             self._writer = threading.Thread(target=self._write_on, args=(self._path,), name="metrics file", daemon=True)
@@ -63,16 +55,16 @@ class Exporters:
         return self._follower
 
     def judged(self, report: Report) -> None:
-        """The report of that run is made."""
+        """Keep the verdicts of the run's report."""
         if self._follower is not None:
             self._follower.judged(report)
 
     def view(self) -> View | None:
-        """Of the run; None before there is one."""
+        """Return the view of the run; None before it starts."""
         return None if self._follower is None else self._follower.view()
 
     def close(self) -> None:
-        """The run is over: write the file a last time, and answer nobody any more."""
+        """Write the file a last time, and close the port."""
         self._over.set()
         if self._writer is not None:
             self._writer.join(PATIENCE_S)
@@ -98,13 +90,13 @@ class Exporters:
 
 
 def opened(file: str | None, port: int | None) -> Exporters:
-    """Make what was asked for. Raises ConfigError where the file cannot be written, or the port is not free."""
+    """Open the exporters. Raises ConfigError for a file that cannot be written, or a port that is not free."""
     path = None if file is None else _path(file)
     return Exporters(path, None if port is None else _bound(port))
 
 
 def require(file: str | None, port: int | None) -> None:
-    """Raises ConfigError where `opened` would, and leaves nothing behind."""
+    """Raise ConfigError where `opened` would, and leave nothing behind."""
     if file is not None:
         _path(file)
     if port is not None:
@@ -143,37 +135,34 @@ def _no_app(_environment: object, _start: object) -> list[bytes]:
 
 
 class _Server(WSGIServer):
-    """One connection at a time: who opens thousands takes neither threads nor descriptors from the run."""
+    """Serves one connection at a time: thousands of clients take neither threads nor descriptors from the run."""
 
     request_queue_size = 5
 
     def server_bind(self) -> None:
-        """Without asking DNS for the name of this machine, which may take long: nobody is told it."""
+        """Skip the DNS look-up of this machine's name, which may take long."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = _HOST, self.server_address[1]
         self.setup_environ()
 
     def end(self) -> None:
-        """Answer the one who is connected, and nobody after."""
         self.shutdown()
         self.server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Somebody has hung up, or said nothing: nothing to be told in the middle of a run."""
+        """Ignore clients that hang up or stay silent."""
 
 
 class _Handler(WSGIRequestHandler):
-    """Answers without a word on standard error, and waits for nobody for long."""
+    """Closes silent connections and logs nothing."""
 
     timeout = PATIENCE_S
 
     def log_message(self, format: str, *args: object) -> None:
-        """Every scrape would be a line."""
+        """Log nothing: every scrape would be a line."""
 
 
 class _Collected(Collector):
-    """The families of the run as prometheus_client wants them."""
-
     def __init__(self, exporters: Exporters) -> None:
         self._exporters = exporters
 
@@ -184,7 +173,7 @@ class _Collected(Collector):
 
 
 def converted(family: Family, view: View) -> GaugeMetricFamily | CounterMetricFamily:
-    """A family and its samples as prometheus_client wants them, each with the id of its run as the first label."""
+    """Convert a family and its samples for prometheus_client. The first label is the run's id."""
     make = GaugeMetricFamily if family.kind is Kind.GAUGE else CounterMetricFamily
     made = make(family.name, family.help, labels=(RUN, *family.labels))
     run = plain(view.run_id)

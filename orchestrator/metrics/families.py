@@ -1,7 +1,7 @@
-"""Which metrics there are, and what each says of a run: one table. Pure.
+"""The table of metrics and their samples. Pure.
 
-Names follow the conventions of Prometheus: one prefix, base units (seconds, bytes, watts, celsius, ratios from 0 to 1),
-_total for what only grows. What is not known has no sample; it is never 0.
+Names follow Prometheus: one prefix, base units (seconds, bytes, watts, celsius, ratios from 0 to 1), _total for
+counters. Unknown values have no sample; they are never 0.
 """
 
 import enum
@@ -15,38 +15,35 @@ from orchestrator.state.slots import SlotStatus
 from orchestrator.system.plain_text import plain
 from protocol.cell import Device
 from protocol.failure import Category
-from protocol.messages import Sample
 
 Row = tuple[tuple[str, ...], float]
-"""The values of the labels, and that of the metric."""
+"""Values of the labels, and of the metric."""
 Rows = Callable[[View], Iterator[Row]]
 
-PENDING: Final = "PENDING"
-"""In place of a verdict, until there is one: it needs the readings of the whole run."""
+PENDING: Final = "PENDING"  # until there is a verdict, which needs the readings of the whole run
 VERDICTS: Final = (*HealthVerdict, PENDING)
 FAILURES: Final = tuple(category for category in Category if category is not Category.STOPPED)
 """A launch that a person stopped is no failure."""
 
-RUN: Final = "run_id"
-"""The first label of every metric: two runs on one machine have no series in common."""
+RUN: Final = "run_id"  # first label of every metric: runs share no series
 _GPU: Final = ("gpu", "uuid")
 _CELL: Final = ("cell", "gpu", "uuid", "model", "workload", "precision", "mode", "batch_size")
 
 
 class Kind(enum.StrEnum):
-    """How a value moves: up and down, or only up while the process lives."""
+    """Gauge, or counter while the process lives."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
 
 
 class Family(NamedTuple):
-    """A metric. rows: its samples; labels: the names of what tells those of one run apart."""
+    """A metric."""
 
     name: str
     kind: Kind
     help: str
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # names of what distinguishes the samples of one run
     rows: Rows
 
 
@@ -120,7 +117,7 @@ def _lines(read: Callable[[DeviceLine], float | None]) -> Rows:
 
 
 def _sampled(field: str, scale: float = 1.0) -> Rows:
-    """A field of the newest sample of each GPU, in base units."""
+    """Return a field of each GPU's newest sample, in base units."""
 
     def read(line: DeviceLine) -> float | None:
         value = None if line.sample is None else getattr(line.sample, field)
@@ -130,11 +127,7 @@ def _sampled(field: str, scale: float = 1.0) -> Rows:
 
 
 def _sampled_at(view: View) -> Iterator[Row]:
-    yield from _lines(lambda line: None if line.sample is None else _wall(line.sample, view))(view)
-
-
-def _wall(sample: Sample, view: View) -> float:
-    return sample.at_ns / 1e9 + view.boot
+    yield from _lines(lambda line: None if line.sample is None else line.sample.at_ns / 1e9 + view.boot)(view)
 
 
 def _verdicts(read: Callable[[View], Mapping[str, HealthVerdict]]) -> Rows:
@@ -154,7 +147,6 @@ def _node(view: View) -> Iterator[Row]:
 
 
 def _burn_in(view: View) -> Iterator[Row]:
-    """Of a burn-in alone: a benchmark has no such verdict, not even a pending one."""
     if view.burn_in:
         yield from _verdicts(lambda seen: seen.burn_in)(view)
 

@@ -1,4 +1,4 @@
-"""A display that remembers what it is told, for the metrics, and passes everything on to the display of people."""
+"""A display that keeps what it is told, for the metrics, and forwards it to the display of people."""
 
 import threading
 import time
@@ -14,12 +14,11 @@ from orchestrator.figures.report import Report
 from orchestrator.metrics.run_view import Figure, RunStands, View
 from protocol.failure import Category
 
-_KEPT: Final = 8
-"""Figures of a cell: the newest is told, the others are there should it be taken back. A night has thousands."""
+_KEPT: Final = 8  # figures of a cell: the newest counts, older ones replace a withdrawn one
 
 
 class Follower:
-    """Of one run. Told by the loop, asked for its view by the threads of the exporters. cells: of the plan, by id."""
+    """Follows one run: the loop tells it, threads of the exporters read its view. cells: planned ones by id."""
 
     def __init__(self, stored: StoredRun, display: Display) -> None:
         self._display = display
@@ -40,7 +39,7 @@ class Follower:
         )
 
     def view(self) -> View:
-        """All that is known now. Copies what grows, so that the loop may go on."""
+        """Return everything known now. Copies what grows, so that the loop may go on."""
         with self._lock:
             newest = {cell: good[-1] for cell, good in self._figures.items() if good}
             return msgspec.structs.replace(
@@ -48,12 +47,12 @@ class Follower:
             )
 
     def show(self, snapshot: Snapshot) -> None:
-        """Where the run stands."""
+        """Keep the state of the run."""
         self._know(snapshot=snapshot)
         self._display.show(snapshot)
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """What happened."""
+        """Count what happened."""
         with self._lock:
             if isinstance(event, CellEnded):
                 self._ended(event)
@@ -67,7 +66,7 @@ class Follower:
         self._display.tell(event)
 
     def judged(self, report: Report) -> None:
-        """The report of the run is made: its verdicts."""
+        """Keep the verdicts of the run's report."""
         night = () if report.burn_in is None else report.burn_in.gpus
         self._know(
             health={gpu.gpu_uuid: gpu.verdict for gpu in report.health.gpus},
@@ -76,7 +75,7 @@ class Follower:
         )
 
     def close(self) -> None:
-        """The display has nothing more to show; the view stays."""
+        """Close the display; the view stays."""
         self._display.close()
 
     def _know(self, **changes: object) -> None:
@@ -105,7 +104,6 @@ class Follower:
         self._figures[cell.id].append(figure)
 
     def _take_back(self, cell: str) -> None:
-        """The newest figure of a cell: what launches before it have measured holds again."""
         if self._figures[cell]:
             self._figures[cell].pop()
 

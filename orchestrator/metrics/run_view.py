@@ -1,4 +1,4 @@
-"""All that is known of a run at one moment, as the metrics need it: plain values."""
+"""Everything known of a run at one moment, for the metrics: plain values."""
 
 import enum
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from protocol.failure import Category
 
 
 class RunStands(enum.StrEnum):
-    """Whether the run goes on. BROKEN_OFF: it ended without a report."""
+    """State of the run. BROKEN_OFF: ended without a report."""
 
     RUNNING = "running"
     OVER = "over"
@@ -20,40 +20,35 @@ class RunStands(enum.StrEnum):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """What the last good launch of a cell has measured. label: of its device; batch_size: that it ran at."""
+    """Result of a cell's last good launch."""
 
-    label: str
+    label: str  # of its device
     uuid: str
     model: str
     workload: str
     precision: str
     mode: str
-    batch_size: int
+    batch_size: int  # as measured
     iteration_s: float | None
     items_per_second: float | None
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """One run, now.
-
-    at, began: seconds since the epoch; boot: what to add to a monotonic time to get such. snapshot: None until there is
-    one. figures: by planned cell. failures, retries: of this process, which `resume` begins anew. exit_code: once the
-    run is over. health, burn_in: by UUID, once its report is made; node: of the machine.
-    """
+    """One run, now."""
 
     run_id: str
     tool_version: str
     profile: str
     devices: tuple[Device, ...]
-    began: float
-    at: float
-    boot: float
+    began: float  # seconds since the epoch
+    at: float  # seconds since the epoch
+    boot: float  # epoch minus monotonic time
     stands: RunStands = RunStands.RUNNING
-    exit_code: int | None = None
-    snapshot: Snapshot | None = None
-    figures: Mapping[str, Figure] = {}
-    failures: Mapping[Category, int] = {}
-    retries: int = 0
-    health: Mapping[str, HealthVerdict] = {}
-    burn_in: Mapping[str, HealthVerdict] = {}
-    node: HealthVerdict | None = None
+    exit_code: int | None = None  # once the run is over
+    snapshot: Snapshot | None = None  # None before the first
+    figures: Mapping[str, Figure] = {}  # by planned cell
+    failures: Mapping[Category, int] = {}  # of this process
+    retries: int = 0  # of this process
+    health: Mapping[str, HealthVerdict] = {}  # by UUID, once the report is made
+    burn_in: Mapping[str, HealthVerdict] = {}  # by UUID, once the report is made
+    node: HealthVerdict | None = None  # of the machine

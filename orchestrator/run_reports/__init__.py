@@ -1,5 +1,5 @@
-"""From the name of a run to its report, and from its report to the files.
+"""From the name of a run to its report, and from the report to its files.
 
-what a user names ── run_lookup ──▶ run folder ── reporting ──▶ Report ──▶ report.json, .html, ...
+name ── run_lookup ──▶ run folder ── reporting ──▶ Report ──▶ report.json, .html, ...
 └── report_reader: report.json, baselines, and all of the above ──▶ one side of a comparison
 """

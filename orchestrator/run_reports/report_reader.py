@@ -1,12 +1,11 @@
-"""What a person names to compare, read with suspicion: the thin step before everything else here.
+"""Read what a person names to compare, strictly.
 
-    report.json      strictly: this version's schema, and nothing beside it
-    a baseline       likewise, by a version of its own
-    a run's folder   its report is made again, so that it may be of an older version
-    @last, a run's id and so on: the words of run_reports/run_lookup.py, likewise
+    report.json      of this schema version, without other keys
+    a baseline       likewise, by its own version
+    a run's folder   its report is made again, so an older version works; also @last, a run's id (run_lookup.py)
     a name           of a baseline that ships: configs/baselines/<name>.json
 
-Whatever is wrong is a ConfigError that names the file and what to do.
+Every error is a ConfigError that names the file and what to do.
 """
 
 from collections import Counter
@@ -28,35 +27,27 @@ from orchestrator.run_reports import reporting, run_lookup
 from orchestrator.system import safe_read
 
 T = TypeVar("T")
-_Version = int | float | str | None
-"""Other versions may write theirs in another way, and are told as what they are all the same."""
+_Version = int | float | str | None  # of any type, so that unknown versions are named in the error
 
 
 class _Head(msgspec.Struct):
-    """What tells the kinds of file apart; the rest is not looked at."""
+    """The versions, which distinguish the kinds of file."""
 
     schema_version: _Version = None
     baseline_version: _Version = None
 
 
 def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
-    """What `name` names, as a side. Raises UserError for what cannot be read as one.
-
-    history_db: where ids of runs are looked up; None for the user's own history.
-    """
-    report = _of_a_run(name, runs_folder, history_db)
-    if report is not None:
-        return _sound(report, name)
+    """Read `name` as a side of a comparison. Raises UserError. history_db: None for the user's own history."""
+    paths = run_lookup.find_run(name, runs_folder, history_db)
+    if paths is not None:
+        return _sound(reporting.make(paths), name)
     shipped = _shipped().get(name)
     return _file(Path(name) if shipped is None or safe_read.is_there(Path(name)) else shipped, name)
 
 
 def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
-    """What these name, to hold the others against the first. Raises UserError, also where there is nothing to hold so.
-
-    A run and itself: SAME for ever. A baseline beside a run: who is slower and whose cells are missing, backwards.
-    runs_folder, history_db: as in `read`.
-    """
+    """Read all names; the others are compared with the first. Raises UserError, also for the same run twice."""
     first, *others = [read(name, runs_folder, history_db) for name in names]
     for other in others:
         if first.run_ids <= other.run_ids or other.run_ids <= first.run_ids:
@@ -74,9 +65,9 @@ def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None)
 
 
 def baseline(name: str, runs_folder: str, history_db: str | None = None, *, origin: str = "--compare-baseline") -> Side:
-    """A baseline: a file, a report, a run's folder or id, or the name of one that ships. Raises UserError.
+    """Read a baseline: a file, a report, a run's folder or id, or the name of one that ships. Raises UserError.
 
-    runs_folder, history_db: as in `read`. origin: the option or the line that names it.
+    origin: the option or the line that names it.
     """
     if not name.strip():
         raise ConfigError(f"{origin}: expected a file or a name, got an empty text")
@@ -97,14 +88,7 @@ def baseline(name: str, runs_folder: str, history_db: str | None = None, *, orig
 
 
 def _shipped() -> dict[str, Path]:
-    """The baselines that ship, by name."""
     return {path.stem: path for path in sorted((configs_folder() / "baselines").glob("*.json"))}
-
-
-def _of_a_run(name: str, runs_folder: str, history_db: str | None) -> Report | None:
-    """The report of a run's folder; None where `name` names none."""
-    paths = run_lookup.find_run(name, runs_folder, history_db)
-    return None if paths is None else reporting.make(paths)
 
 
 def _file(path: Path, name: str) -> Side:
@@ -122,7 +106,7 @@ def _file(path: Path, name: str) -> Side:
 
 
 def _sound(report: Report, name: str) -> Side:
-    """The run of that report. Raises ConfigError where it holds what nobody has measured."""
+    """Convert a report. Raises ConfigError for impossible figures."""
     if (found := next(run_figures.impossible(report), None)) is not None:
         raise ConfigError(
             f"{name}: not as gpubench measures it: a launch with the figure {found}; what can be measured is "
@@ -132,7 +116,7 @@ def _sound(report: Report, name: str) -> Side:
 
 
 def _told_apart(found: Side) -> Side:
-    """The same. Raises ConfigError where nobody knows whose a cell is, or which of two: of a UUID, or a cell, twice."""
+    """Return the side. Raises ConfigError for a UUID or a cell that occurs twice, or a cell without its device."""
     uuid, devices = _most(one.gpu_uuid for one in found.devices)
     if devices > 1:
         raise ConfigError(f"{found.name}: not as gpubench writes it: {devices} devices have the UUID {uuid}")
@@ -148,7 +132,6 @@ def _told_apart(found: Side) -> Side:
 
 
 def _most(found: Iterable[T]) -> tuple[T | None, int]:
-    """What is there most often, and how often; None of nothing."""
     return next(iter(Counter(found).most_common(1)), (None, 0))
 
 

@@ -1,14 +1,13 @@
 """From a run's folder to its report, and from the report to its files.
 
-    lock ──▶ does somebody work on it? ┐
+    lock ──▶ is the run alive? ─────────┐
     run.yaml, journal, results ────────┴──▶ Archive ──▶ Evidence ──▶ merge ──▶ Report
     held_against.json ───────────────────────────────── compare/references ──▶ the same, with score and thresholds
 
-Nothing is written and no lock is taken to make a report, so that one can be made of a run that still goes on. Into the
-folder of such a run nobody writes but the process that works on it.
+Making a report writes nothing and takes no lock. Only its own process writes into the folder of a live run.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -37,10 +36,9 @@ from protocol.paths import RunPaths
 
 
 class UnwrittenError(StorageError):
-    """The run is over, and files of its report could not be written. Those beside them are there.
+    """Files of a finished run's report could not be written; the other files are there.
 
-    published: what was written to where the user wants it. copies_alone: all of it is in the run's folder, and is only
-    not there as well.
+    published: the files written to the user's place. copies_alone: every file is in the run's folder.
     """
 
     def __init__(
@@ -53,7 +51,7 @@ class UnwrittenError(StorageError):
 
 
 class Made(NamedTuple):
-    """A report, and for formats that show them, what happened when and every single value; laid out for its kind."""
+    """A report with what some formats need beside it: timeline, samples, and the layout of its kind of run."""
 
     report: Report
     timeline: Timeline
@@ -62,20 +60,20 @@ class Made(NamedTuple):
 
     @property
     def given(self) -> Given:
-        """What formats take beside the report."""
+        """Arguments of formats, beside the report."""
         return {"timeline": self.timeline, "samples": self.samples, "layout": self.layout}
 
 
 def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
-    """What the run in that folder found out, without what happened when; see `make_all`."""
+    """Make the report of the run in that folder; see `make_all`."""
     return make_all(paths, stored, held).report
 
 
 @evidence.collector_off()
 def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Made:
-    """What the run in that folder found out, as far as it has come. Raises RunFolderError.
+    """Make everything that formats need of the run so far. Raises RunFolderError.
 
-    stored: its run.yaml, where that was read before. held: what to hold it against, in place of what its folder says.
+    stored: its run.yaml, if already read. held: replaces the references stored in its folder.
     """
     # Whoever held the lock before the journal was read has not written yet that the run is over: so it goes on.
     worked_on = _worked_on(paths)
@@ -92,10 +90,9 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:
-    """Write the report to its place (report_places.py), and into the run's folder, as every run has it and as asked
-    for.
+    """Write the report to its place (report_places.py) and into the run's folder.
 
-    Every file that the disk takes is written, the most important first. Raises UnwrittenError for the others.
+    Writes every file that the disk takes, the most important first. Raises UnwrittenError for the others.
     """
     made = make_all(paths, stored)
     published = () if report_places.is_copy(stored, paths) else stored.configuration.formats
@@ -104,11 +101,9 @@ def write(stored: StoredRun, paths: RunPaths) -> Report:
 
 
 def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
-    """The report of a run whose work is over, and whether files of it were missing, which are written now.
+    """Return the report of a finished run, and whether missing or outdated files were written now.
 
-    A disk had refused them, or their process was killed. Where the JSON in the run's folder is not of the run's end, no
-    file beside it is either; where results were lost since (of a burn-in, which measures them no more), nor does it
-    hold what is told now. Raises UnwrittenError for those that the disk refuses again.
+    All files are rewritten if the journal has no outcome or a burn-in has lost results. Raises UnwrittenError.
     """
     missing = frozenset(report_places.unwritten(stored, paths))
     outdated = bool(run_status.look(stored, paths)[0].no_outcome)
@@ -132,9 +127,9 @@ def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
 def _write_each(
     made: Made, stored: StoredRun, paths: RunPaths, own: Collection[ReportFormat], published: Collection[ReportFormat]
 ) -> None:
-    """Write formats into the run's folder, and to where the user wants them. Raises UnwrittenError.
+    """Write formats into the run's folder and to the user's place. Raises UnwrittenError.
 
-    An older file in the run's folder would contradict the new ones beside it: where its new one is refused, it goes.
+    Where a new file in the run's folder is refused, the older one is deleted: it would contradict the others.
     """
     place = Path(stored.configuration.output_path)
     written: list[Path] = []
@@ -158,21 +153,17 @@ def _write_each(
 
 
 def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
-    """What is rendered into the run's folder: what every run has, what was asked for, and what is there already.
-
-    An older report of any format would contradict the new ones beside it.
-    """
+    """Return the formats of the run's folder: always, requested, and existing, which would become outdated."""
     there = [kind for kind in ReportFormat if paths.report(kind).exists()]
     return report.by_importance((*ALWAYS, *stored.configuration.formats, *there))
 
 
 def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], seen: int) -> tuple[Path, ...]:
-    """Write a report that `make_all` made into the run's folder, in place of an older one; returns the files.
+    """Replace the reports in the run's folder by those of `made`; return the files.
 
-    None of them where the run goes on, or was taken up since its journal was `seen` long: the process that works on it
-    writes the report of its end there, and nobody may put an older one in its place. All samples take minutes to write,
-    so that this is asked once more when every file is whole, and only then does the first take its place. Raises
-    StorageError when the disk refuses one of them, and then the older ones stay, too.
+    Writes nothing if the run is alive or its journal is longer than `seen`: its own process writes its report. This is
+    checked again once all files are complete, because all samples take minutes. Raises StorageError, and then the older
+    files stay.
     """
 
     def taken_up() -> bool:
@@ -181,13 +172,18 @@ def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], s
     if made.report.metadata.running or taken_up():
         return ()
     rendered = {paths.report(kind): report.parts(made.report, kind, **made.given) for kind in formats}
-    whole: dict[Path, Path] = {}
+    whole: dict[Path, Path] = {}  # finished files by final path
     try:
         for path, parts in rendered.items():
             journal.write_parts_durably(path, parts, lambda finished, path: whole.update({path: finished}))
         if taken_up():
             return ()
-        _put_in_place(whole)
+        for path, finished in whole.items():
+            try:
+                finished.replace(path)
+                journal.sync_folder(path.parent)
+            except OSError as error:
+                raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
     finally:
         for finished in whole.values():
             with suppress(OSError):
@@ -195,17 +191,7 @@ def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], s
     return tuple(rendered)
 
 
-def _put_in_place(whole: Mapping[Path, Path]) -> None:
-    """whole: by its path, where a finished file lies beside it."""
-    for path, finished in whole.items():
-        try:
-            finished.replace(path)
-            journal.sync_folder(path.parent)
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
-
-
 def _worked_on(paths: RunPaths) -> bool:
-    """Whether a process works on the run, or may do so where it cannot be seen from here."""
+    """Whether a process works on the run, or may do so where it cannot be seen."""
     holder = lock.holder(paths)
     return holder is not None and lock.life(holder) is not Life.ENDED

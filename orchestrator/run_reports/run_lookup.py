@@ -1,7 +1,7 @@
-"""Which run a person means: the same words for every command that takes a run.
+"""Which run a person means, for every command that takes a run.
 
 nothing             the newest of the runs folder
-a path              the folder of a run; what is there under a name comes before any id
+a path              the folder of a run; an existing path comes before any id
 @last, @last~1      the newest of the runs folder, the one before it
 an id               as `history` prints it, or a unique beginning: of the runs folder, else of the history
 """
@@ -18,23 +18,21 @@ from orchestrator.system import safe_read
 from protocol.paths import RunPaths
 
 _LAST: Final = re.compile(r"@last(?:~(\d{1,6}))?")
-_RUN_ID: Final = re.compile(r"\d{8}[\da-f-]*")
-"""20260401-213000-1f2e3d, or its beginning from the day on: shorter ones may be files with a slip in their name."""
-_SHOWN: Final = 5
-"""So many runs are named that a beginning may mean."""
+_RUN_ID: Final = re.compile(r"\d{8}[\da-f-]*")  # 20260401-213000-1f2e3d, or its beginning from the day on
+_SHOWN: Final = 5  # runs named that an ambiguous beginning may mean
 
 
 def find(name: str | None, runs: str, history_db: str | None = None) -> RunPaths:
-    """The run that is meant. runs: the folder of runs; history_db: None for the user's own history.
+    """Find a run. runs: the runs folder. history_db: None for the user's own history.
 
-    Raises UserError where there is none, or several may be meant.
+    Raises UserError if there is none, or if several may be meant.
     """
     meant = None if name is None else find_run(name, runs, history_db)
     return meant or folders.existing_run(name, runs)
 
 
 def find_run(name: str, runs: str, history_db: str | None = None) -> RunPaths | None:
-    """The same of a name that need not be one of a run; None where it is not. Raises UserError as `find` does."""
+    """Find a run by a name that may mean something else, then None. Raises UserError as `find` does."""
     if (last := _LAST.fullmatch(name)) is not None:
         return _back(name, int(last[1] or 0), runs)
     if name.startswith("@"):
@@ -47,7 +45,7 @@ def find_run(name: str, runs: str, history_db: str | None = None) -> RunPaths | 
 
 
 def is_id(name: str) -> bool:
-    """Whether it could be the id of a run, or the beginning of one."""
+    """Whether this may be the id of a run, or its beginning."""
     return _RUN_ID.fullmatch(name) is not None
 
 
@@ -62,7 +60,6 @@ def _back(name: str, back: int, runs: str) -> RunPaths:
 
 
 def _in_folder(name: str, runs: str) -> RunPaths | None:
-    """The run in that folder whose name it is, or begins so. Raises RunFolderError where several do."""
     found = [folder for folder in folders.in_order(Path(runs)) if folder.name.startswith(name)]
     meant = [folder for folder in found if folder.name == name] or found
     if len(meant) > 1:
@@ -72,7 +69,6 @@ def _in_folder(name: str, runs: str) -> RunPaths | None:
 
 
 def _recorded(name: str, history_db: str | None) -> RunPaths:
-    """The folder of the run that has this id in the history. Raises HistoryError; RunFolderError where it is gone."""
     from orchestrator.history import location, store  # SQLite may be missing, and nothing else here needs it
     from orchestrator.history import queries as recorded
 

@@ -1,11 +1,10 @@
-"""Shows a run to a person or to a program that reads logs.
+"""Display a run for a person, or for a program that reads logs.
 
     a terminal                  live.py         one line a device, redrawn once a second; events above it
     a pipe, a file, TERM=dumb   plain.py        a line for each event, a progress line every half minute
     --log-format json           structured.py   one JSON object a line
 
-All of them write through outlet.py, which never waits for a reader and goes silent when the reader is gone: what
-happens to a terminal must not happen to a run. Everything shown stands in the journal as well.
+All write through outlet.py, which never waits for a reader: a terminal must not block a run.
 """
 
 import os
@@ -17,11 +16,7 @@ from orchestrator.terminal.plain import Plain
 
 
 def make(*, quiet: bool, verbose: bool, log_format: str, stream: TextIO) -> Display:
-    """The display for `stream`.
-
-    quiet: failures and warnings alone. verbose: phases and the evidence of failures too. log_format: "json" for one
-    JSON object a line; anything else for text.
-    """
+    """Make the display for `stream`. quiet: failures and warnings only. verbose: also phases and evidence."""
     outlet = Outlet(stream)
     if log_format == "json":
         from orchestrator.terminal.structured import Structured

@@ -1,7 +1,6 @@
-"""The live view: a line for each device and one for the run, redrawn in place; what happened scrolls by above it.
+"""The live view: a line for each device and one for the run, redrawn in place, with events above.
 
-Redrawn from the loop, once a second at most and without a thread of its own: rich costs 3 % of a core at 4 Hz and 0.9 %
-at 1 Hz, and the cores belong to what is measured.
+The loop redraws it at most once a second: rich costs 3 % of a core at 4 Hz and 0.9 % at 1 Hz.
 """
 
 import time
@@ -23,7 +22,7 @@ REFRESH_EVERY_S: Final = 1.0
 
 
 class LiveDisplay:
-    """Draws snapshots in place. now: seconds on a monotonic clock."""
+    """Draws snapshots in place. now: monotonic seconds."""
 
     def __init__(self, outlet: Outlet, *, verbose: bool, now: Callable[[], float] = time.monotonic) -> None:
         self._outlet = outlet
@@ -51,7 +50,7 @@ class LiveDisplay:
         self._live.update(self._frame(snapshot), refresh=True)
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Print what happened above the live lines."""
+        """Print the event above the live lines."""
         if self._outlet.gone:
             return
         style = ("yellow" if isinstance(event, Notice) else "red") if is_loud(event) else ""
@@ -59,7 +58,7 @@ class LiveDisplay:
             self._console.print(Text(line, style=style))
 
     def close(self) -> None:
-        """Take the live lines away and give the cursor back."""
+        """Remove the live lines and restore the cursor."""
         if self._live is not None:
             self._live.stop()
         self._outlet.close()
@@ -72,7 +71,7 @@ class LiveDisplay:
         return Group(*texts, Text(total, style="bold", no_wrap=True, overflow="crop"))
 
     def _fit(self) -> None:
-        """Follow the terminal's size. rich would ask the standard streams, which need not be this terminal.
+        """Follow the terminal's size; rich would ask the standard streams, which may be others.
 
         One column stays free: some terminals wrap when the last one is written.
         """

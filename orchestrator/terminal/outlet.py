@@ -1,9 +1,8 @@
-"""Text to a terminal, a pipe or a file, without ever waiting for it and without ever failing.
+"""Text to a terminal, a pipe or a file, without ever blocking or failing.
 
-The loop that supervises processes writes here. A terminal stopped with Ctrl-S, a stalled ssh connection or a pager that
-nobody scrolls would block an ordinary write until somebody comes back, and every deadline of the run with it. So the
-file is opened anew and non-blocking: a description of its own, because O_NONBLOCK on the inherited one would reach the
-shell that shares it.
+A terminal stopped with Ctrl-S or a stalled ssh connection would block an ordinary write of the supervising loop, and
+every deadline with it. The file is opened anew and non-blocking: O_NONBLOCK on the inherited description would
+reach the shell that shares it.
 """
 
 import os
@@ -13,15 +12,14 @@ import time
 from contextlib import suppress
 from typing import Final, TextIO
 
-PENDING_LIMIT: Final = 1 << 20
-"""Bytes kept for a reader that is slow. What comes after them is dropped, in whole writes, until there is room."""
+PENDING_LIMIT: Final = 1 << 20  # bytes kept for a slow reader; later writes are dropped until there is room
 
 CLOSE_TIMEOUT_S: Final = 1.0
 _FALLBACK_SIZE: Final = os.terminal_size((80, 24))
 
 
 class Outlet:
-    """A text stream as rich and structlog want one (`write`, `flush`), that goes silent when its reader is gone.
+    """A text stream for rich and structlog that goes silent when its reader is gone.
 
     Streams without a file descriptor (those of test runners) are written to directly.
     """
@@ -41,7 +39,7 @@ class Outlet:
 
     @property
     def size(self) -> os.terminal_size:
-        """Columns and lines of the terminal now; 80 by 24 where there is none, or where it does not say."""
+        """Columns and lines of the terminal now; 80 by 24 if unknown."""
         try:
             size = os.get_terminal_size(self._inherited if self._inherited is not None else -1)
         except OSError:
@@ -55,7 +53,7 @@ class Outlet:
         return bool(self._pending)
 
     def write(self, text: str) -> int:
-        """Take `text`; it is sent as far as the reader allows by the next flush."""
+        """Queue `text` for the next flush."""
         if not self.gone and len(self._pending) < PENDING_LIMIT:
             self._pending += text.encode(self.encoding, "replace")
         return len(text)
@@ -75,17 +73,17 @@ class Outlet:
             del self._pending[:sent]
 
     def close(self) -> None:
-        """Send the rest, waiting for a slow reader for at most a second."""
+        """Send the rest, waiting at most a second for a slow reader."""
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
         while self.congested and not self.gone and (left := deadline - time.monotonic()) > 0:
-            select.select([], [self._writable_fd()], [], left)
+            select.select([], [-1 if self._fd is None else self._fd], [], left)
         if self._fd is not None and self._fd != self._inherited:
             with suppress(OSError):
                 os.close(self._fd)
         self.gone = True
 
     def _send(self) -> int:
-        """Bytes taken by the reader, 0 when it takes none now."""
+        """Return the number of bytes that the reader took."""
         if self._fd is None:
             self._stream.write(self._pending.decode(self.encoding, "replace"))
             self._stream.flush()
@@ -95,18 +93,15 @@ class Outlet:
             return os.write(self._fd, self._pending[: select.PIPE_BUF]) if ready else 0
         return os.write(self._fd, self._pending)
 
-    def _writable_fd(self) -> int:
-        return -1 if self._fd is None else self._fd
-
     def _give_up(self) -> None:
         self.gone = True
         self._pending.clear()
 
 
 def _reopened(fd: int) -> int:
-    """A non-blocking description of the terminal or pipe behind `fd`; `fd` itself for files and where that fails.
+    """Open the terminal or pipe behind `fd` anew, non-blocking. Return `fd` itself for files and on failure.
 
-    A regular file never blocks for a reader, and a second description of it would start writing at its beginning.
+    A regular file never blocks, and a second description of it would start writing at its beginning.
     """
     mode = os.fstat(fd).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):

@@ -10,9 +10,9 @@ from orchestrator.terminal.wording import clean, duration, event_lines, is_loud,
 
 
 class Plain:
-    """A line for each ended cell and each notice, and how far the run is every half minute.
+    """Prints a line for each event and, every half minute, the progress, with the time since the run began.
 
-    Each begins with the time since the run began. now: seconds on a monotonic clock.
+    now: monotonic seconds.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class Plain:
         self._pace = Pace(now)
 
     def show(self, snapshot: Snapshot) -> None:
-        """Say how far the run is, if that was not said within the last half minute."""
+        """Print the progress, at most every half minute."""
         if self._quiet:
             return
         if self._verbose:
@@ -37,7 +37,7 @@ class Plain:
             self._print(progress_line(snapshot))
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Say what happened."""
+        """Print the event."""
         if is_loud(event) or not self._quiet:
             for line in event_lines(event, verbose=self._verbose):
                 self._print(line)

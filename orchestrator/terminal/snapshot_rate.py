@@ -1,4 +1,4 @@
-"""Which of the many snapshots of a run are worth a line in a log."""
+"""Select the snapshots that are worth a line in a log."""
 
 from collections.abc import Callable
 from typing import Final
@@ -10,7 +10,7 @@ PROGRESS_EVERY_S: Final = 30.0
 
 
 class Pace:
-    """Remembers what was said last. now: seconds on a monotonic clock."""
+    """Remembers the last line. now: monotonic seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -18,14 +18,14 @@ class Pace:
         self._phases: dict[str, tuple[str | None, Phase | None]] = {}
 
     def due(self) -> bool:
-        """Whether half a minute went by since this was last true, or since the run began."""
+        """Whether half a minute passed since this was last true, or since the start."""
         if self._now() - self._said_at < PROGRESS_EVERY_S:
             return False
         self._said_at = self._now()
         return True
 
     def entered(self, snapshot: Snapshot) -> list[DeviceLine]:
-        """The devices that are in another phase or at another cell than in the snapshot before."""
+        """Return the devices whose phase or cell has changed since the last snapshot."""
         before = self._phases
         self._phases = {line.uuid: (line.cell, line.phase) for line in snapshot.devices}
         return [

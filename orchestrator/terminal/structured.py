@@ -1,7 +1,7 @@
-"""Structured events: one JSON object a line, for programs that collect logs.
+"""Structured events for log collectors: one JSON object a line.
 
-Every object has "timestamp" (UTC), "level" and "event": run_started, importing, cell_ended, notice, progress,
-run_ended, and with -v phase. "device" is always the device as people call it ("GPU 0", "cpu:1").
+Each has "timestamp" (UTC), "level" and "event": run_started, importing, cell_ended, notice, progress, run_ended, and
+with -v phase. "device" is the label ("GPU 0", "cpu:1").
 """
 
 import time
@@ -23,7 +23,7 @@ _LEVELS: Final = {"debug", "info", "warning", "error", "critical"}
 
 
 class Structured:
-    """Writes events as JSON. now: seconds on a monotonic clock."""
+    """Writes events as JSON. now: monotonic seconds."""
 
     def __init__(
         self, outlet: Outlet, *, quiet: bool, verbose: bool, now: Callable[[], float] = time.monotonic
@@ -42,7 +42,7 @@ class Structured:
         )
 
     def show(self, snapshot: Snapshot) -> None:
-        """Write how far the run is, at most every half minute."""
+        """Write the progress, at most every half minute."""
         if self._quiet:
             return
         if self._verbose:
@@ -54,7 +54,7 @@ class Structured:
             self._log.info("progress", **_plain(snapshot) | {"devices": devices})
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Write what happened."""
+        """Write the event."""
         if self._quiet and not is_loud(event) and not _is_end(event):
             return
         if isinstance(event, Notice):
@@ -78,18 +78,16 @@ class Structured:
 
 
 def _is_end(told: CellEnded | Notice) -> bool:
-    """Whether it is what a collector waits for, as a person with --quiet still gets the end in one line."""
     return isinstance(told, Notice) and told.event == "run_ended"
 
 
 def _named(told: CellEnded | DeviceLine) -> dict[str, Any]:
-    """The struct as JSON types, its device called "device"."""
     plain = _plain(told)
     return {"device": plain.pop("label"), **plain}
 
 
 def _plain(value: object) -> dict[str, Any]:
-    """The struct or mapping as JSON types, its texts stripped: `jq -r` hands them to a terminal."""
+    """Convert to JSON types, with stripped texts: `jq -r` prints them to a terminal."""
     plain: dict[str, Any] = _stripped(msgspec.to_builtins(value))
     return plain
 

@@ -1,4 +1,4 @@
-"""How a run reads in one line: durations, devices, events. Pure; shared by the live and the plain display."""
+"""Durations, devices and events in one line each, for all displays. Pure."""
 
 import re
 from typing import Final
@@ -8,8 +8,7 @@ from orchestrator.engine.display_events import CellEnded, DeviceLine, Notice, Sn
 from orchestrator.state.stopping import how_it_ended
 from protocol.failure import Category, Failure
 
-LOUD: Final = frozenset({"warning", "error", "critical"})
-"""Levels of a notice that `--quiet` lets through."""
+LOUD: Final = frozenset({"warning", "error", "critical"})  # levels of a notice that --quiet lets through
 
 _ESCAPES: Final = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, links, clipboard
@@ -20,53 +19,51 @@ _CONTROLS: Final = r"\x00-\x08\x0b-\x1f\x7f-\x9f"
 _DIRECTIONS: Final = r"\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _UNPRINTABLE: Final = re.compile(rf"[{_CONTROLS}{_DIRECTIONS}\ud800-\udfff]+")
 
-_CELL_COLUMNS: Final = range(28, 64)
-"""From "bert-base inference fp32 b32" to names as long as models may have."""
+_CELL_COLUMNS: Final = range(28, 64)  # from "bert-base inference fp32 b32" to long names of models
 
 
 def stripped(text: str) -> str:
-    """`text` without terminal escapes, control characters and changes of writing direction; lines and tabs stay.
+    """Remove terminal escapes, control characters and changes of writing direction; keep lines and tabs.
 
-    Names of processes and messages of exceptions come from outside; a terminal would obey what they contain.
+    Names of processes and messages of exceptions come from outside; a terminal would obey them.
     """
     return _UNPRINTABLE.sub(" ", _ESCAPES.sub("", text))
 
 
 def clean(text: str) -> str:
-    """`text` stripped, on one line."""
+    """Strip `text` and join its lines."""
     return " ".join(stripped(text).split())
 
 
 def duration(seconds: float) -> str:
-    """`seconds` as m:ss or h:mm:ss."""
+    """Format `seconds` as m:ss or h:mm:ss."""
     minutes, rest = divmod(max(int(seconds), 0), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def bar(fraction: float, width: int, *, ascii_only: bool) -> str:
-    """A bar of `width` characters, filled to `fraction`."""
+    """Draw a bar of `width` characters, filled to `fraction`."""
     filled = round(min(max(fraction, 0.0), 1.0) * width)
     full, empty = ("#", "-") if ascii_only else ("━", "╌")
     return full * filled + empty * (width - filled)
 
 
 def fitted(text: str, width: int) -> str:
-    """`text` in exactly `width` columns, its end cut off where it is longer."""
+    """Fit `text` into exactly `width` columns, and cut its end."""
     return text.ljust(width) if len(text) <= width else text[: max(width - 1, 0)] + "~"[:width]
 
 
 def launch_words(cell: str, batch_size: int | None, attempt: int, *, verbose: bool = False) -> str:
-    """A launch as people see it: "resnet50 inference fp32 b8 #2", the second launch of the cell, and at batch 8."""
+    """Name a launch: "resnet50 inference fp32 b8 #2" is the second launch of the cell, at batch 8."""
     batch = "" if batch_size is None else f" b{batch_size}"
     return f"{clean(cell)}{batch}" + (f" #{attempt}" if attempt > 1 or verbose else "")
 
 
 def device_line(line: DeviceLine, width: int, *, ascii_only: bool) -> str:
-    """One device in at most `width` columns: label, cell, phase, progress, temperature, power, clock.
+    """Describe a device in at most `width` columns: label, cell, phase, progress, readings, bar.
 
-    The cell gets what is left, and where that is too little, the others go, from the right. At 80 columns all but the
-    bar are there.
+    The cell takes the remaining columns; in a narrow terminal the others are dropped from the right.
     """
     label = fitted(clean(line.label), 6)
     if line.cell is None:
@@ -86,7 +83,7 @@ def device_line(line: DeviceLine, width: int, *, ascii_only: bool) -> str:
 
 
 def total_line(snapshot: Snapshot, width: int, *, ascii_only: bool) -> str:
-    """The run as a whole in at most `width` columns."""
+    """Describe the run in at most `width` columns."""
     head = _launches(snapshot)
     tail = [f"{snapshot.failed} failed", f"elapsed {duration(snapshot.elapsed_s)}", _eta(snapshot)]
     room = width - len(head) - sum(len(word) + 2 for word in tail) - 2
@@ -95,7 +92,7 @@ def total_line(snapshot: Snapshot, width: int, *, ascii_only: bool) -> str:
 
 
 def progress_line(snapshot: Snapshot) -> str:
-    """The run as a whole and what each device does, for a log."""
+    """Describe the run and the work of each device, for a log."""
     working = (
         f"{clean(line.label)} {_launch(line)} {line.phase or ''}".strip() for line in snapshot.devices if line.cell
     )
@@ -104,7 +101,7 @@ def progress_line(snapshot: Snapshot) -> str:
 
 
 def event_lines(event: CellEnded | Notice, *, verbose: bool) -> list[str]:
-    """An event in words: one line, and in verbose mode the evidence of a failure below it."""
+    """Describe an event in one line; verbose adds the evidence of a failure."""
     if isinstance(event, Notice):
         level = f"{event.level}: " if event.level in LOUD else ""
         return [f"{level}{clean(event.message)}"]
@@ -121,7 +118,7 @@ def event_lines(event: CellEnded | Notice, *, verbose: bool) -> list[str]:
 
 
 def is_loud(event: CellEnded | Notice) -> bool:
-    """Whether `--quiet` shows it. A launch that a person stopped is no failure."""
+    """Whether --quiet shows the event. A launch that a person stopped is no failure."""
     if isinstance(event, Notice):
         return event.level in LOUD
     return event.failure is not None and event.failure.category is not Category.STOPPED
@@ -134,7 +131,6 @@ def _evidence(failure: Failure) -> list[str]:
 
 
 def _launches(snapshot: Snapshot) -> str:
-    """How many are done: of how many, or of what they are a part where nobody knows how many there will be."""
     if snapshot.total is None:
         return f"{snapshot.share:.0%} of the time, {plural(snapshot.done, 'launch', 'launches')}"
     return f"{snapshot.done}/{snapshot.total} launches"
@@ -145,7 +141,6 @@ def _launch(line: DeviceLine) -> str:
 
 
 def _taken(label: str, columns: list[str]) -> int:
-    """Columns of a line that are not the cell's: the others, and two blanks after each but the last."""
     return len(label) + 4 + sum(map(len, columns)) + 2 * (len(columns) - 1)
 
 

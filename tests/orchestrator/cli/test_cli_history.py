@@ -42,14 +42,10 @@ def test_the_list_has_a_line_a_run(invoke: Invoke) -> None:
 
 
 @pytest.mark.usefixtures("history")
-def test_everything_can_be_had_as_json(invoke: Invoke) -> None:
-    """The list, one run, and a trend."""
+def test_the_list_can_be_had_as_json(invoke: Invoke) -> None:
+    """As one run and trends, which the golden files have."""
     listed = json.loads(invoke("history", "--gpu", UUID[:8], "--json").stdout)
     assert [one["run_id"] for one in listed] == [run_id(3), run_id(2), run_id(1)]
-    shown = json.loads(invoke("history", "show", run_id(3), "--json").stdout)
-    assert (shown["run"]["burn_in"], shown["devices"][0]["burn_in_words"]) == ("FAIL", "wrong bits")
-    [series] = json.loads(invoke("history", "trend", "resnet50", "--json").stdout)
-    assert [point["value"] for point in series["points"]] == [100.0, 90.0, 100.0]
 
 
 @pytest.mark.usefixtures("history")
@@ -86,14 +82,6 @@ def test_a_cell_that_is_not_recorded_is_told_beside_those_that_are(invoke: Invok
 
 
 @pytest.mark.usefixtures("history")
-def test_one_run_is_shown_in_full(invoke: Invoke) -> None:
-    """Its stack, its devices with the reasons of their verdicts, its cells."""
-    told = invoke("history", "show", run_id(3)).stdout
-    for words in ("driver 570.86", f"({UUID})", "burn-in FAIL: wrong bits", "resnet50 inference bf16 b8"):
-        assert words in told
-
-
-@pytest.mark.usefixtures("history")
 def test_a_run_is_shown_by_whatever_names_it(invoke: Invoke, tmp_path: Path) -> None:
     """Its id as the runs folder has it, whatever the folder is called by now, here or elsewhere."""
     for folder, number in (("runs/20260402-213000-1f2e3d", 2), ("runs/20260403-copied", 3), ("other/anything", 1)):
@@ -111,27 +99,11 @@ def test_a_run_is_shown_by_whatever_names_it(invoke: Invoke, tmp_path: Path) -> 
     assert (refused.exit_code, refused.stderr.partition(".")[0]) == (2, "error: @last~7: there are 2 runs in runs")
 
 
-def test_cells_of_the_same_words_are_told_apart(invoke: Invoke, tmp_path: Path) -> None:
-    """A run of both modes, as triage is, has each cell twice; what differs stands in its name."""
-    run = record(1)
-    [loaded] = run.cells
-    solo = replace(loaded, key=replace(loaded.key, mode="solo"))
-    where = kept(tmp_path, [replace(run, cells=(loaded, solo))]).path
-    told = invoke("history", "show", run_id(1), "--history-db", str(where)).stdout
-    for mode in ("loaded", "solo"):
-        assert told.count(f"resnet50 inference bf16 b8 {mode} ") == 1
-
-
-def test_a_burn_in_is_shown_by_its_verdicts(invoke: Invoke, tmp_path: Path) -> None:
-    """It has no figures, so there is no table of them; another run without any says so, too."""
-    words = "checks: soak 24,755; 0 wrong"
-    night = record(1, profile="burn-in quick", burn_in="PASS", burn_in_words=words)
-    where = ("--history-db", str(kept(tmp_path, [replace(night, cells=()), replace(record(2), cells=())]).path))
-    told = invoke("history", "show", run_id(1), *where).stdout
-    assert f"    burn-in PASS: {words}\n\nNo figures: the cells of a burn-in are checks" in told
-    assert "Profile   burn-in quick\n" in told
-    assert "Launches" not in told
-    assert invoke("history", "show", run_id(2), *where).stdout.endswith("No figures: no cell has any.\n")
+def test_a_run_without_figures_says_so(invoke: Invoke, tmp_path: Path) -> None:
+    """As a burn-in does in the golden files."""
+    where = str(kept(tmp_path, [replace(record(2), cells=())]).path)
+    told = invoke("history", "show", run_id(2), "--history-db", where).stdout
+    assert told.endswith("No figures: no cell has any.\n")
 
 
 def test_a_trend_is_a_plot_with_its_changes(invoke: Invoke, tmp_path: Path) -> None:
@@ -188,7 +160,6 @@ def test_a_trend_is_written_into_a_file(invoke: Invoke) -> None:
         (("trend", "resnet50", "--format", "htm"), "--format: there is no format 'htm'. Did you mean html?"),
         (("show", ""), "a unique beginning of one, got an empty text"),
         (("trend", "resnet5"), "no such cell of resnet5 is recorded. Did you mean resnet50?"),
-        (("trend", "resnet50", "-p", "fp64"), "no such cell of resnet50 is recorded"),
         (("trend", "resnet50", "--figure", "peak_memory"), "a figure peak_memory. Did you mean peak_memory_mb?"),
         (("show", "1999"), "'1999': expected the id of a recorded run, or a unique beginning of one; found none"),
         (("--since", "yesterday"), "--since: expected a date such as 2026-11-01, got 'yesterday'"),
@@ -260,12 +231,7 @@ def test_the_history_is_exported(invoke: Invoke) -> None:
     assert invoke("history", "export", "-o", "runs.csv").stdout == "runs.csv: 3 runs, 3 rows\n"
     with Path("runs.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(row["Run"], row["Value"], row["Burn_In"]) for row in rows] == [
-        (run_id(1), "100.0", ""),
-        (run_id(2), "90.0", ""),
-        (run_id(3), "100.0", "FAIL"),
-    ]
-    assert rows[1]["Launches"] == ";".join(map(repr, record(2, 90.0).cells[0].launches))
+    assert [(row["Run"], row["Burn_In"]) for row in rows] == [(run_id(1), ""), (run_id(2), ""), (run_id(3), "FAIL")]
     invoke("history", "export", "--format", "json", "-o", "runs.json")
     assert [one["run"]["run_id"] for one in json.loads(Path("runs.json").read_text())["runs"]] == [
         row["Run"] for row in rows

@@ -151,10 +151,49 @@ def hook(folder: Path) -> str:
     return f"{sys.executable} {script}"
 
 
-def told(folder: Path) -> list[list[str]]:
+def calls(folder: Path) -> list[list[str]]:
     """What the command was told, call by call."""
     file = folder / "told"
     return [line.split("|") for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def test_commands_and_log_collectors_are_told_how_a_run_begins_and_ends(tmp_path: Path) -> None:
+    """One object a line: what is measured, each launch, the outcome. Only --on-finish is called, and cannot fail it.
+
+    Words behind the program of a command, such as a secret, are in no file of the run and in no report.
+    """
+    command, secret = hook(tmp_path), "Authorization: Bearer 4711"
+    ended = python(
+        *("-m", "orchestrator", *TINY, "-i", "3", "-w", "1", "-o", "out.json", "-f", "json,csv,txt"),
+        *("--log-format", "json", "--on-finish", f"{command} finish '{secret}'", f"--on-failure=true '{secret}'"),
+        cwd=tmp_path,
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+    )
+    events = {event["event"]: event for event in map(json.loads, ended.stderr.splitlines())}
+    assert list(events)[:2] == ["run_started", "importing"]
+    assert events["importing"]["message"].startswith("importing torch and the models")
+    [folder] = (tmp_path / "runs").iterdir()
+    begun, cell, over = events["run_started"], events["cell_ended"], events["run_ended"]
+    assert (begun["run_id"], begun["folder"], begun["cells"], begun["launches"]) == (folder.name, str(folder), 1, 1)
+    assert [device["device"] for device in begun["devices"]] == [cell["device"]] == ["cpu:0"]
+    assert cell["iteration_ms"] > 0
+    [metrics] = json.loads((tmp_path / "out.json").read_text())["results"][0]["inference_metrics"].values()
+    assert cell["items_per_second"] == metrics["throughput_samples_per_sec"]
+    assert cell["cell_id"] == metrics["cell"]
+    assert (over["exit_code"], over["verdict"], over["cells"]["planned"]) == (0, "complete", 1)
+    report, log = tmp_path / "out.json", folder / "on-finish.log"
+    assert over["reports"] == [str(tmp_path / f"out.{suffix}") for suffix in ("json", "csv", "txt")]
+    line = ended.stdout.splitlines()[-1]
+    assert line == f"{folder.name}: complete, 1 of 1 cells ok, exit code 0; report: {report}"
+    assert calls(tmp_path) == [["finish", "0", "complete", str(folder), str(report), line]]
+    assert (log.read_text(), ended.returncode) == ("words of the hook\n", 0)
+    warning = events["notice"]["message"]
+    assert [part for part in ("--on-finish", "exit code 9", str(log)) if part not in warning] == []
+    kept = json.loads(report.read_text())["metadata"]["command"][-3:]
+    assert kept == ["--on-finish", f"{sys.executable} …", "--on-failure=true …"]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"run.yaml", "journal.gpj", "out.json", "out.csv", "out.txt"} <= {path.name for path in files}
+    assert [path.name for path in files if secret.encode() in path.read_bytes()] == []
 
 
 @pytest.mark.parametrize(
@@ -172,33 +211,6 @@ def test_a_command_line_is_kept_without_what_follows_a_program(words: tuple[str,
     assert hooks.recorded(words) == kept
 
 
-def test_a_run_that_passes_is_finished_and_not_failed(tmp_path: Path) -> None:
-    """Only --on-finish is called; that it fails is reported, and the exit code stays 0. --quiet leaves one line.
-
-    Words behind its program, such as a secret, are in no file of the run and in no report.
-    """
-    command, secret = hook(tmp_path), "Authorization: Bearer 4711"
-    ended = python(
-        *("-m", "orchestrator", *TINY, "-i", "2", "-w", "1", "--quiet", "-o", "out.json", "-f", "json,csv,txt"),
-        *("--on-finish", f"{command} finish '{secret}'", f"--on-failure=true '{secret}'"),
-        cwd=tmp_path,
-        XDG_CACHE_HOME=str(tmp_path / "cache"),
-    )
-    [folder] = (tmp_path / "runs").iterdir()
-    [line] = ended.stdout.splitlines()
-    report, log = tmp_path / "out.json", folder / "on-finish.log"
-    assert [part for part in (folder.name, "complete", "exit code 0", str(report)) if part not in line] == []
-    assert told(tmp_path) == [["finish", "0", "complete", str(folder), str(report), line]]
-    assert log.read_text() == "words of the hook\n"
-    assert ended.returncode == 0, ended.stderr
-    assert [part for part in ("--on-finish", "exit code 9", str(log)) if part not in ended.stderr] == []
-    kept = json.loads(report.read_text())["metadata"]["command"][-3:]
-    assert kept == ["--on-finish", f"{sys.executable} …", "--on-failure=true …"]
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {"run.yaml", "journal.gpj", "out.json", "out.csv", "out.txt"} <= {path.name for path in files}
-    assert [path.name for path in files if secret.encode() in path.read_bytes()] == []
-
-
 def test_a_run_that_never_began_is_told_too(tmp_path: Path) -> None:
     """Refused before there is a folder: both are called, the failure first, with the error for a summary."""
     command = hook(tmp_path)
@@ -208,9 +220,9 @@ def test_a_run_that_never_began_is_told_too(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert ended.returncode == 2
-    calls = told(tmp_path)
-    assert [call[:5] for call in calls] == [["failure", "2", "", "", ""], ["finish", "2", "", "", ""]]
-    assert all("no model named 'resnet5'" in call[5] for call in calls)
+    heard = calls(tmp_path)
+    assert [call[:5] for call in heard] == [["failure", "2", "", "", ""], ["finish", "2", "", "", ""]]
+    assert all("no model named 'resnet5'" in call[5] for call in heard)
 
 
 def test_a_terminal_that_goes_at_the_very_end_changes_nothing(tmp_path: Path) -> None:
@@ -218,14 +230,14 @@ def test_a_terminal_that_goes_at_the_very_end_changes_nothing(tmp_path: Path) ->
     options = ("--on-failure", "sh -c 'kill -HUP $PPID'", "--on-finish", f"{hook(tmp_path)} finish")
     ended = python("-m", "orchestrator", "--gpu-ids", "cpu:0", "-m", "resnet5", *options, cwd=tmp_path)
     assert ended.returncode == 2
-    assert [call[:2] for call in told(tmp_path)] == [["finish", "2"]]
+    assert [call[:2] for call in calls(tmp_path)] == [["finish", "2"]]
 
 
 def test_a_rehearsal_tells_nobody(tmp_path: Path) -> None:
     """--dry-run runs nothing, so there is nothing to tell; a command that is not there is refused all the same."""
     command = hook(tmp_path)
     python("-m", "orchestrator", *TINY, "--dry-run", "--on-finish", command, cwd=tmp_path)
-    assert told(tmp_path) == []
+    assert calls(tmp_path) == []
     refused = python("-m", "orchestrator", *TINY, "--dry-run", "--on-finish", "no-such-program", cwd=tmp_path)
     assert refused.returncode == 2
     assert [path.name for path in tmp_path.iterdir()] == ["hook.py"]

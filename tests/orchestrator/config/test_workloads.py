@@ -1,7 +1,8 @@
 """config/workloads.py: everything that is known of a workload."""
 
-import importlib
+import ast
 import pkgutil
+from pathlib import Path
 
 import pytest
 
@@ -29,7 +30,8 @@ def test_facts_of_a_workload_agree_with_each_other(workload: Workload) -> None:
     assert facts.role is Role.CHECK or not facts.own_rate
     assert (workload in PHASES) is (facts.role is Role.PHASE)
     assert not facts.needs_references or facts.role is Role.PHASE
-    assert hasattr(importlib.import_module(f"worker.workloads.{workload}"), "run")
+    source = Path(worker.workloads.__path__[0], f"{workload}.py").read_text(encoding="utf-8")  # to import it takes 10 s
+    assert "run" in {node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
 
 
 def test_every_check_with_a_rate_of_its_own_is_compared_with_siblings() -> None:

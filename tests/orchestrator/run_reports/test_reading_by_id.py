@@ -61,15 +61,11 @@ def test_a_run_is_found_by_its_id(runs: list[FakeRun], history: str) -> None:
     assert report_reader.read(run_id(1), "runs", history).cells != expected
 
 
-def test_what_is_there_is_no_id(
-    runs: list[FakeRun], history: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file or a folder of such a name is meant before any history is asked."""
+def test_a_file_is_no_id(runs: list[FakeRun], history: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of such a name is meant before any history is asked."""
     monkeypatch.chdir(tmp_path)
-    Path(run_id(1)).symlink_to(runs[1].paths.folder)
     Path(run_id(2)).write_bytes(runs[0].paths.report("json").read_bytes())
-    first, second = (report_reader.read(str(run.paths.folder), "runs").cells for run in runs)
-    assert report_reader.read(run_id(1), "runs", history).cells == second
+    first = report_reader.read(str(runs[0].paths.folder), "runs").cells
     assert report_reader.read(run_id(2), "runs", history).cells == first
 
 
@@ -83,7 +79,6 @@ def test_what_the_history_cannot_give_is_said(runs: list[FakeRun], history: str,
     for name, kind, words in (
         (run_id(1)[:11], RunFolderError, "is no longer the folder of a run"),
         (run_id(3)[:9], HistoryError, f"found several: {LATER}, {run_id(3)}"),
-        ("20991231", HistoryError, "found none; `history` lists them"),
         (run_id(1)[:7], ConfigError, "there is no such file, nor a run's folder"),
     ):
         with pytest.raises(kind, match=words) as caught:
@@ -93,34 +88,24 @@ def test_what_the_history_cannot_give_is_said(runs: list[FakeRun], history: str,
         report_reader.read(run_id(1), "runs", str(tmp_path / "none.db"))
 
 
-def test_commands_ask_the_history_that_was_named(
-    invoke: Invoke, runs: list[FakeRun], history: str, tmp_path: Path
+@pytest.mark.parametrize("by_history", [True, False])
+def test_commands_find_the_run_of_an_id(
+    invoke: Invoke, runs: list[FakeRun], history: str, tmp_path: Path, by_history: bool
 ) -> None:
-    """`compare`, `make-baseline` and --compare-baseline of `report`; a folder that is gone ends with 2."""
-    ended = invoke("compare", run_id(1), run_id(2), "--history-db", history)
+    """In the history that was named, or in the runs folder without any: `make-baseline` and --compare-baseline."""
+    where = ("--history-db", history) if by_history else ("--runs-folder", str(tmp_path / "far"))
+    assert invoke("make-baseline", run_id(1), "-o", "made.json", *where).exit_code == 0
+    report = ("report", str(runs[1].paths.folder), "-o", "held.txt", "--compare-baseline", run_id(1))
+    assert invoke(*report, *where).exit_code == 0
+    assert "90.9" in Path("held.txt").read_text()
+    planned = (*TINY, "--dry-run", "--compare-baseline", run_id(1))
+    assert invoke(*planned, *where).exit_code == 0
+    assert invoke(*planned).exit_code == invoke(*report).exit_code == ExitCode.USAGE
+    ended = invoke("compare", run_id(1), run_id(2), *where)
     assert (ended.exit_code, "SLOWER" in ended.stdout) == (ExitCode.MISSED, True)
-    assert invoke("make-baseline", run_id(1), "-o", "made.json", "--history-db", history).exit_code == 0
-    folder = str(runs[1].paths.folder)
-    held = ("report", folder, "-o", "held.txt", "--compare-baseline", run_id(1))
-    assert invoke(*held, "--history-db", history).exit_code == 0
-    assert "90.9" in Path("held.txt").read_text()
-    for words in (("--history-db", history), ("--config", "mine.yaml")):
-        Path("mine.yaml").write_text(f"history: {{file: {history}}}\n")
-        assert invoke(*TINY, "--dry-run", "--compare-baseline", run_id(1), *words).exit_code == 0
-    assert invoke(*TINY, "--dry-run", "--compare-baseline", run_id(1)).exit_code == ExitCode.USAGE
-    assert invoke(*held).exit_code == ExitCode.USAGE
-    runs[0].paths.folder.rename(tmp_path / "moved")
-    ended = invoke("compare", run_id(1), run_id(2), "--history-db", history)
-    assert (ended.exit_code, "is no longer the folder of a run" in ended.stderr) == (ExitCode.USAGE, True)
 
 
-def test_commands_look_into_the_runs_folder_that_was_named(invoke: Invoke, runs: list[FakeRun], tmp_path: Path) -> None:
-    """An id of there is enough, without any history: for `make-baseline`, and for --compare-baseline."""
-    far, none = str(runs[0].paths.folder.parent), str(tmp_path / "none.db")
-    there = ("--runs-folder", far)
-    assert invoke("make-baseline", run_id(1), "-o", "made.json", *there, "--history-db", none).exit_code == 0
-    held = ("report", str(runs[1].paths.folder), "-o", "held.txt", "--compare-baseline", run_id(1), "--no-history")
-    assert invoke(*held, *there).exit_code == 0
-    assert "90.9" in Path("held.txt").read_text()
-    assert invoke(*TINY, "--dry-run", "--compare-baseline", run_id(1), *there, "--no-history").exit_code == 0
-    assert invoke(*TINY, "--dry-run", "--compare-baseline", run_id(1), "--no-history").exit_code == ExitCode.USAGE
+def test_a_configuration_file_names_the_history_too(invoke: Invoke, history: str) -> None:
+    """As --history-db does."""
+    Path("mine.yaml").write_text(f"history: {{file: {history}}}\n")
+    assert invoke(*TINY, "--dry-run", "--compare-baseline", run_id(1), "--config", "mine.yaml").exit_code == 0

@@ -45,6 +45,7 @@ def history(tmp_path: Path, runs: str) -> str:
     [
         (None, NEW),
         ("@last", NEW),
+        ("@last~0", NEW),
         ("@last~1", OLD),
         (OLD, OLD),
         (OLD[:8], OLD),
@@ -73,6 +74,7 @@ def test_its_folder_comes_before_its_id(
     [
         ("@last~2", RunFolderError, "there are 2 runs in"),
         ("@first", ConfigError, "expected @last, or @last~1"),
+        ("@last~-1", ConfigError, "expected @last, or @last~1"),
         ("20991231", HistoryError, "found none; `history` lists them"),
         (OLD[:7], RunFolderError, "there is no such folder"),
         ("nobody", RunFolderError, "there is no such folder"),
