@@ -41,6 +41,12 @@ def prepare(nvml: FakeNvml, folder: Path, *models: ModelSpec, **options: Any) ->
     return faults.prepare(folder, *models, machines=find_devices(nvml), **options)
 
 
+def start(nvml: FakeNvml, folder: Path, *models: ModelSpec, **options: Any) -> Node:
+    """Prepare such a run, and start it."""
+    prepare(nvml, folder, *models, **options)
+    return resume(nvml, folder)
+
+
 def resume(nvml: FakeNvml, folder: Path, **cuda: Any) -> Node:
     """Start `resume` with this NVML. cuda: the arguments of cuda.beside."""
     return Node(folder, environment=nvml.environment | beside(nvml, **cuda))
@@ -48,5 +54,4 @@ def resume(nvml: FakeNvml, folder: Path, **cuda: Any) -> Node:
 
 def count_withdrawn(node: Node, category: Category) -> int:
     """Count the results that were withdrawn as `category`."""
-    failures = [record.failure for record in node.records() if isinstance(record, End) and record.failure is not None]
-    return sum(failure.category is category for failure in failures)
+    return sum(end.failure is not None and end.failure.category is category for end in node.of(End))
