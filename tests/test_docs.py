@@ -20,7 +20,6 @@ CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 
 def page_id(path: Path) -> str:
-    """Paths as pytest shows them."""
     return str(path.relative_to(ROOT))
 
 
@@ -123,7 +122,6 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def headings(page: Path) -> set[str]:
-    """Anchors of the headings of a page."""
     found = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
 

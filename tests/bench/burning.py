@@ -43,12 +43,10 @@ class Segment(NamedTuple):
     watts: float | None
 
     def __str__(self) -> str:
-        """As it is printed."""
         return f"{self.rate:.2f} products/s" + (f" at {self.watts:.0f} W" if self.watts else "")
 
 
 def main(devices: str, pairs: int, duration: str, program: str | None) -> None:
-    """Measure and print: one device here, several in a process each."""
     stored = stored_run(devices, "--burn-in", duration, "--level", "standard")
     if len(stored.devices) > 1:
         command = [sys.executable, "-m", "tests.bench.burning"]
@@ -89,7 +87,6 @@ def compare(what: str, ours: Callable[[], Segment], other: Callable[[], Segment]
 
 
 def soaked(bench: Harness, cell: Cell, power: "Power | None") -> Segment:
-    """A launch of the burn-in's soak."""
     blocks = bench.launch(cell, Isolation.FORK).result.blocks
     begin, end = blocks[0].start_ns / 1e9, blocks[-1].end_ns / 1e9
     return Segment(sum(block.iterations for block in blocks) / (end - begin), _watts(power, begin, end))
@@ -136,7 +133,6 @@ class Power:
         return fmean(found) if found else None
 
     def close(self) -> None:
-        """Read no more."""
         self._over.set()
         self._thread.join()
 

@@ -11,18 +11,14 @@ WIDTH = 64
 
 
 class Chain(nn.Module):
-    """60 linear layers, each followed by a ReLU."""
-
     def __init__(self) -> None:
         super().__init__()
         layers = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(LAYERS)]
         self.layers = nn.Sequential(*layers)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The end of the chain."""
         out: torch.Tensor = self.layers(x)
         return out
 
     def get_example_inputs(self, batch_size: int) -> torch.Tensor:
-        """Random numbers."""
         return torch.randn(batch_size, WIDTH)

@@ -34,7 +34,6 @@ CELL: Final = "bert-base:bf16:128"
 
 
 def main(device: str, rounds: int, warm_up: str, iterations: str, name: str) -> None:
-    """Measure and print."""
     stored, (cell,) = cells.inference(device, name, "-w", warm_up, "-i", iterations, "--profile", "standard")
     order = random.Random(1)
     found: dict[str, list[Result]] = {kind: [] for kind in KINDS}

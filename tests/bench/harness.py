@@ -47,13 +47,10 @@ class Timed:
 
     @property
     def overhead_ms(self) -> float:
-        """Everything but warm-up and measuring."""
         return self.wall_ms - self.result.ledger.warm_up_ms - self.result.ledger.measure_ms
 
 
 class Harness:
-    """Makes launches of the cells of one configuration."""
-
     def __init__(self, stored: StoredRun, folder: Path, opened: ExitStack, *, telemetry: bool) -> None:
         self._link = opened.enter_context(Link(folder.name))
         deadlines = stored.configuration.deadlines
@@ -180,7 +177,6 @@ class Harness:
 
 @contextmanager
 def harness(stored: StoredRun, *, telemetry: bool = True) -> Iterator[Harness]:
-    """A harness in a folder of its own, everything ended at the end; with telemetry where there is a GPU."""
     process_start.become_subreaper()
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="gpubench-bench-")))

@@ -24,7 +24,6 @@ OPTIONS = ("-m", "resnet50,bert-base", "-b", "1,128", "-p", "bf16", "--phases", 
 
 
 def main(device: str, pairs: int, kinds: tuple[str, ...]) -> None:
-    """Measure and print."""
     stored = stored_run(device, *OPTIONS)
     cells = {(cell.model, cell.batch_size): cell for cell in stored.plan.cells}
     with harness(stored) as bench:
@@ -54,7 +53,6 @@ def compare(bench: Harness, cell: Cell, pairs: int) -> None:
 
 
 def low(times_ms: list[float]) -> float:
-    """10th percentile."""
     return sorted(times_ms)[len(times_ms) // 10]
 
 

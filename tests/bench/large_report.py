@@ -46,7 +46,6 @@ FORMATS: Final = tuple(kind for kind in ReportFormat if kind is not ReportFormat
 
 
 def main() -> None:
-    """Write the run, and have its report made."""
     asked = argparse.ArgumentParser()
     asked.add_argument("results", nargs="?", type=int, default=100_000)
     asked.add_argument("--formats", default=",".join(FORMATS))
@@ -113,7 +112,6 @@ def launch(run: runs.FakeRun, cell: Cell, number: int, written: dict[str, tuple[
 
 
 def samples(run: runs.FakeRun, uuid: str) -> None:
-    """Ten times a second over the whole run."""
     run.paths.telemetry.mkdir(exist_ok=True)
     file = SampleFile(run.paths.samples(uuid), run.boot_id)
     for first in range(0, SAMPLES_A_GPU, 1_000):
@@ -140,7 +138,6 @@ def samples(run: runs.FakeRun, uuid: str) -> None:
 
 
 def measure(folder: Path, formats: Sequence[ReportFormat], *, profile: bool) -> None:
-    """Make the report, and print what each step took."""
     profiler = cProfile.Profile()
     if profile:
         profiler.enable()
@@ -164,12 +161,10 @@ class Moment(NamedTuple):
 
     @classmethod
     def now(cls) -> "Moment":
-        """This one."""
         return cls(time.monotonic(), time.process_time())
 
 
 def step(words: str, since: Moment) -> Moment:
-    """Print what was done since then."""
     now = Moment.now()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     took = f"{now.clock_s - since.clock_s:.1f} s, {now.cpu_s - since.cpu_s:.1f} s of a core"

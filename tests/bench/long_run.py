@@ -50,7 +50,6 @@ class Look:
 
 
 def main(cells: int) -> None:
-    """Measure and print."""
     with tempfile.TemporaryDirectory(prefix="gpubench-bench-") as name:
         folder = Path(name) / "run"
         models = max(1, round(cells / (DEVICES * SIZES)))
@@ -105,7 +104,6 @@ def counted(journal: Path) -> Iterator[int]:
 
 
 def look(process: psutil.Process, cells: int) -> Look:
-    """What the kernel says of it now."""
     with process.oneshot():
         times = process.cpu_times()
         zygotes = [child for child in process.children() if name_of(child) == "gpubench-zygote"]
@@ -126,7 +124,6 @@ def look(process: psutil.Process, cells: int) -> Look:
 
 
 def lines(path: Path) -> list[str]:
-    """The lines of a file of the kernel; none where its process has ended."""
     try:
         return path.read_text().splitlines()
     except OSError:
@@ -134,7 +131,6 @@ def lines(path: Path) -> list[str]:
 
 
 def bytes_in(folder: Path) -> int:
-    """What a folder takes of the disk, in whole blocks as files lie there."""
     return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))
 
 

@@ -23,7 +23,6 @@ STARTS = 7
 
 
 def main() -> None:
-    """Measure and print."""
     with tempfile.TemporaryDirectory() as folder:
         load(Path(folder) / "run")
     bare = start(sys.executable, "-c", "pass")
@@ -48,7 +47,6 @@ def load(folder: Path) -> None:
 
 
 def start(*command: str) -> float:
-    """Median wall time of a command, in seconds."""
     times = []
     for _ in range(STARTS):
         begin = time.monotonic()

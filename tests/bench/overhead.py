@@ -12,7 +12,6 @@ from tests.bench.harness import Timed, arguments, default_device, harness, store
 
 
 def main(device: str, forked: int, executed: int) -> None:
-    """Measure and print."""
     stored = stored_run(device, "-m", "resnet50", "-b", "8", "-p", "fp32", "--phases", "inference")
     cell = next(cell for cell in stored.plan.cells if cell.model == "resnet50")
     with harness(stored) as bench:

@@ -39,10 +39,5 @@ def rank(number: int) -> int:
 def student_95(freedom: int) -> float:
     """95 % point of Student's t, to 0.1 % from four degrees of freedom on, too small below (Abramowitz, 26.7.5)."""
     z = NormalDist().inv_cdf(0.95)
-    terms = (
-        z,
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-    )
+    terms = (z, (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
     return float(sum(term / freedom**power for power, term in enumerate(terms)))

@@ -88,7 +88,6 @@ for line in sys.stdin:
 
 
 def main(device: str, turns: int, probes: str) -> None:
-    """Measure and print."""
     on_a_cpu = device.startswith("cpu")
     stored = stored_run(device, "-m", probes, *(ON_A_CPU if on_a_cpu else OPTIONS))
     assert len(stored.devices) == 1, "one device at a time"
@@ -121,7 +120,6 @@ def bare_loop(device: str, environment: dict[str, str]) -> Iterator[Callable[[st
 
 
 def compare(bench: Harness, cell: Cell, turns: int, bare: Callable[[str, int, str], float]) -> None:
-    """Probe and loop in turns; prints each, and the ratio of their rates."""
     ratios: dict[str, list[float]] = {}
     for _ in range(turns):
         result = bench.launch(cell, Isolation.FORK).result

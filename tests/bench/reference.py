@@ -76,7 +76,6 @@ class Peers:
 
 @contextmanager
 def answering(stored: StoredRun, lengths: tuple[int, int]) -> Iterator[Peers]:
-    """The other benchmarks, ready to be asked."""
     command = [sys.executable, "-m", "tests.bench.peers"]
     environment = {**os.environ, **process_start.ONE_THREAD}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
@@ -86,7 +85,6 @@ def answering(stored: StoredRun, lengths: tuple[int, int]) -> Iterator[Peers]:
 
 
 def main(device: str, rounds: int, warm_up: int, iterations: int, names: str) -> None:
-    """Measure and print."""
     lengths = warm_up, iterations
     fixed = ("-w", str(warm_up), "-i", str(iterations))
     stored, chosen = cells.inference(device, names, *fixed, "--profile", "standard")
@@ -137,7 +135,6 @@ def report(
 
 
 def within(ratios: list[float]) -> str:
-    """Median, range and verdict."""
     middle, furthest = median(ratios), max(abs(ratio - 1) for ratio in ratios)
     shown = "all within 1 %" if furthest < MARGIN else "the median within 1 %, not all"
     words = shown if abs(middle - 1) < MARGIN else "NOT within 1 %"

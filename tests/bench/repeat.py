@@ -29,7 +29,6 @@ OPTIONS: Final = (
 
 
 def main(device: str, runs: int, options: tuple[str, ...]) -> None:
-    """Measure and print."""
     found: dict[str, list[Result]] = {}
     print(f"gpubench-orchestrate run --gpu-ids {device} {' '.join(options)}", flush=True)
     for number in range(runs):
@@ -45,7 +44,6 @@ def main(device: str, runs: int, options: tuple[str, ...]) -> None:
 
 
 def one_run(device: str, options: tuple[str, ...]) -> list[Result]:
-    """The results of one run, which leaves nothing behind."""
     with tempfile.TemporaryDirectory(prefix="gpubench-bench-") as name:
         folder = Path(name)
         own = ("--runs-folder", str(folder / "runs"), "-o", str(folder / "report.json"), "--quiet")

@@ -57,7 +57,6 @@ Z_90: Final = 1.645
 
 
 def main(device: str, launches: int, turns: int, crowds: int, layouts: str) -> None:
-    """Measure and print."""
     if layouts == "same":
         ctypes.CDLL(None).personality(NO_RANDOM_LAYOUT)
         os.environ["PYTHONHASHSEED"] = "0"
@@ -166,7 +165,6 @@ class Crowd:
 
 
 def _stop(pid: int) -> None:
-    """Stop a process, and wait until it has."""
     os.kill(pid, signal.SIGSTOP)
     while Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "T":
         time.sleep(0.001)
@@ -199,7 +197,6 @@ def report(cell: str, lows_ms: dict[Isolation, list[float]]) -> None:
 
 
 def ratio_of_means(ones: Sequence[float], others: Sequence[float]) -> tuple[float, float, float]:
-    """Ratio of the geometric means, and its 90 % interval."""
     logs, other_logs = list(map(math.log, ones)), list(map(math.log, others))
     difference = fmean(logs) - fmean(other_logs)
     half = Z_90 * math.sqrt(variance(logs) / len(logs) + variance(other_logs) / len(other_logs))

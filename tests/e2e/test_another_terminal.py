@@ -39,7 +39,6 @@ def watch(node: Node) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """A command in another terminal."""
     monkeypatch.chdir(tmp_path)
     return lambda *words: CliRunner().invoke(orchestrate, words, prog_name="gpubench-orchestrate")
 

@@ -24,7 +24,6 @@ if 'worker.zygote' in ' '.join(sys.orig_argv):
 
 
 def reasons(folder: Path) -> list[dict[str, Any]]:
-    """Of all devices."""
     return [reason for gpu in report(folder)["burn_in"]["gpus"] for reason in gpu["reasons"]]
 
 

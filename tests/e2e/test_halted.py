@@ -48,7 +48,6 @@ if "worker.zygote" in sys.orig_argv:
 
 
 def halt(node: Node, seconds: float = HALTED_S) -> None:
-    """Stop the orchestrator, and let it go on later."""
     node.kill(signal.SIGSTOP)
     os.waitid(os.P_PID, node.process.pid, os.WSTOPPED | os.WNOWAIT)
     time.sleep(seconds)

@@ -20,7 +20,6 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def parsed(text: str) -> Samples:
-    """Every sample by its name and labels, as the library of Prometheus reads them; none stands there twice."""
     found: Samples = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -32,7 +31,6 @@ def parsed(text: str) -> Samples:
 
 
 def value(samples: Samples, name: str, **labels: str) -> float:
-    """The only sample of that name with those labels, whatever its others."""
     (found,) = [one for (key, own), one in samples.items() if key == name and labels.items() <= dict(own).items()]
     return found
 

@@ -34,8 +34,7 @@ def begin(folder: Path, isolation: Isolation, *modules: str) -> Node:
 
 
 @pytest.mark.parametrize(
-    ("isolation", "broken"),
-    [(Isolation.FORK, ("raises", "leaves")), (Isolation.EXEC, ("raises", "leaves", "crashes"))],
+    ("isolation", "broken"), [(Isolation.FORK, ("raises", "leaves")), (Isolation.EXEC, ("raises", "leaves", "crashes"))]
 )
 def test_a_module_that_cannot_be_imported_ahead_disables_its_own_model_alone(
     tmp_path: Path, isolation: Isolation, broken: tuple[str, ...]

@@ -81,12 +81,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(finished: Path, tmp_path: Path) -> Path:
-    """A copy of that run, to be changed."""
     return shutil.copytree(finished, tmp_path / "run")
 
 
 def refused(folder: Path) -> str:
-    """What `resume` says of a run that it refuses: one line, with nothing written."""
     before = contents(folder)
     done = CliRunner().invoke(orchestrate, ["resume", str(folder)])
     assert done.exit_code == 2, done.output

@@ -51,7 +51,6 @@ def called(*command: str, cwd: Path, **options: Any) -> subprocess.CompletedProc
 
 
 def counted(report: Path) -> tuple[int, int]:
-    """Cells that were measured, of those planned."""
     cells = json.loads(report.read_text())["summary"]["cells"]
     return cells["ok"], cells["planned"]
 
@@ -137,7 +136,6 @@ def test_two_runs_that_begin_in_the_same_second(tmp_path: Path, place: Path) -> 
 
 
 def on_a_terminal(command: Sequence[str], cwd: Path, **options: Any) -> tuple[subprocess.Popen[bytes], int]:
-    """A process whose three streams are a terminal, and our end of that."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(command, cwd=cwd, stdin=theirs, stdout=theirs, stderr=theirs, **options)
     os.close(theirs)

@@ -49,7 +49,6 @@ def tiny(name: str, kind: str, family: str, config: dict[str, Any], inputs: Inpu
 
 
 def tokens(name: str, high: int) -> InputSpec:
-    """Random tokens, one row for each sample."""
     return InputSpec(name=name, shape=("batch", "size"), dtype="int64", high=high)
 
 
@@ -217,7 +216,6 @@ def run_here(assign: Assign, listener: Listener | None = None) -> Result:
 
 
 def run_apart(assign: Assign, environment: dict[str, str] | None = None) -> Outcome:
-    """Run the workload in a new interpreter."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.fakes.assignments"],
         input=codec.encode(assign),
@@ -244,26 +242,22 @@ def run_together(assigns: Sequence[Assign], environment: dict[str, str] | None =
 
 
 def result_of(outcome: Outcome) -> Result:
-    """The result of a launch that did not fail."""
     assert outcome.result is not None, outcome.failure
     return outcome.result
 
 
 def failure_of(outcome: Outcome) -> Failure:
-    """The failure of a launch that failed."""
     assert outcome.failure is not None
     return outcome.failure
 
 
 def verified(found: Outcome | Result) -> Verification:
-    """What a launch verified."""
     result = result_of(found) if isinstance(found, Outcome) else found
     assert result.verification is not None
     return result.verification
 
 
 def run_script(source: str, *arguments: str, stdin: bytes | None = None, **environment: str) -> str:
-    """What a script prints in a new interpreter."""
     done = subprocess.run(
         [sys.executable, "-c", source, *arguments],
         input=stdin,

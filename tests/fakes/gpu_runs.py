@@ -42,7 +42,6 @@ def prepare(nvml: FakeNvml, folder: Path, *models: ModelSpec, **options: Any) ->
 
 
 def start(nvml: FakeNvml, folder: Path, *models: ModelSpec, **options: Any) -> Node:
-    """Prepare such a run, and start it."""
     prepare(nvml, folder, *models, **options)
     return resume(nvml, folder)
 

@@ -69,14 +69,11 @@ def case(seen: Course, board: Board = H200, **others: object) -> Case:
 
 
 def state(opinion: Opinion, signal: str) -> State:
-    """What became of one signal."""
     return next(one.judgement.state for one in opinion.findings if one.name == signal)
 
 
 @dataclass
 class Span:
-    """A part of a run on one boot, in monotonic nanoseconds."""
-
     boot_id: str
     begin_ns: int
     end_ns: int

@@ -69,7 +69,6 @@ class Node:
         self.process.stdout.close()
 
     def records(self) -> tuple[Record, ...]:
-        """What its journal holds now; nothing before it has begun one."""
         return journal.read(self.paths.journal) if self.paths.journal.exists() else ()
 
     def of(self, kind: type[T]) -> list[T]:
@@ -77,11 +76,9 @@ class Node:
         return [record for record in self.records() if isinstance(record, kind)]
 
     def archive(self) -> Archive:
-        """The run as it lies on disk."""
         return archive.load(self.paths)
 
     def report(self) -> dict[str, Any]:
-        """The JSON report."""
         report: dict[str, Any] = json.loads(self.paths.report("json").read_text())
         return report
 
@@ -91,11 +88,9 @@ class Node:
         return min(found, key=lambda child: child.pid)
 
     def children(self) -> list[psutil.Process]:
-        """Its processes."""
         return psutil.Process(self.process.pid).children()
 
     def worker(self, cell: str) -> psutil.Process:
-        """The process that works on a cell whose id begins with `cell`."""
         return psutil.Process(self._pids(cell)[0])
 
     def until(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
@@ -107,7 +102,6 @@ class Node:
             time.sleep(0.005)
 
     def working(self, cell: str) -> bool:
-        """Whether a process for such a cell exists."""
         return bool(self._pids(cell))
 
     def _pids(self, cell: str) -> list[int]:
@@ -147,7 +141,6 @@ def end_all() -> None:
 
 
 def name_of(process: psutil.Process) -> str:
-    """Its name; empty of one that has ended since it was listed."""
     try:
         return process.name()
     except psutil.NoSuchProcess:

@@ -52,7 +52,6 @@ def rewrite(source: Path, target: Path, change: Change) -> None:
 
 
 def migrate(folder: Path, change: Change) -> None:
-    """Change the run in `folder` in place."""
     with tempfile.TemporaryDirectory() as made:
         rewrite(folder, Path(made) / "run", change)
         shutil.rmtree(folder)

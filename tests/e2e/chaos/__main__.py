@@ -10,7 +10,6 @@ from tests.e2e.chaos import campaign, figures
 
 
 def main() -> int:
-    """Print what was found. The exit code is 1 when anything was."""
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.chaos", description=__doc__)
     parser.add_argument("--faults", type=int, default=200, help="how many, at least (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the first storm; the next has the next number")
@@ -27,7 +26,6 @@ def main() -> int:
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

@@ -47,7 +47,6 @@ def carry_out(faults: int, seed: int, at_once: int, tell: Callable[[str], None],
 
 
 def _one(seed: int, *, keep: bool) -> tuple[Ledger, Figures, list[str], str]:
-    """A storm and what the checker says of it."""
     place = storm.place(seed)
     sentences: list[str] = []
     try:

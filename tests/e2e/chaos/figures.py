@@ -38,7 +38,6 @@ class Figures:
     log_bytes: list[int] = field(default_factory=list)
 
     def add(self, other: "Figures") -> None:
-        """Take another one's in."""
         for kind, number in other.counts.items():
             self.counts[kind] += number
         for kind, times in other.seconds.items():
@@ -90,7 +89,6 @@ def _kib(sizes: Iterable[int]) -> int:
 
 
 def _struck(ledger: Ledger, story: Story) -> Iterator[tuple[str, float | None]]:
-    """Kind and time to the verdict of each fault from outside."""
     for hit in ledger.hits:
         kind = KINDS[hit.kind]
         life = next(one for one in ledger.lives if one.pid == hit.life)
@@ -111,7 +109,6 @@ def _named(hit: Hit, ledger: Ledger, story: Story) -> str:
 
 
 def _planted(ledger: Ledger, story: Story) -> Iterator[tuple[str, float | None]]:
-    """The same of what cells did to themselves."""
     for model, at_ns in ledger.sprung.items():
         do = ledger.planted[model]
         launches = [launch for launch in story.start if story.model(launch) == model]

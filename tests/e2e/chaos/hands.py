@@ -44,7 +44,6 @@ class Victim:
         return True
 
     def let_go(self) -> None:
-        """Give the descriptor back."""
         os.close(self.pidfd)
 
 

@@ -13,8 +13,6 @@ from typing import Final
 
 
 class Target(enum.StrEnum):
-    """What is struck."""
-
     WORKER = "worker"
     ZYGOTE = "zygote"
     TELEMETRY = "telemetry"
@@ -22,8 +20,6 @@ class Target(enum.StrEnum):
 
 
 class Deed(enum.StrEnum):
-    """What is done to it."""
-
     SIGNAL = "one signal"
     TWICE = "the signal twice"
     PAUSE = "the signal, which is SIGSTOP, and SIGCONT a little later"

@@ -61,5 +61,4 @@ class Ledger:
 
     @property
     def faults(self) -> int:
-        """How many faults really happened."""
         return len(self.hits) + len(self.sprung)

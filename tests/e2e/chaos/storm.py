@@ -69,8 +69,6 @@ print(json.dumps({cell.id: msgspec.to_builtins(cell) for cell in stored.plan.cel
 
 @dataclass
 class _Paused:
-    """A process that goes on at a time."""
-
     victim: Victim
     until: float
 
@@ -272,5 +270,4 @@ class Storm:
 
 
 def place(seed: int) -> Path:
-    """A new folder for one storm, with a short path."""
     return Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-", dir="/tmp"))

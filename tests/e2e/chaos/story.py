@@ -66,7 +66,6 @@ class Story:
         self.wrong += [f"launch {one} has no end" for one in self.start if not self.ends[one]]
 
     def failures(self) -> Iterator[tuple[int, Record, dict[str, Any]]]:
-        """Launch, End and failure of every end that is one."""
         for launch, ends in self.ends.items():
             yield from ((launch, end, end["failure"]) for end in ends if end["failure"] is not None)
 

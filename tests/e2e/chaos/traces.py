@@ -25,7 +25,6 @@ def left(place: Path, run: Path, shared_before: frozenset[str]) -> list[str]:
 
 
 def descriptors(pid: int) -> int:
-    """How many a process of ours holds; none when it has ended."""
     try:
         return len(list(Path(f"/proc/{pid}/fd").iterdir()))
     except OSError:
@@ -33,7 +32,6 @@ def descriptors(pid: int) -> int:
 
 
 def shared_memory() -> frozenset[str]:
-    """The names in /dev/shm that could be ours."""
     return frozenset(one.name for one in _SHM.glob("*") if one.name.startswith(_OURS))
 
 
@@ -58,7 +56,6 @@ def _temporary(place: Path, run: Path) -> list[Path]:
 
 
 def _lock(path: Path) -> list[str]:
-    """The run's lock is free, and names nobody."""
     with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
