@@ -58,9 +58,7 @@ def test_the_table_of_options_is_that_of_the_program() -> None:
 
 
 def test_the_table_of_failures_is_the_policy() -> None:
-    """docs/failures.md repeats orchestrator/state/failure_policy.py; after a change of it, paste what this test
-    expected.
-    """
+    """docs/failures.md repeats state/failure_policy.py; after a change of it, paste what this test expected."""
     rows = ["| what happened | what is done | retries | why |", "|---|---|---|---|"]
     for category, rule in POLICY.items():
         tries = f" {retries(rule)} " if rule.retries else " "

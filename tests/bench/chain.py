@@ -1,7 +1,4 @@
-"""A cell that is as launch-bound as can be: a chain of layers too small for a GPU to notice.
-
-Each layer costs the host a few microseconds in Python and torch, and the GPU less than that.
-"""
+"""A launch-bound cell: layers that cost the host some microseconds each, and a GPU less than that."""
 
 import torch
 from torch import nn

@@ -1,7 +1,4 @@
-"""Single launches, one after the other, forked or exec'd, outside of any run: what the benches measure with.
-
-The parts are the orchestrator's own (Fleet, Nursery, Link, Gates), driven by a loop that waits for one launch.
-"""
+"""Single launches, forked or exec'd, outside of any run, by the orchestrator's own parts: for the benches."""
 
 import select
 import sys

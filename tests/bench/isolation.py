@@ -2,10 +2,9 @@
 
     python -m tests.bench.isolation [device] [pairs] [launch-bound | gpu-bound]
 
-A launch-bound cell (resnet50 at batch 1: the GPU waits for the host) and a GPU-bound one (bert-base at batch 128).
-Equivalence is shown when the interval lies within 1 % of 1 (two one-sided tests at 5 %). Two figures of each launch are
-compared, the mean of its iterations and their 10th percentile, because what else happens on a shared host only ever
-adds to the time in which the GPU waits for it; and of the ratios their mean and their median, for the same reason.
+Launch-bound: resnet50 at batch 1. GPU-bound: bert-base at batch 128. Equivalence is shown when the interval lies within
+1 % of 1 (two one-sided tests at 5 %), for the mean and the 10th percentile of the iterations, and for mean and median
+of the ratios: what else happens on a shared host only ever adds to a time.
 """
 
 import random

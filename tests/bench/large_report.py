@@ -2,10 +2,8 @@
 
     python -m tests.bench.large_report [results] [--formats NAMES] [--profile] [--keep FOLDER]
 
-Eight GPUs, all models in four precisions, as many launches as make up the results, samples ten times a second over the
-time that such a run takes. Results are made up, a file for each launch, and nobody waits for the disk.
-What is measured is done in a process of its own, format by format; it prints the seconds and the peak of the memory.
-samples.csv, 7 GiB of single times, is made only where it is named: `--formats samples.csv`.
+Eight GPUs, all models in four precisions, made-up results, samples at 10 Hz, and nobody waits for the disk. Prints the
+seconds and the peak of the memory, by format. samples.csv, 7 GiB, is made only where it is named.
 """
 
 import argparse

@@ -2,9 +2,8 @@
 
     python -m tests.bench.long_run [cells]
 
-Four CPU devices, 100 batch sizes a model; no cell does anything, and the zygote imports no torch, so that what is seen
-is the orchestrator alone, at many times the rate of a real night. Prints where it stood at 10, 50 and 100 % of the
-cells, what each 1,000 further cells added, and the peak while the report is made.
+Four CPU devices, 100 batch sizes a model, no torch. Prints where it stood at 10, 50 and 100 % of the cells, what each
+1,000 further cells added, and the peak while the report is made.
 """
 
 import subprocess
@@ -33,10 +32,7 @@ _END: Final = b"\xa4type\xa3End"
 
 @dataclass(frozen=True)
 class Look:
-    """The orchestrator and its zygote at one moment. at_s: monotonic; cpu_s: of the orchestrator, so far.
-
-    peak: the most that it ever had resident.
-    """
+    """One moment of orchestrator and zygote. at_s: monotonic; cpu_s: so far; peak: most ever resident."""
 
     at_s: float
     cells: int

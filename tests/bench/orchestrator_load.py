@@ -1,9 +1,4 @@
-"""What the orchestrator itself takes: share of a core and memory while eight cells run, and the start of commands.
-
-    python -m tests.bench.orchestrator_load
-
-Eight devices whose cells only sleep, so that what is seen is the orchestrator alone.
-"""
+"""`python -m tests.bench.orchestrator_load`: CPU and memory of the orchestrator with eight cells; start of commands."""
 
 import os
 import subprocess

@@ -2,9 +2,7 @@
 
     python -m tests.bench.repeat [device] [runs] [options of `run`]
 
-Every run is a process of its own with zygote, report and all, as a user starts it. On a GPU the probes that belong to
-every run (gemm, hbm) are compared like any cell. Only launches count that warmed up until times were steady, so with
-`-w N` none does.
+The probes gemm and hbm are compared like any cell. Only launches with steady times count: with `-w N` none does.
 """
 
 import subprocess

@@ -4,22 +4,12 @@
 
     start all ─▶ each is stopped (SIGSTOP) when it begins to measure ─▶ turns, in random order: SIGCONT, 0.2 s, SIGSTOP
 
-Where the GPU waits for the host, a time is as much the host's as the program's: on a shared host single launches of the
-same kind differ by a factor of two, depending on core and minute. So all take turns on one core, within seconds of
-each other, and none works beside another. Of a launch counts the 10th percentile of its iterations: what disturbs only
-adds, and the iteration in which a turn ends holds the wait for the next one.
-
-The addresses at which a process has its libraries and its heap make it faster or slower for good, by percents: by as
-much as is asked for. So all have the same layout of addresses, and the same seed of hashes, unless `random` layouts are
-asked for; then each launch has its own, which takes hundreds of launches to average out. Every forked launch has a
-zygote of its own.
-
-One launch in thirty, of either kind, is slower by 20 to 50 %: means follow those few. The verdict is by the median of
-all ratios of a forked launch and an exec'd one (Hodges and Lehmann 1963), with the interval of the test by ranks that
-belongs to it.
-
-The model is tests/bench/chain.py. With more than 45 launches of each kind at once the contexts, 1.2 GiB each, fill the
-GPU.
+On a shared host single launches differ by a factor of two, by core and minute: all take turns on one core within
+seconds. Of a launch counts the 10th percentile of its iterations: what disturbs only adds. The layout of addresses
+makes a process faster or slower by percents for good: all have the same, and the same seed of hashes, unless `random`
+is given, which takes hundreds of launches to average out. One launch in thirty, of either kind, is slower by 20 to 50
+%: the verdict is by the median of all ratios of a forked and an exec'd launch (Hodges and Lehmann 1963), with its
+interval by ranks. With more than 45 launches of each kind the contexts, 1.2 GiB each, fill the GPU.
 """
 
 import ctypes
@@ -171,10 +161,7 @@ def _stop(pid: int) -> None:
 
 
 def low(result: Result, since_ns: int) -> float:
-    """10th percentile of the iterations in blocks that began after `since_ns`, in milliseconds.
-
-    Before, while the others started, the GPU had more to do than to wait for the host.
-    """
+    """10th percentile, in ms, of the iterations in blocks that began after `since_ns`, when all others had started."""
     times, at = [], 0
     for block in result.blocks:
         if block.start_ns > since_ns:

@@ -70,10 +70,7 @@ def test_a_run_is_seen_and_stopped_from_elsewhere(call: Callable[..., Result], t
 def test_a_dead_run_is_shown_as_such_and_a_watched_run_is_left_alone(
     call: Callable[..., Result], tmp_path: Path
 ) -> None:
-    """Ctrl-C ends `watch` alone. A suspended run hears nothing until somebody continues it, as `stop` says.
-
-    Of a killed run its lock and its journal are left, and `stop` signals nobody.
-    """
+    """Ctrl-C ends `watch` alone; a suspended run hears `stop` when continued; a killed run is dead."""
     node = begin(tmp_path / FOLDER)
     watching = watch(node)
     watching.send_signal(signal.SIGINT)

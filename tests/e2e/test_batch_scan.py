@@ -10,10 +10,7 @@ from tests.fakes.node import Node, start
 
 
 def test_the_largest_batch_that_works_is_found(tmp_path: Path) -> None:
-    """One cell, many launches; sizes beyond are information: nothing is degraded, failed, or short of launches.
-
-    An exception at batch 1 says nothing about a size: that model has failed.
-    """
+    """One cell, many launches; sizes beyond are information, no failures. A model that fails at batch 1 has failed."""
     models = faults.model("m", do="raise", above=20), faults.model("never", do="raise")
     node = start(tmp_path / "run", *models, batch_sizes=(AUTO,), launches=3)
     report = node.ended(4)

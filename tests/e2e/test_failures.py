@@ -101,10 +101,7 @@ def test_a_worker_deaf_to_sigterm_is_killed(tmp_path: Path) -> None:
 
 @dataclass
 class Disturbed:
-    """A run of two devices whose workers are killed, cut off from the disk, leave orphans and print without end.
-
-    scores: how gladly the kernel ends a worker, the zygote and the orchestrator where memory runs out.
-    """
+    """Workers are killed, cut off from the disk, leave orphans, print without end. scores: for the OOM killer."""
 
     node: Node
     scores: tuple[int, ...] = ()
@@ -228,10 +225,7 @@ def foreign_worker(folder: Path) -> Path:
 
 
 def test_a_killed_zygote_costs_nothing(tmp_path: Path) -> None:
-    """Running workers go on and are measured; the zygote is started again, also for a launch it was just forking.
-
-    So is one that is killed while it imports. In a checkout, packages of the checkout come before those of PYTHONPATH.
-    """
+    """Running workers go on; the zygote is started again, also while it imports. Our packages come first."""
     models = faults.model("slow", seconds=1.0), faults.model("good"), faults.model("other")
     node = start(tmp_path / "run", *models, devices=2, environment={"PYTHONPATH": str(foreign_worker(tmp_path))})
     node.until(lambda: bool(node.children()))

@@ -74,10 +74,7 @@ def test_a_gpu_whose_memory_stays_taken_waits_until_it_is_free(tmp_path: Path) -
 
 
 def test_a_run_is_not_resumed_without_its_cuda_or_gpus(tmp_path: Path) -> None:
-    """Exit code 2 with the cause, and nothing is written, where every cell would fail. It can be resumed later.
-
-    NVML that is still broken then costs the readings and the verdict, and the report says why.
-    """
+    """Exit code 2 with the cause, and nothing is written. Without NVML a run goes on, without readings and verdict."""
     nvml, folder = FakeNvml(tmp_path, gpus=2), tmp_path / "run"
     stored = prepare(nvml, folder)
     before = sorted(folder.rglob("*"))

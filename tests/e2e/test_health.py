@@ -20,10 +20,7 @@ def looked_at(node: Node) -> bool:
 
 
 def test_an_xid_in_the_middle_fails_its_gpu(tmp_path: Path) -> None:
-    """Exit code 3 with the GPU and the number; the results of all GPUs are in the report.
-
-    An Xid of the application is reported, and the run goes on with every GPU.
-    """
+    """Exit code 3 with the GPU and the number; all results are kept. An Xid of the application is reported, no more."""
     nvml = FakeNvml(tmp_path, gpus=3)
     node = gpu_runs.start(nvml, tmp_path / "run", BUSY)
     node.until(lambda: looked_at(node))

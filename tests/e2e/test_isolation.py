@@ -60,10 +60,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[Isolation, OwnCode]:
 
 @pytest.mark.parametrize("isolation", Isolation)
 def test_own_code_runs_in_processes_of_launches_alone(runs: dict[Isolation, OwnCode], isolation: Isolation) -> None:
-    """A model that fails fails alone, with the user's traceback first. Their transformers/ replaces the installed one.
-
-    Whether --pythonpath or PYTHONPATH leads to it, neither the zygote nor the orchestrator imports any of it.
-    """
+    """A model that fails fails alone, the user's traceback first; workers alone import, theirs before the installed."""
     ran = runs[isolation]
     statuses = {one["model_name"]: one["training_metrics"]["batch_size_2"]["status"] for one in ran.report["results"]}
     assert statuses == {"shadow": "ok", "net.py:Bad": "failed", "net.py:Good": "ok"}

@@ -29,11 +29,7 @@ def whole_ms(ledger: LaunchLedger) -> float:
 
 
 def test_the_entries_add_up_to_the_time_from_one_start_to_the_next(tmp_path: Path) -> None:
-    """On a disk that takes 0.3 s for each sync, writing the result is in `record`, and only there.
-
-    Between two launches the journal gets a record, and the next one is chosen: less than one such sync. A machine that
-    stalls after one launch need not do so after another.
-    """
+    """A slow disk is in `record` alone; between two launches is less than one of its syncs."""
     models = (faults.model(name, seconds=LASTS_S) for name in ("one", "two", "three"))
     node = start(tmp_path / "run", *models, environment=inject(tmp_path / "injected", SLOW_DISK))
     node.ended()

@@ -54,11 +54,7 @@ def speak_as_a_stale_worker(node: Node) -> None:
 
 
 def test_what_an_earlier_life_has_left_is_ended_and_removed(tmp_path: Path, sleepers: list[Sleeper]) -> None:
-    """`resume` ends what has the PID and the start time in this boot; another start or boot is another process.
-
-    Reports and results under their temporary names are removed; those of another process stay. A worker of an earlier
-    life cannot speak for a launch.
-    """
+    """By PID, start time and boot; temporary files by PID; a stale worker cannot speak for a launch."""
     folder = tmp_path / "run"
     killed = start(folder, faults.model("slow", seconds=2.0))
     killed.until(lambda: killed.working("slow"))
@@ -92,10 +88,7 @@ def test_what_an_earlier_life_has_left_is_ended_and_removed(tmp_path: Path, slee
 
 
 def test_what_a_worker_of_an_earlier_life_started_is_ended(tmp_path: Path) -> None:
-    """A worker ends with its killed orchestrator, its child does not: `resume` ends it before it looks at the GPUs.
-
-    It does not keep the run from the GPU that it uses.
-    """
+    """A killed orchestrator leaves its worker's child: `resume` ends it before it looks at the GPUs."""
     nvml, folder = FakeNvml(tmp_path, gpus=1), tmp_path / "run"
     orphan = faults.model("slow", do="leave an orphan", once=str(tmp_path / "once"), seconds=1.0)
     killed = gpu_runs.start(nvml, folder, orphan)

@@ -15,10 +15,7 @@ BUSY = faults.model("busy", seconds=1.0)
 
 
 def test_two_slices_and_a_whole_gpu(tmp_path: Path) -> None:
-    """They work at once; slices are marked as sharing, measured each on its own, and judged by nobody.
-
-    The readings of a slice are those of its GPU, and say so; the energy of the GPU belongs to none of the processes.
-    """
+    """They work at once; slices share the readings of their GPU, not its energy, and are judged by nobody."""
     nvml, folder = FakeNvml(tmp_path, gpus=2), tmp_path / "run"
     slices = nvml.cut(0, "3g.71gb", "3g.71gb")
     nvml.set({"gpu.0.power_mw": 333_000, "gpu.0.mig.1.memory_used_bytes": 2**30})
@@ -46,10 +43,7 @@ def test_two_slices_and_a_whole_gpu(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_is_lost_takes_its_slices_along(tmp_path: Path) -> None:
-    """Each slice is taken out with the cause; the other GPU's results stay.
-
-    Before anything is started slices are missed by name, whether NVML or CUDA does not show them any more.
-    """
+    """Each slice is taken out with the cause, the other GPU goes on. Slices that are gone at the start are named."""
     nvml, folder = FakeNvml(tmp_path, gpus=2), tmp_path / "run"
     slices = nvml.cut(0, "3g.71gb", "3g.71gb")
     gpu_runs.prepare(nvml, folder, faults.model("busy", seconds=2.0))

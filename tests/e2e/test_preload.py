@@ -39,11 +39,7 @@ def begin(folder: Path, isolation: Isolation, *modules: str) -> Node:
 def test_a_module_that_cannot_be_imported_ahead_disables_its_own_model_alone(
     tmp_path: Path, isolation: Isolation, broken: tuple[str, ...]
 ) -> None:
-    """Whether it raises, leaves, or crashes the interpreter of its own cell. The others are measured.
-
-    What can be imported is imported before a launch connects, and so gets threads: libraries lie where they lie in
-    every other launch.
-    """
+    """Whether it raises, leaves or crashes. Others are imported before a launch connects, and so gets threads."""
     node = begin(tmp_path, isolation, "counts_threads", *broken)
     status = {cell["model_name"]: cell["status"] for cell in node.ended(4)["cells"]}
     assert status == {"good": "ok", "needs-counts_threads": "ok"} | {f"needs-{name}": "failed" for name in broken}

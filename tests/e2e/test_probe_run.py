@@ -14,11 +14,7 @@ runpy.run_module("orchestrator", run_name="__main__", alter_sys=True)
 
 
 def test_probes_run_like_any_other_cell(tmp_path: Path) -> None:
-    """What is applicable is measured in the run's precisions, what is not is said and is no failure.
-
-    A model beside them is compared with what its device reached. In a cpuset, as Slurm and Docker make it, CPU devices
-    are cut from the cores that are ours.
-    """
+    """What is applicable is measured, a model is compared with it; in a cpuset, CPU devices are cut from our cores."""
     ours = min(os.sched_getaffinity(0))
     options = "--gpu-ids cpu:0 -m lstm,gemm,hbm,h2d,d2h -b 1 -p fp32,bf16 -i 3 -w 2 --phases inference -f json,txt"
     done = python("-c", IN_A_CPUSET.format(cores={ours}), *options.split(), cwd=tmp_path)

@@ -44,10 +44,7 @@ def rendered(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def test_a_run_that_goes_on_or_was_killed_is_reported_as_such(tmp_path: Path) -> None:
-    """While it goes on, what has no result is not measured yet, nothing has failed, and its folder is left alone.
-
-    Once it was killed, what was under way is interrupted, and the report is written into its folder.
-    """
+    """While it goes on, nothing has failed and its folder is left alone. Once killed, its launch is interrupted."""
     folder = tmp_path / "run"
     # In the order of the plan's seed the second model comes first, and the first one last.
     models = (faults.model("later"), faults.model("good"), faults.model("endless", do="hang"))

@@ -175,8 +175,7 @@ def test_a_copy_leaves_the_report_of_the_original_alone(finished: Path, folder: 
 def test_killed_at_random_moments_nothing_is_lost(place: Path) -> None:
     """Twenty SIGKILLs of the orchestrator, then resume: each result kept once, no cell missing, nothing left.
 
-    A kill comes when so many launches of that life are over and a process of another was made, and then a while later,
-    so that a slow machine is killed at work too. Cells are short: none is interrupted so often that it is given up.
+    Kills come by the progress of that life, then a while later, so that a slow machine is killed at work too.
     """
     moments, shared = random.Random(SEED), traces.shared_memory()
     environment = {"TMPDIR": f"{place}/tmp", "XDG_RUNTIME_DIR": f"{place}/runtime", traces.MARK: str(place)}
@@ -220,10 +219,7 @@ def test_killed_at_random_moments_nothing_is_lost(place: Path) -> None:
 
 
 def test_workers_die_with_their_orchestrator(tmp_path: Path) -> None:
-    """One that hangs, deaf to SIGTERM, is killed by the kernel: nobody has to come and resume the run for that.
-
-    The interrupted attempt names the phase that the worker had written down.
-    """
+    """One that hangs, deaf to SIGTERM, is killed by the kernel; the interrupted attempt names the phase it was in."""
     told, once = tmp_path / "told", tmp_path / "once"
     hangs = {"do": "hang, deaf to SIGTERM", "in": "measure", "told": str(told), "once": str(once)}
     node = start(tmp_path / "run", faults.model("slow", **hangs))
@@ -243,10 +239,7 @@ def test_workers_die_with_their_orchestrator(tmp_path: Path) -> None:
 
 
 def test_one_signal_ends_gently(tmp_path: Path) -> None:
-    """SIGTERM: what runs may end, nothing new begins, the report is written, and resume does the rest.
-
-    Two processes never work on one run: the second one is refused, and the first is not disturbed.
-    """
+    """SIGTERM: what runs may end, nothing begins; meanwhile `resume` is refused, later it does the rest."""
     folder = tmp_path / "run"
     node = start(folder, faults.model("slow", seconds=1.0), faults.model("other", seconds=1.0))
     node.until(lambda: node.working(""))

@@ -15,10 +15,7 @@ withdrawn = partial(gpu_runs.count_withdrawn, category=Category.THROTTLED)
 
 
 def test_the_third_throttled_launch_counts(tmp_path: Path) -> None:
-    """Nothing is launched while the GPU is hot. A GPU that is hot three times has a result: that is a finding.
-
-    Stopped while the GPU rests, the run ends at once, incomplete; `resume` goes on.
-    """
+    """Nothing is launched on a hot GPU; hot three times, it has a result. A stop ends its rest."""
     nvml, folder = FakeNvml(tmp_path, gpus=1), tmp_path / "run"
     nvml.set(HOT)
     stopped = gpu_runs.start(nvml, folder, faults.model("busy", seconds=0.5))

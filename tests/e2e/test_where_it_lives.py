@@ -116,10 +116,7 @@ runpy.run_module("orchestrator", run_name="__main__", alter_sys=True)
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_two_runs_that_begin_in_the_same_second(tmp_path: Path, place: Path) -> None:
-    """In one runs folder, with one place for the report: each has its folder, though both draw the same name first.
-
-    Neither leaves a temporary file, though torch makes a folder as it is imported.
-    """
+    """In one runs folder, with one report: each has its folder, though both draw the same name; no temporary files."""
     command = [sys.executable, "-c", SAME_SECOND, *RUN[2:], "--isolation"]
     environment = os.environ | bare(TMPDIR=str(place), XDG_CACHE_HOME=str(tmp_path))
     piped: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": tmp_path, "env": environment}

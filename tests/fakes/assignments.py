@@ -1,7 +1,6 @@
 """Assignments of tiny cells, and what a workload says while it works, for tests that measure without an orchestrator.
 
-`python -m tests.fakes.assignments` runs the assignment that standard input holds and writes the outcome to standard
-output: a launch as fresh as an exec'd one, for what can be tried only once in a process.
+`python -m tests.fakes.assignments` runs the assignment on standard input in a process as fresh as an exec'd launch.
 """
 
 import importlib

@@ -34,10 +34,7 @@ def gang(*devices: str, seed: int = 1, precision: Precision = Precision.FP32) ->
 
 
 def added(stored: StoredRun, wanted: Mapping[str, Mapping[str, Any]]) -> StoredRun:
-    """A run of made-up cells, and between them some on several devices.
-
-    wanted: model → `config` (as in faults.model) and `devices`, the numbers of those that it is on.
-    """
+    """Add cells on several devices. wanted: model → `config` (faults.model) and numbers of its `devices`."""
     order = dict(stored.plan.order)
     models, cells = list(stored.configuration.models), list(stored.plan.cells)
     for number, (name, said) in enumerate(wanted.items()):

@@ -1,9 +1,4 @@
-"""Runs on GPUs that are not there: NVML and CUDA of our own, and launches of the fault workload, which use no GPU.
-
-nvml = FakeNvml(tmp_path, gpus=2)
-prepare(nvml, tmp_path / "run", faults.model("good"))
-node = resume(nvml, tmp_path / "run")
-"""
+"""Runs on GPUs that are not there: NVML and CUDA of our own, and launches of the fault workload, which use no GPU."""
 
 from pathlib import Path
 from typing import Any

@@ -80,10 +80,7 @@ class Span:
 
 
 def sound(paths: RunPaths, uuids: Sequence[str], spans: Sequence[Span]) -> None:
-    """Write what telemetry writes of GPUs that are well: a look every ten seconds, and clocks that nothing holds down.
-
-    Samples that a test has written itself are left as they are.
-    """
+    """Write telemetry of healthy GPUs: a look every ten seconds, and samples unless a test has written them."""
     if not uuids:
         return
     paths.telemetry.mkdir(exist_ok=True)

@@ -28,10 +28,7 @@ def run_id(number: int) -> str:
 
 
 def record(number: int = 1, value: float = 100.0, **changes: object) -> RunRecord:
-    """A run of that day of April, in which resnet50 on one GPU came to so many samples a second.
-
-    changes: of its line, its device's record, or its cell's record, whichever has such a field.
-    """
+    """A run of that day of April, of resnet50 on one GPU. changes: of its line, its device's or its cell's record."""
     line = RunLine(
         run_id=run_id(number),
         test_date=f"2026-04-{number:02}T21:30:00Z",

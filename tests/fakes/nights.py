@@ -77,8 +77,8 @@ class Night(FakeRun):
     ) -> None:
         """The launches of the plan on all devices beside each other, from number `first` to before `last`.
 
-        rate: of a device's number, at so many hours, as a share of what it should be; rate_in: of it in a cell.
-        verified: what a launch found that is not well, by device, workload and round.
+        rate: by device and hours, as a share of what it should be; rate_in: of it in a cell. verified: not well, by
+        device, workload and round.
         """
         stored = self.stored
         cells = {cell.id: cell for cell in stored.plan.cells}

@@ -306,9 +306,7 @@ def damaged(folder: Path) -> Path:
 
 
 def eventful(folder: Path) -> Path:
-    """Everything that happens around launches: two sessions with other drivers, boots and settings, a pause, a set
-    clock, other processes on a GPU, a launch that is repeated, a model that is skipped, a GPU that is lost.
-    """
+    """Everything that happens around launches: drivers, boots, a pause, a set clock, strangers, retries, a lost GPU."""
     models = shipped("resnet50", "lstm", "gpt2")
     fake = FakeRun(folder / "runs" / "run", devices=gpus(2), models=models, batch_sizes=(8,), launches=2)
     journal = fake._journal  # records that no method of the fake writes
@@ -354,9 +352,7 @@ def burn_in_gpus(folder: Path) -> Path:
 
 
 def burn_in_lost_time(folder: Path) -> Path:
-    """A burn-in of two CPU devices that did not work as long as it should: slow starts, a worker that was suspended,
-    launches that failed, a pause between two sessions, wrong bits of a launch without a result.
-    """
+    """A burn-in with slow starts, a suspended worker, failures, a pause, and wrong bits without a result."""
     night = Night(folder / "runs" / "run", cpus(2), "10m", start_s=7)
     night.work(last=12)
     cells = {cell.id: cell for cell in night.stored.plan.cells}

@@ -1,7 +1,4 @@
-"""Chaos by hand, with figures: `python -m tests.e2e.chaos --faults 2000 --seed 1`.
-
-A seed with findings is printed; `--seed N --faults 1` makes that storm again, `--keep` leaves its folder.
-"""
+"""Chaos by hand: `python -m tests.e2e.chaos --faults 2000 --seed 1`; one storm again: `--seed N --faults 1 --keep`."""
 
 import argparse
 import sys

@@ -1,9 +1,7 @@
 """The faults that chaos knows, and the names that a run may give them. Data alone.
 
-    planted    a cell does it to itself, once, through worker/workloads/fault.py
-    struck     done from outside to a process of the run, at a moment that the seed chooses
-
-`names` are the categories that a launch may fail with because of the fault. Where it is empty, no launch may be lost.
+planted: a cell does it to itself, once (worker/workloads/fault.py). struck: from outside, when the seed says. names:
+the categories that a launch may fail with; where it is empty, no launch may be lost.
 """
 
 import enum

@@ -105,10 +105,7 @@ def report(change: Callable[[dict[str, Any]], object]) -> Lie:
 
 
 def struck(kind: str, model: str | None = None, device: str | None = None, *, after: str | None = None) -> Lie:
-    """A fault from outside hit the launch of that model, or none, before all launches or after the start of one.
-
-    after: how the name of its model begins.
-    """
+    """A fault hit the launch of that model, or none, before all or after the start of a launch of model `after`."""
 
     def lie(ledger: Ledger) -> None:
         found = reader.read(ledger.folder / "journal.gpj")

@@ -12,9 +12,7 @@ _NEVER = 2**63
 class Story:
     """A journal, put in order. start, ends, left: by launch. members: launch → its processes, one for each device.
 
-    life_of: launch → PID of the orchestrator that began it.
-
-    zygotes: by PID of an orchestrator, for each of its zygotes the time before and after it was ready.
+    life_of: launch → PID of its orchestrator. zygotes: by that PID, the time before and after each was ready.
     zygote_of: launch → how many of them there had been when it began.
     """
 

@@ -1,7 +1,4 @@
-"""What a run must not leave on the machine: processes, sockets, locks, shared memory, temporary files, descriptors.
-
-Everything that a storm starts carries a mark in its environment, or has a file of the storm open.
-"""
+"""What a storm must not leave on the machine: processes, by a mark or an open file, sockets, shared memory, files."""
 
 import fcntl
 import os
