@@ -33,5 +33,4 @@ def pytest_runtest_teardown() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Leave nothing behind."""
     _DATA.cleanup()

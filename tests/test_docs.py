@@ -20,7 +20,6 @@ CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 
 def page_id(path: Path) -> str:
-    """Paths as pytest shows them."""
     return str(path.relative_to(ROOT))
 
 
@@ -59,9 +58,7 @@ def test_the_table_of_options_is_that_of_the_program() -> None:
 
 
 def test_the_table_of_failures_is_the_policy() -> None:
-    """docs/failures.md repeats orchestrator/state/failure_policy.py; after a change of it, paste what this test
-    expected.
-    """
+    """docs/failures.md repeats state/failure_policy.py; after a change of it, paste what this test expected."""
     rows = ["| what happened | what is done | retries | why |", "|---|---|---|---|"]
     for category, rule in POLICY.items():
         tries = f" {retries(rule)} " if rule.retries else " "
@@ -123,7 +120,6 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def headings(page: Path) -> set[str]:
-    """Anchors of the headings of a page."""
     found = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
 

@@ -31,7 +31,6 @@ DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 
 
 def modules() -> dict[str, Path]:
-    """Every module of the orchestrator with its file."""
     found = {}
     for path in sorted((ROOT / "orchestrator").rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -64,7 +63,6 @@ def kind(module: str) -> str:
 
 
 def breaks(module: str, other: str) -> bool:
-    """Whether one module must not import the other."""
     own, theirs = room(module), room(other)
     if not own or not theirs:
         return False

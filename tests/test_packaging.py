@@ -23,7 +23,6 @@ def normal(name: str) -> str:
 
 
 def pins(file: str) -> dict[str, str]:
-    """Versions by name."""
     lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
     pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
     return {normal(name): version for name, version in pairs}

@@ -24,8 +24,6 @@ FORKING_MODULES = {"os", "posix", "pty"}
 
 
 class Source(NamedTuple):
-    """A parsed file of the repository."""
-
     name: str
     """Path below the root."""
     text: str
@@ -51,7 +49,6 @@ def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
 
 @functools.cache
 def parse(path: Path) -> Source:
-    """Read and parse a file, once for all rules."""
     text = path.read_text(encoding="utf-8")
     nodes = list(ast.walk(ast.parse(text, str(path))))
     return Source(str(path.relative_to(ROOT)), text, nodes, list(imports(nodes)))
@@ -91,7 +88,6 @@ def unexplained_silences(source: Source) -> Iterator[str]:
 
 
 def forks(source: Source) -> bool:
-    """Whether the file refers to a function that forks."""
     return any(
         (isinstance(node, ast.Attribute) and node.attr in FORKS and ast.unparse(node.value) in FORKING_MODULES)
         or (

@@ -2,15 +2,10 @@
 
     python -m tests.bench.burning [devices] [pairs] [duration] [gpu-burn's program]
 
-A pair is ABBA: bare, soak, soak, bare. All devices do the same at the same time, each from a process of its own, so
-that the node is loaded as in a burn-in; duration is that of a burn-in (`--burn-in`), whose cells last accordingly. The
-first pair of each kind is made to warm up, and not counted.
-
-The bare loop knows nothing of gpubench (tests/bench/probes.py). gpu-burn is held against the precisions that it has:
-fp32, and tf32 with -tc. Its rate is that between the first and the last line that it prints; its results take 10 % of
-the memory, so that it prints often. Rates of soak are those of the clock on the wall, from its first block to its last,
-with what lies between the blocks. Power is the board's, read ten times a second, without the first quarter of each.
-Prints rates, watts, and the median of the ratios.
+A pair is ABBA: bare, soak, soak, bare; the first pair warms up and does not count. All devices do the same at once,
+each from its own process. duration: as of `--burn-in`. The bare loop is that of tests/bench/probes.py. gpu-burn has
+fp32, and tf32 with -tc; its rate is that between its first and last line, with results in 10 % of the memory. Rates of
+soak are by the wall clock, gaps between blocks included. Power is the board's at 10 Hz, without the first quarter.
 """
 
 import os
@@ -43,12 +38,10 @@ class Segment(NamedTuple):
     watts: float | None
 
     def __str__(self) -> str:
-        """As it is printed."""
         return f"{self.rate:.2f} products/s" + (f" at {self.watts:.0f} W" if self.watts else "")
 
 
 def main(devices: str, pairs: int, duration: str, program: str | None) -> None:
-    """Measure and print: one device here, several in a process each."""
     stored = stored_run(devices, "--burn-in", duration, "--level", "standard")
     if len(stored.devices) > 1:
         command = [sys.executable, "-m", "tests.bench.burning"]
@@ -89,7 +82,6 @@ def compare(what: str, ours: Callable[[], Segment], other: Callable[[], Segment]
 
 
 def soaked(bench: Harness, cell: Cell, power: "Power | None") -> Segment:
-    """A launch of the burn-in's soak."""
     blocks = bench.launch(cell, Isolation.FORK).result.blocks
     begin, end = blocks[0].start_ns / 1e9, blocks[-1].end_ns / 1e9
     return Segment(sum(block.iterations for block in blocks) / (end - begin), _watts(power, begin, end))
@@ -136,7 +128,6 @@ class Power:
         return fmean(found) if found else None
 
     def close(self) -> None:
-        """Read no more."""
         self._over.set()
         self._thread.join()
 

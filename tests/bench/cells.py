@@ -24,5 +24,4 @@ def inference(device: str, names: str, *options: str) -> tuple[StoredRun, list[C
 
 
 def short(cell: Cell) -> str:
-    """Its name as `inference` reads it."""
     return f"{cell.model}:{cell.precision}:{cell.batch_size}"

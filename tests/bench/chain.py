@@ -1,7 +1,4 @@
-"""A cell that is as launch-bound as can be: a chain of layers too small for a GPU to notice.
-
-Each layer costs the host a few microseconds in Python and torch, and the GPU less than that.
-"""
+"""A launch-bound cell: layers that cost the host some microseconds each, and a GPU less than that."""
 
 import torch
 from torch import nn
@@ -11,18 +8,14 @@ WIDTH = 64
 
 
 class Chain(nn.Module):
-    """60 linear layers, each followed by a ReLU."""
-
     def __init__(self) -> None:
         super().__init__()
         layers = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(LAYERS)]
         self.layers = nn.Sequential(*layers)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The end of the chain."""
         out: torch.Tensor = self.layers(x)
         return out
 
     def get_example_inputs(self, batch_size: int) -> torch.Tensor:
-        """Random numbers."""
         return torch.randn(batch_size, WIDTH)

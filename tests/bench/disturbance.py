@@ -2,13 +2,9 @@
 
     python -m tests.bench.disturbance [device] [rounds] [warm-up] [iterations] [model:precision:batch]
 
-A round is a launch of each kind, in random order; each of the other kinds is held against the plain launch of its
-round. Equivalence is shown when the interval lies within 0.5 % of 1.
-
-plain           the GPU read ten times a second, the orchestrator waiting, as in any run
-no telemetry    the process that reads the GPU does not exist
-busy            a thread of the orchestrator's process spins: all of a core, where eight cells take 1 % of one, at the
-                orchestrator's own affinity, and it keeps the loop that supervises the launch from its work
+A round is a launch of each kind, in random order, compared with its plain launch (the GPU read at 10 Hz, the
+orchestrator waiting). "busy": a thread of the orchestrator spins, all of a core where eight cells take 1 % of one, and
+keeps the loop from its work. Equivalence is shown when the interval lies within 0.5 % of 1.
 """
 
 import random
@@ -34,7 +30,6 @@ CELL: Final = "bert-base:bf16:128"
 
 
 def main(device: str, rounds: int, warm_up: str, iterations: str, name: str) -> None:
-    """Measure and print."""
     stored, (cell,) = cells.inference(device, name, "-w", warm_up, "-i", iterations, "--profile", "standard")
     order = random.Random(1)
     found: dict[str, list[Result]] = {kind: [] for kind in KINDS}

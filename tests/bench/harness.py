@@ -1,7 +1,4 @@
-"""Single launches, one after the other, forked or exec'd, outside of any run: what the benches measure with.
-
-The parts are the orchestrator's own (Fleet, Nursery, Link, Gates), driven by a loop that waits for one launch.
-"""
+"""Single launches, forked or exec'd, outside of any run, by the orchestrator's own parts: for the benches."""
 
 import select
 import sys
@@ -47,13 +44,10 @@ class Timed:
 
     @property
     def overhead_ms(self) -> float:
-        """Everything but warm-up and measuring."""
         return self.wall_ms - self.result.ledger.warm_up_ms - self.result.ledger.measure_ms
 
 
 class Harness:
-    """Makes launches of the cells of one configuration."""
-
     def __init__(self, stored: StoredRun, folder: Path, opened: ExitStack, *, telemetry: bool) -> None:
         self._link = opened.enter_context(Link(folder.name))
         deadlines = stored.configuration.deadlines
@@ -180,7 +174,6 @@ class Harness:
 
 @contextmanager
 def harness(stored: StoredRun, *, telemetry: bool = True) -> Iterator[Harness]:
-    """A harness in a folder of its own, everything ended at the end; with telemetry where there is a GPU."""
     process_start.become_subreaper()
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="gpubench-bench-")))

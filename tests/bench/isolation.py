@@ -2,10 +2,9 @@
 
     python -m tests.bench.isolation [device] [pairs] [launch-bound | gpu-bound]
 
-A launch-bound cell (resnet50 at batch 1: the GPU waits for the host) and a GPU-bound one (bert-base at batch 128).
-Equivalence is shown when the interval lies within 1 % of 1 (two one-sided tests at 5 %). Two figures of each launch are
-compared, the mean of its iterations and their 10th percentile, because what else happens on a shared host only ever
-adds to the time in which the GPU waits for it; and of the ratios their mean and their median, for the same reason.
+Launch-bound: resnet50 at batch 1. GPU-bound: bert-base at batch 128. Equivalence is shown when the interval lies within
+1 % of 1 (two one-sided tests at 5 %), for the mean and the 10th percentile of the iterations, and for mean and median
+of the ratios: what else happens on a shared host only ever adds to a time.
 """
 
 import random
@@ -24,7 +23,6 @@ OPTIONS = ("-m", "resnet50,bert-base", "-b", "1,128", "-p", "bf16", "--phases", 
 
 
 def main(device: str, pairs: int, kinds: tuple[str, ...]) -> None:
-    """Measure and print."""
     stored = stored_run(device, *OPTIONS)
     cells = {(cell.model, cell.batch_size): cell for cell in stored.plan.cells}
     with harness(stored) as bench:
@@ -54,7 +52,6 @@ def compare(bench: Harness, cell: Cell, pairs: int) -> None:
 
 
 def low(times_ms: list[float]) -> float:
-    """10th percentile."""
     return sorted(times_ms)[len(times_ms) // 10]
 
 

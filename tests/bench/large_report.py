@@ -2,10 +2,8 @@
 
     python -m tests.bench.large_report [results] [--formats NAMES] [--profile] [--keep FOLDER]
 
-Eight GPUs, all models in four precisions, as many launches as make up the results, samples ten times a second over the
-time that such a run takes. Results are made up, a file for each launch, and nobody waits for the disk.
-What is measured is done in a process of its own, format by format; it prints the seconds and the peak of the memory.
-samples.csv, 7 GiB of single times, is made only where it is named: `--formats samples.csv`.
+Eight GPUs, all models in four precisions, made-up results, samples at 10 Hz, and nobody waits for the disk. Prints the
+seconds and the peak of the memory, by format. samples.csv, 7 GiB, is made only where it is named.
 """
 
 import argparse
@@ -46,7 +44,6 @@ FORMATS: Final = tuple(kind for kind in ReportFormat if kind is not ReportFormat
 
 
 def main() -> None:
-    """Write the run, and have its report made."""
     asked = argparse.ArgumentParser()
     asked.add_argument("results", nargs="?", type=int, default=100_000)
     asked.add_argument("--formats", default=",".join(FORMATS))
@@ -113,7 +110,6 @@ def launch(run: runs.FakeRun, cell: Cell, number: int, written: dict[str, tuple[
 
 
 def samples(run: runs.FakeRun, uuid: str) -> None:
-    """Ten times a second over the whole run."""
     run.paths.telemetry.mkdir(exist_ok=True)
     file = SampleFile(run.paths.samples(uuid), run.boot_id)
     for first in range(0, SAMPLES_A_GPU, 1_000):
@@ -140,7 +136,6 @@ def samples(run: runs.FakeRun, uuid: str) -> None:
 
 
 def measure(folder: Path, formats: Sequence[ReportFormat], *, profile: bool) -> None:
-    """Make the report, and print what each step took."""
     profiler = cProfile.Profile()
     if profile:
         profiler.enable()
@@ -164,12 +159,10 @@ class Moment(NamedTuple):
 
     @classmethod
     def now(cls) -> "Moment":
-        """This one."""
         return cls(time.monotonic(), time.process_time())
 
 
 def step(words: str, since: Moment) -> Moment:
-    """Print what was done since then."""
     now = Moment.now()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     took = f"{now.clock_s - since.clock_s:.1f} s, {now.cpu_s - since.cpu_s:.1f} s of a core"

@@ -2,9 +2,8 @@
 
     python -m tests.bench.long_run [cells]
 
-Four CPU devices, 100 batch sizes a model; no cell does anything, and the zygote imports no torch, so that what is seen
-is the orchestrator alone, at many times the rate of a real night. Prints where it stood at 10, 50 and 100 % of the
-cells, what each 1,000 further cells added, and the peak while the report is made.
+Four CPU devices, 100 batch sizes a model, no torch. Prints where it stood at 10, 50 and 100 % of the cells, what each
+1,000 further cells added, and the peak while the report is made.
 """
 
 import subprocess
@@ -33,10 +32,7 @@ _END: Final = b"\xa4type\xa3End"
 
 @dataclass(frozen=True)
 class Look:
-    """The orchestrator and its zygote at one moment. at_s: monotonic; cpu_s: of the orchestrator, so far.
-
-    peak: the most that it ever had resident.
-    """
+    """One moment of orchestrator and zygote. at_s: monotonic; cpu_s: so far; peak: most ever resident."""
 
     at_s: float
     cells: int
@@ -50,7 +46,6 @@ class Look:
 
 
 def main(cells: int) -> None:
-    """Measure and print."""
     with tempfile.TemporaryDirectory(prefix="gpubench-bench-") as name:
         folder = Path(name) / "run"
         models = max(1, round(cells / (DEVICES * SIZES)))
@@ -105,7 +100,6 @@ def counted(journal: Path) -> Iterator[int]:
 
 
 def look(process: psutil.Process, cells: int) -> Look:
-    """What the kernel says of it now."""
     with process.oneshot():
         times = process.cpu_times()
         zygotes = [child for child in process.children() if name_of(child) == "gpubench-zygote"]
@@ -126,7 +120,6 @@ def look(process: psutil.Process, cells: int) -> Look:
 
 
 def lines(path: Path) -> list[str]:
-    """The lines of a file of the kernel; none where its process has ended."""
     try:
         return path.read_text().splitlines()
     except OSError:
@@ -134,7 +127,6 @@ def lines(path: Path) -> list[str]:
 
 
 def bytes_in(folder: Path) -> int:
-    """What a folder takes of the disk, in whole blocks as files lie there."""
     return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))
 
 

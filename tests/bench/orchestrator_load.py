@@ -1,9 +1,4 @@
-"""What the orchestrator itself takes: share of a core and memory while eight cells run, and the start of commands.
-
-    python -m tests.bench.orchestrator_load
-
-Eight devices whose cells only sleep, so that what is seen is the orchestrator alone.
-"""
+"""`python -m tests.bench.orchestrator_load`: CPU and memory of the orchestrator with eight cells; start of commands."""
 
 import os
 import subprocess
@@ -23,7 +18,6 @@ STARTS = 7
 
 
 def main() -> None:
-    """Measure and print."""
     with tempfile.TemporaryDirectory() as folder:
         load(Path(folder) / "run")
     bare = start(sys.executable, "-c", "pass")
@@ -48,7 +42,6 @@ def load(folder: Path) -> None:
 
 
 def start(*command: str) -> float:
-    """Median wall time of a command, in seconds."""
     times = []
     for _ in range(STARTS):
         begin = time.monotonic()

@@ -1,8 +1,6 @@
-"""What a cell costs beyond warm-up and measuring: forked from a zygote against a new interpreter.
+"""What a cell costs beyond warm-up and measuring, forked and exec'd: resnet50 inference until the device is free again.
 
-    python -m tests.bench.overhead [device] [forked launches] [exec'd launches]
-
-resnet50 inference, from the request until the device is free again. Prints medians and their ratio.
+python -m tests.bench.overhead [device] [forked launches] [exec'd launches]
 """
 
 from statistics import median
@@ -12,7 +10,6 @@ from tests.bench.harness import Timed, arguments, default_device, harness, store
 
 
 def main(device: str, forked: int, executed: int) -> None:
-    """Measure and print."""
     stored = stored_run(device, "-m", "resnet50", "-b", "8", "-p", "fp32", "--phases", "inference")
     cell = next(cell for cell in stored.plan.cells if cell.model == "resnet50")
     with harness(stored) as bench:

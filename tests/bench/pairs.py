@@ -6,10 +6,7 @@ from statistics import NormalDist, fmean, median, stdev
 
 
 def equivalence(what: str, ones: Sequence[float], others: Sequence[float], margin: float) -> str:
-    """Geometric mean and median of the ratios of pairs, each with its 90 % interval, held against the margin.
-
-    An interval within the margin shows equivalence (two one-sided tests at 5 %). At least two pairs.
-    """
+    """Mean and median of the ratios of at least two pairs, with 90 % intervals; equivalent within the margin or not."""
     ratios = sorted(one / other for one, other in zip(ones, others, strict=True))
     logs = list(map(math.log, ratios))
     half = student_95(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
@@ -27,8 +24,7 @@ def equivalence(what: str, ones: Sequence[float], others: Sequence[float], margi
 def rank(number: int) -> int:
     """How many values to leave out at each end so that the rest covers the median with at least 90 % (sign test).
 
-    The median lies below the value with `least` others before it when at most `least` of all lie below the median.
-    None is left out of fewer than five, which do not cover it that well.
+    None of fewer than five, which do not cover it that well.
     """
     tails: list[float] = [
         sum(math.comb(number, below) for below in range(least + 1)) / 2**number for least in range(number)
@@ -39,10 +35,5 @@ def rank(number: int) -> int:
 def student_95(freedom: int) -> float:
     """95 % point of Student's t, to 0.1 % from four degrees of freedom on, too small below (Abramowitz, 26.7.5)."""
     z = NormalDist().inv_cdf(0.95)
-    terms = (
-        z,
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-    )
+    terms = (z, (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
     return float(sum(term / freedom**power for power, term in enumerate(terms)))

@@ -2,9 +2,8 @@
 
     reference.py ── Opening, Question, Question, … ──▶ this process ── fork ──▶ one process a question ── Answer ──▶
 
-Of gpubench it takes the models and their inputs, nothing else: the switches, the warm-up and all that is timed are its
-own. A fresh process for every question, as our launches are, and forked like them: a new interpreter would leave the
-GPU idle, and cooling, for ten seconds in front of each reference and for half a second in front of each of ours.
+Of gpubench it takes the models and their inputs alone. Forked, as our launches are: a new interpreter would leave the
+GPU idle for ten seconds before each reference.
 """
 
 import importlib
@@ -77,10 +76,8 @@ def host_loop() -> Measure:
 def timer() -> Measure:
     """torch.utils.benchmark: the host's clock around all calls, the GPU waited for at both ends. A mean.
 
-    Its `blocked_autorange` may choose blocks of a single call, whose beginning and end are then timed with it: 27.6 ms
-    of a forward pass of gpt2, batch 64, bf16, of which 26.6 ms are left in blocks of 40 [H200].
-
-    As it is imported it asks CUDA whether there is a GPU to wait for, so never before the fork.
+    Not `blocked_autorange`, which may time blocks of a single call: 27.6 ms of gpt2, batch 64, bf16, that takes 26.6 ms
+    in blocks of 40 [H200]. Imported after the fork, because it asks CUDA for a GPU.
     """
     from torch.utils import benchmark
 

@@ -2,14 +2,10 @@
 
     python -m tests.bench.probes [device] [turns] [probes]
 
-The loop knows nothing of gpubench: three seconds of warm-up, three seconds between two readings of the clock, the
-device waited for at both. Like the launches it is a fresh process each time, forked from one that has imported torch.
-Under a second each, what power allows at that moment would be compared: products in tf32 went from 316 to 345 TFLOP/s
-between launches of the quick profile on an H200.
-
-Where nvbandwidth is on the path, its figures stand beside the transfers, with buffers as large as the probe's on a GPU
-with much memory. Version 0.8 counts the bytes of a copy on the device once; the probe what is read and what is written.
-Prints rates, and the median of the ratios.
+The loop knows nothing of gpubench: a fresh process each time, three seconds of warm-up and three between two readings
+of the clock. In under a second, tf32 products went from 316 to 345 TFLOP/s by what power allowed [H200]. Where
+nvbandwidth is on the path, its figures stand beside the transfers; version 0.8 counts the bytes of a copy on the device
+once, we twice.
 """
 
 import json
@@ -88,7 +84,6 @@ for line in sys.stdin:
 
 
 def main(device: str, turns: int, probes: str) -> None:
-    """Measure and print."""
     on_a_cpu = device.startswith("cpu")
     stored = stored_run(device, "-m", probes, *(ON_A_CPU if on_a_cpu else OPTIONS))
     assert len(stored.devices) == 1, "one device at a time"
@@ -121,7 +116,6 @@ def bare_loop(device: str, environment: dict[str, str]) -> Iterator[Callable[[st
 
 
 def compare(bench: Harness, cell: Cell, turns: int, bare: Callable[[str, int, str], float]) -> None:
-    """Probe and loop in turns; prints each, and the ratio of their rates."""
     ratios: dict[str, list[float]] = {}
     for _ in range(turns):
         result = bench.launch(cell, Isolation.FORK).result

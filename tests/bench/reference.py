@@ -2,19 +2,14 @@
 
     python -m tests.bench.reference [device] [rounds] [warm-up] [iterations] [model:precision:batch,…]
 
-Against three others (tests/bench/peers.py), with the same model, weights, inputs, switches and number of warm-up
-iterations; a ratio is taken within a round, in which the launches of a cell follow each other.
+Three others (tests/bench/peers.py) with the same model, weights, inputs, switches and warm-up; ratios within a round.
 
-do_bench    events around each call, and in front of each a write to 256 MB, which empties the L2 cache. The write is
-            not timed, but a call after it finds nothing in the cache: at most 50 MB more to read and to write back,
-            about 25 µs, 0.3 % of a cell of 10 ms. A call of ours finds there what the call before it left.
-bare loop   the same without the write: the like of what we do. Its distance from do_bench is what the write does.
-Timer       the host's clock around all calls at once: a mean, what lies between the calls included; so it is held
-            against the mean of ours, the others against the median. Where power is the limit the two differ: of 40
-            passes of vit-base in bf16 the last ten took 14.1 ms, the others 12.4 [H200].
+do_bench    events around each call, and before each a write of 256 MB that empties the L2 cache: 25 µs in 10 ms
+bare loop   the same without the write: the like of what we do
+Timer       the host's clock around all calls: a mean, compared with our mean. Where power is the limit it differs from
+            the median: of 40 passes of vit-base in bf16 the last ten took 14.1 ms, the others 12.4 [H200].
 
-Cells count that take 5 ms or more and in which the GPU is the limit. On a CPU device a loop by the host's clock stands
-in for the first two, and nothing counts.
+Cells count that take 5 ms or more and in which the GPU is the limit; on a CPU device (host loop, Timer) none does.
 """
 
 import os
@@ -76,7 +71,6 @@ class Peers:
 
 @contextmanager
 def answering(stored: StoredRun, lengths: tuple[int, int]) -> Iterator[Peers]:
-    """The other benchmarks, ready to be asked."""
     command = [sys.executable, "-m", "tests.bench.peers"]
     environment = {**os.environ, **process_start.ONE_THREAD}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
@@ -86,7 +80,6 @@ def answering(stored: StoredRun, lengths: tuple[int, int]) -> Iterator[Peers]:
 
 
 def main(device: str, rounds: int, warm_up: int, iterations: int, names: str) -> None:
-    """Measure and print."""
     lengths = warm_up, iterations
     fixed = ("-w", str(warm_up), "-i", str(iterations))
     stored, chosen = cells.inference(device, names, *fixed, "--profile", "standard")
@@ -137,7 +130,6 @@ def report(
 
 
 def within(ratios: list[float]) -> str:
-    """Median, range and verdict."""
     middle, furthest = median(ratios), max(abs(ratio - 1) for ratio in ratios)
     shown = "all within 1 %" if furthest < MARGIN else "the median within 1 %, not all"
     words = shown if abs(middle - 1) < MARGIN else "NOT within 1 %"

@@ -2,9 +2,7 @@
 
     python -m tests.bench.repeat [device] [runs] [options of `run`]
 
-Every run is a process of its own with zygote, report and all, as a user starts it. On a GPU the probes that belong to
-every run (gemm, hbm) are compared like any cell. Only launches count that warmed up until times were steady, so with
-`-w N` none does.
+The probes gemm and hbm are compared like any cell. Only launches with steady times count: with `-w N` none does.
 """
 
 import subprocess
@@ -29,7 +27,6 @@ OPTIONS: Final = (
 
 
 def main(device: str, runs: int, options: tuple[str, ...]) -> None:
-    """Measure and print."""
     found: dict[str, list[Result]] = {}
     print(f"gpubench-orchestrate run --gpu-ids {device} {' '.join(options)}", flush=True)
     for number in range(runs):
@@ -45,7 +42,6 @@ def main(device: str, runs: int, options: tuple[str, ...]) -> None:
 
 
 def one_run(device: str, options: tuple[str, ...]) -> list[Result]:
-    """The results of one run, which leaves nothing behind."""
     with tempfile.TemporaryDirectory(prefix="gpubench-bench-") as name:
         folder = Path(name)
         own = ("--runs-folder", str(folder / "runs"), "-o", str(folder / "report.json"), "--quiet")

@@ -4,22 +4,12 @@
 
     start all ─▶ each is stopped (SIGSTOP) when it begins to measure ─▶ turns, in random order: SIGCONT, 0.2 s, SIGSTOP
 
-Where the GPU waits for the host, a time is as much the host's as the program's: on a shared host single launches of the
-same kind differ by a factor of two, depending on core and minute. So all take turns on one core, within seconds of
-each other, and none works beside another. Of a launch counts the 10th percentile of its iterations: what disturbs only
-adds, and the iteration in which a turn ends holds the wait for the next one.
-
-The addresses at which a process has its libraries and its heap make it faster or slower for good, by percents: by as
-much as is asked for. So all have the same layout of addresses, and the same seed of hashes, unless `random` layouts are
-asked for; then each launch has its own, which takes hundreds of launches to average out. Every forked launch has a
-zygote of its own.
-
-One launch in thirty, of either kind, is slower by 20 to 50 %: means follow those few. The verdict is by the median of
-all ratios of a forked launch and an exec'd one (Hodges and Lehmann 1963), with the interval of the test by ranks that
-belongs to it.
-
-The model is tests/bench/chain.py. With more than 45 launches of each kind at once the contexts, 1.2 GiB each, fill the
-GPU.
+On a shared host single launches differ by a factor of two, by core and minute: all take turns on one core within
+seconds. Of a launch counts the 10th percentile of its iterations: what disturbs only adds. The layout of addresses
+makes a process faster or slower by percents for good: all have the same, and the same seed of hashes, unless `random`
+is given, which takes hundreds of launches to average out. One launch in thirty, of either kind, is slower by 20 to 50
+%: the verdict is by the median of all ratios of a forked and an exec'd launch (Hodges and Lehmann 1963), with its
+interval by ranks. With more than 45 launches of each kind the contexts, 1.2 GiB each, fill the GPU.
 """
 
 import ctypes
@@ -57,7 +47,6 @@ Z_90: Final = 1.645
 
 
 def main(device: str, launches: int, turns: int, crowds: int, layouts: str) -> None:
-    """Measure and print."""
     if layouts == "same":
         ctypes.CDLL(None).personality(NO_RANDOM_LAYOUT)
         os.environ["PYTHONHASHSEED"] = "0"
@@ -166,17 +155,13 @@ class Crowd:
 
 
 def _stop(pid: int) -> None:
-    """Stop a process, and wait until it has."""
     os.kill(pid, signal.SIGSTOP)
     while Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "T":
         time.sleep(0.001)
 
 
 def low(result: Result, since_ns: int) -> float:
-    """10th percentile of the iterations in blocks that began after `since_ns`, in milliseconds.
-
-    Before, while the others started, the GPU had more to do than to wait for the host.
-    """
+    """10th percentile, in ms, of the iterations in blocks that began after `since_ns`, when all others had started."""
     times, at = [], 0
     for block in result.blocks:
         if block.start_ns > since_ns:
@@ -199,7 +184,6 @@ def report(cell: str, lows_ms: dict[Isolation, list[float]]) -> None:
 
 
 def ratio_of_means(ones: Sequence[float], others: Sequence[float]) -> tuple[float, float, float]:
-    """Ratio of the geometric means, and its 90 % interval."""
     logs, other_logs = list(map(math.log, ones)), list(map(math.log, others))
     difference = fmean(logs) - fmean(other_logs)
     half = Z_90 * math.sqrt(variance(logs) / len(logs) + variance(other_logs) / len(other_logs))

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 from click.testing import CliRunner, Result
 
@@ -17,16 +16,15 @@ from orchestrator.engine.status_types import Standing
 from orchestrator.store.records import StopAsked
 from protocol.messages import Deadlines
 from tests.fakes import faults
-from tests.fakes.node import NOTHING, ROOT, Node, leftovers
+from tests.fakes.node import ROOT, Node, start
 
 LONG = Deadlines(start=20, import_=20, build=20, warm_up=200, measure=20, finish=20)
 FOLDER = Path("runs", "20260401-213000-1f2e3d")
 
 
-def begin(folder: Path, *options: str) -> Node:
+def begin(folder: Path, *words: str) -> Node:
     """Start a run of two models; one of them never ends by itself, and is being worked on."""
-    faults.prepare(folder, faults.model("good"), faults.model("endless", do="hang"), deadlines=LONG)
-    node = Node(folder, *options)
+    node = start(folder, faults.model("good"), faults.model("endless", do="hang"), deadlines=LONG, words=words)
     node.until(lambda: node.working("endless"))
     return node
 
@@ -35,19 +33,12 @@ def watch(node: Node) -> subprocess.Popen[str]:
     """`watch` in another terminal, once it has said that the run goes on."""
     command = [sys.executable, "-m", "orchestrator", "watch", str(node.paths.folder)]
     started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert started.stdout is not None
     assert "running" in started.stdout.readline()
     return started
 
 
-def stops_asked(node: Node) -> int:
-    """How often the journal says that the run was asked to stop."""
-    return sum(isinstance(record, StopAsked) for record in node.records())
-
-
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """A command in another terminal."""
     monkeypatch.chdir(tmp_path)
     return lambda *words: CliRunner().invoke(orchestrate, words, prog_name="gpubench-orchestrate")
 
@@ -61,42 +52,25 @@ def test_a_run_is_seen_and_stopped_from_elsewhere(call: Callable[..., Result], t
     assert (status["standing"], status["pid"], status["planned"]) == (Standing.RUNNING, node.process.pid, 2)
     assert [work["cell"] for work in status["working"]] == ["endless fault fp32"]
     watching = watch(node)
-    assert watching.stdout is not None
     asked = call("stop")
     assert (asked.exit_code, f"Process {node.process.pid} " in asked.stdout) == (0, True), asked.output
-    node.until(lambda: stops_asked(node) == 1)
+    node.until(lambda: len(node.of(StopAsked)) == 1)
     assert "asked to stop" in call("status").stdout
     assert any("warning: asked to stop" in line for line in watching.stdout)
     assert call("stop").exit_code == 0
-    assert node.wait() == 4, node.output
-    assert stops_asked(node) == 2, "asked, and asked again"
+    node.ended(4)
+    assert len(node.of(StopAsked)) == 2, "asked, and asked again"
     assert told.read_text() == f"4 incomplete {tmp_path / FOLDER / 'out' / 'report.json'}\n"
     seen, _ = watching.communicate(timeout=30)
     assert watching.returncode == 4
     assert not any(line.rstrip().endswith("warning:") for line in seen.splitlines())
     assert call("stop").exit_code == 2, "no process works on it"
-    assert leftovers(tmp_path / FOLDER) == NOTHING
-
-
-def test_stop_says_that_a_run_is_suspended(call: Callable[..., Result], tmp_path: Path) -> None:
-    """SIGSTOP: the run hears nothing until somebody continues it, and then it stops as it was asked to."""
-    node = begin(tmp_path / "run")
-    node.kill(signal.SIGSTOP)
-    os.waitid(os.P_PID, node.process.pid, os.WSTOPPED | os.WNOWAIT)
-    asked = call("stop", str(node.paths.folder))
-    assert asked.exit_code == 0, asked.output
-    assert "SIGSTOP, state T" in asked.stdout
-    assert f"`kill -CONT {node.process.pid}`" in asked.stdout
-    node.kill(signal.SIGCONT)
-    node.until(lambda: stops_asked(node) == 1)
-    node.kill(signal.SIGTERM)
-    assert node.wait() == 4, node.output
 
 
 def test_a_dead_run_is_shown_as_such_and_a_watched_run_is_left_alone(
     call: Callable[..., Result], tmp_path: Path
 ) -> None:
-    """Ctrl-C ends `watch` alone. Of a killed run its lock and its journal are left, and `stop` signals nobody."""
+    """Ctrl-C ends `watch` alone; a suspended run hears `stop` when continued; a killed run is dead."""
     node = begin(tmp_path / FOLDER)
     watching = watch(node)
     watching.send_signal(signal.SIGINT)
@@ -104,10 +78,15 @@ def test_a_dead_run_is_shown_as_such_and_a_watched_run_is_left_alone(
     assert watching.returncode == 4
     assert "gpubench-orchestrate status" in rest
     assert node.process.poll() is None
-    pid = node.process.pid
-    node.kill(signal.SIGKILL)
-    node.wait()
-    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=5)
+    node.kill(signal.SIGSTOP)
+    os.waitid(os.P_PID, node.process.pid, os.WSTOPPED | os.WNOWAIT)
+    asked = call("stop", str(FOLDER))
+    assert asked.exit_code == 0, asked.output
+    assert "SIGSTOP, state T" in asked.stdout
+    assert f"`kill -CONT {node.process.pid}`" in asked.stdout
+    node.kill(signal.SIGCONT)
+    node.until(lambda: len(node.of(StopAsked)) == 1)
+    node.kill()
     assert json.loads(call("status", "--json", str(FOLDER)).stdout)["standing"] == Standing.DIED
     assert call("stop", str(FOLDER)).exit_code == 2
     watched = call("watch", str(FOLDER))

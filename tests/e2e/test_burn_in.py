@@ -27,34 +27,27 @@ if 'orchestrator' in sys.orig_argv:
 
 
 def command(*words: str) -> list[str]:
-    """gpubench-orchestrate with these words."""
     return [sys.executable, "-m", "orchestrator", *words]
 
 
 def burn_in(folder: Path, duration: str, *words: str, **environment: str) -> subprocess.Popen[bytes]:
-    """Start one on two CPU devices."""
     places = ("--runs-folder", str(folder / "runs"), "-o", str(folder / "report.json"), "--quiet")
     given = command("run", "--burn-in", duration, "--gpu-ids", "cpu:0,cpu:1", *words, *places)
     return subprocess.Popen(given, cwd=ROOT, env=os.environ | environment)
 
 
 def resume(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Resume the run in `folder` to its end."""
     words = command("resume", "--runs-folder", str(folder / "runs"))
     options: Any = {"cwd": ROOT, "env": os.environ | environment, "timeout": 200}
     return subprocess.run(words, check=False, capture_output=True, text=True, **options)
 
 
 def report(folder: Path) -> Any:
-    """What was published."""
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
 def test_a_healthy_node_passes_with_evidence(tmp_path: Path) -> None:
-    """Exit code 0 in time, PASS for every device, every required check with checks to its name, and no mismatch.
-
-    The plan has one round only, as when cells fail at once: rounds are added until the time is up.
-    """
+    """PASS in time, with checks to the name of every check. Rounds are added to a plan of one until the time is up."""
     begin = time.monotonic()
     assert burn_in(tmp_path, "60s", **inject(tmp_path / "injected", ONE_ROUND)).wait(timeout=150) == 0
     assert time.monotonic() - begin < 60 * 1.05
@@ -74,7 +67,6 @@ def test_a_healthy_node_passes_with_evidence(tmp_path: Path) -> None:
 
 
 def records(folder: Path) -> tuple[Record, ...]:
-    """The run's journal."""
     (found,) = (folder / "runs").glob("*/journal.gpj")
     return journal.read(found)
 

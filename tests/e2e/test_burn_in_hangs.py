@@ -52,10 +52,7 @@ sys.meta_path.insert(0, Finder())
 
 
 def hanging(folder: Path, after_s: float, how: str = FOR_EVER, hangs_s: float = 0.0) -> dict[str, str]:
-    """An environment in which the first worker that makes a product so long after now hangs in it like this.
-
-    Its PID is the name of a file in the folder "hung". hangs_s: the patience with such a worker, if not the product's.
-    """
+    """The first worker that makes a product so long from now hangs, its PID in "hung". hangs_s: the patience."""
     when, hung = time.time() + after_s, str(folder / "hung")
     code = HANGING.format(when=when, hung=hung, how=how, hangs_s=hangs_s)
     return inject(folder / "injected", code)

@@ -24,15 +24,11 @@ if 'worker.zygote' in ' '.join(sys.orig_argv):
 
 
 def reasons(folder: Path) -> list[dict[str, Any]]:
-    """Of all devices."""
     return [reason for gpu in report(folder)["burn_in"]["gpus"] for reason in gpu["reasons"]]
 
 
 def test_time_in_which_a_worker_was_stopped_is_resumed(tmp_path: Path) -> None:
-    """A worker that is stopped for 25 s has a result, and its device was idle for so long: no PASS.
-
-    `resume` adds the missing time, until the run passes. Then nothing is left.
-    """
+    """A device whose worker was stopped for 25 s has no PASS; `resume` adds the missing time, until nothing is left."""
     running = burn_in(tmp_path, "60s", **hanging(tmp_path, 18.0, UNTIL_CONTINUED))
     until = time.monotonic() + 55
     while not list((tmp_path / "hung").glob("*")) and time.monotonic() < until:
@@ -80,10 +76,7 @@ def test_who_was_stopped_while_it_imported_has_the_whole_time_left(tmp_path: Pat
 
 
 def test_a_run_that_spent_its_time_on_importing_is_resumed(tmp_path: Path) -> None:
-    """Its launches were all dropped, which is final in no burn-in: they wait again, and rounds are added as needed.
-
-    Importing takes as long again, longer than the time that is left of what is missing: nothing is dropped for that.
-    """
+    """Its launches were all dropped, which is final in no burn-in: they wait again, however long it imports."""
     imports = tmp_path / "imports"
     imports.mkdir()
     environment = inject(tmp_path / "injected", SLOW_IMPORT.format(folder=str(imports)))

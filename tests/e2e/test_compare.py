@@ -48,7 +48,6 @@ def made(folder: Path, *, slow: float = 1.0, seed: int = 1, driver: str = "570.8
 
 @pytest.fixture(scope="module")
 def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of runs of different speed."""
     runs = tmp_path_factory.mktemp("two") / "runs"
     made(runs / OLDER)
     made(runs / NEWER, slow=1.05, seed=2, driver="580.95")
@@ -57,14 +56,12 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Call the program in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return lambda *words: CliRunner().invoke(orchestrate, words, prog_name="gpubench-orchestrate")
 
 
 @pytest.fixture
 def compare(call: Callable[..., Result], two_runs: Path, tmp_path: Path) -> Callable[..., Result]:
-    """Call the program in a folder with a copy of those runs, to be changed, and nothing else."""
     shutil.copytree(two_runs, tmp_path / "runs")
     return call
 

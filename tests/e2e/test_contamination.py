@@ -3,6 +3,7 @@
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,17 +11,16 @@ import pytest
 from orchestrator.store.records import End, Left, Start
 from protocol.failure import Category
 from tests.fakes import faults, gpu_runs
-from tests.fakes.node import NOTHING, Node, leftovers
+from tests.fakes.node import Node
 from tests.fakes.nvml import FakeNvml, uuid
 
-LASTS_S = 1.5
 LOOKS_EVERY_S = 0.5
 """How often the telemetry process asks who uses a GPU."""
+withdrawn = partial(gpu_runs.count_withdrawn, category=Category.CONTAMINATED)
 
 
 @pytest.fixture
 def nvml(tmp_path: Path) -> FakeNvml:
-    """Two GPUs that nobody uses."""
     return FakeNvml(tmp_path, gpus=2)
 
 
@@ -36,9 +36,8 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
 def begin(nvml: FakeNvml, folder: Path, *, gpus: int = 1, allow_busy: bool = False) -> Node:
     """Start a run of one cell on each GPU, and wait until all cells have begun."""
     nvml.set({"gpus": gpus})
-    gpu_runs.prepare(nvml, folder, faults.model("busy", seconds=LASTS_S), allow_busy=allow_busy)
-    node = gpu_runs.resume(nvml, folder)
-    node.until(lambda: count(node, Start) == gpus)
+    node = gpu_runs.start(nvml, folder, faults.model("busy", seconds=1.5), allow_busy=allow_busy)
+    node.until(lambda: len(node.of(Start)) == gpus)
     return node
 
 
@@ -48,22 +47,11 @@ def comes(nvml: FakeNvml, stranger: subprocess.Popen[bytes], kind: str = "comput
 
 
 def leaves(nvml: FakeNvml, gpu: int = 0) -> None:
-    """Take it away again."""
     nvml.set({f"gpu.{gpu}.compute": None})
 
 
-def count(node: Node, kind: type) -> int:
-    """How many such records the journal holds."""
-    return sum(isinstance(record, kind) for record in node.records())
-
-
-def withdrawn(node: Node) -> int:
-    """How many results were withdrawn."""
-    return gpu_runs.count_withdrawn(node, Category.CONTAMINATED)
-
-
 def named(stranger: subprocess.Popen[bytes]) -> str:
-    """How the stranger is named in failures and records."""
+    """The stranger in failures and records."""
     return f"PID {stranger.pid} sleep, 3.0 GiB"
 
 
@@ -74,92 +62,37 @@ def test_a_contaminated_result_is_measured_again_when_the_gpu_is_free(
     node = begin(nvml, tmp_path / "run", gpus=2)
     comes(nvml, stranger, gpus=2)
     time.sleep(1.6 * LOOKS_EVERY_S)
-    assert count(node, End) == 0
+    assert node.of(End) == []
     leaves(nvml, gpu=1)
     node.until(lambda: withdrawn(node) == 2)
     time.sleep(2 * LOOKS_EVERY_S)  # nothing may begin beside the stranger
-    assert [one.device for one in node.records() if isinstance(one, Start)].count(uuid(0)) == 1
+    assert [one.device for one in node.of(Start)].count(uuid(0)) == 1
     leaves(nvml)
-    assert node.wait() == 0, node.output
-    report = node.report()
+    report = node.ended()
     assert [(cell["status"], cell["attempts"], cell["launches"]) for cell in report["cells"]] == [("ok", 2, 1)] * 2
     assert {failure["category"] for failure in report["failures"]} == {Category.CONTAMINATED}
     assert all(failure["message"].startswith(named(stranger)) for failure in report["failures"])
     assert ("GPU 0 waits: " in node.output, "GPU 1 waits: " in node.output) == (True, False)
-    assert leftovers(tmp_path / "run") == NOTHING
 
 
 def test_a_cell_that_is_contaminated_twice_has_failed(
     nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    """It is named after that, and the run is not complete."""
+    """It is named after that, and the run is not complete. A stop ends the waiting between, and `resume` goes on."""
     node = begin(nvml, tmp_path / "run")
-    for times in (1, 2):
-        node.until(lambda times=times: count(node, Start) == times)
-        comes(nvml, stranger)
-        node.until(lambda times=times: withdrawn(node) == times)
-        leaves(nvml)
-    assert node.wait() == 4, node.output
-    (cell,) = node.report()["cells"]
+    comes(nvml, stranger)
+    node.until(lambda: withdrawn(node) == len(node.of(Left)) == 1)
+    node.process.terminate()
+    assert node.ended(4, timeout_s=20)["cells"][0]["status"] == "missing"
+    leaves(nvml)
+    again = gpu_runs.resume(nvml, tmp_path / "run")
+    again.until(lambda: len(again.of(Start)) == 2)
+    comes(nvml, stranger)
+    again.until(lambda: withdrawn(again) == 2)
+    leaves(nvml)
+    (cell,) = again.ended(4)["cells"]
     assert (cell["status"], cell["attempts"], cell["launches"]) == ("failed", 2, 0)
     assert cell["reason"].startswith(f"{Category.CONTAMINATED}: PID ")
-
-
-def test_a_display_server_and_unknown_users_do_not_count(
-    nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    """A process that only draws leaves results as they are. Where NVML hides processes, one warning says so."""
-    nvml.fail("nvmlDeviceGetComputeRunningProcesses", 4, gpu=1)
-    node = begin(nvml, tmp_path / "run", gpus=2)
-    comes(nvml, stranger, "graphics")
-    assert node.wait() == 0, node.output
-    assert [cell["attempts"] for cell in node.report()["cells"]] == [1, 1]
-    assert withdrawn(node) == 0
-    assert node.output.count("NVML does not tell who uses GPU 1") == 1
-
-
-def test_with_allow_busy_results_are_marked(nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    """A result counts, and the journal names the other process."""
-    node = begin(nvml, tmp_path / "run", allow_busy=True)
-    comes(nvml, stranger)
-    assert node.wait() == 0, node.output
-    (attempt,) = node.archive().attempts
-    assert attempt.promised
-    assert attempt.beside == named(stranger)
-
-
-def test_a_stop_ends_the_waiting(nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    """A stopped run does not wait for a free GPU. `resume` measures what is missing."""
-    node = begin(nvml, tmp_path / "run")
-    comes(nvml, stranger)
-    node.until(lambda: withdrawn(node) == 1 and count(node, Left) == 1)
-    node.process.terminate()
-    assert node.wait(timeout_s=20) == 4, node.output
-    assert node.report()["cells"][0]["status"] == "missing"
-    leaves(nvml)
-    again = gpu_runs.resume(nvml, tmp_path / "run")
-    assert again.wait() == 0, again.output
-
-
-def test_resume_withdraws_a_contaminated_result(
-    nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    """A kill between a result and its withdrawal loses neither: the journal has the other process first."""
-    node = begin(nvml, tmp_path / "run")
-    comes(nvml, stranger)
-    nvml.set({"gpu.0.memory_used_bytes": 3 * 2**30})  # the run waits for this memory, and judges the result after that
-    node.until(lambda: count(node, End) == 1)
-    node.kill()
-    node.wait()
-    assert (withdrawn(node), count(node, Left)) == (0, 0)
-    leaves(nvml)
-    nvml.set({"gpu.0.memory_used_bytes": 0})
-    again = gpu_runs.resume(nvml, tmp_path / "run")
-    assert again.wait() == 0, again.output
-    (cell,) = again.report()["cells"]
-    assert (cell["status"], cell["attempts"], cell["launches"]) == ("ok", 2, 1)
-    (failure,) = again.report()["failures"]
-    assert failure["message"].startswith(named(stranger))
 
 
 def test_without_telemetry_a_gpu_does_not_wait(
@@ -171,5 +104,44 @@ def test_without_telemetry_a_gpu_does_not_wait(
     node.until(lambda: withdrawn(node) == 1)
     (sampler,) = [child for child in node.children() if "orchestrator.gpu.telemetry.sampler" in child.cmdline()]
     sampler.kill()
-    assert node.wait(timeout_s=20) == 4, node.output  # nobody can tell either whether the GPU is healthy
-    assert node.report()["cells"][0]["attempts"] == 2
+    assert node.ended(4)["cells"][0]["attempts"] == 2  # nobody can tell either whether the GPU is healthy
+
+
+def test_a_display_server_and_unknown_users_do_not_count(
+    nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    """A process that only draws leaves results as they are. Where NVML hides processes, one warning says so."""
+    nvml.fail("nvmlDeviceGetComputeRunningProcesses", 4, gpu=1)
+    node = begin(nvml, tmp_path / "run", gpus=2)
+    comes(nvml, stranger, "graphics")
+    assert [cell["attempts"] for cell in node.ended()["cells"]] == [1, 1]
+    assert withdrawn(node) == 0
+    assert node.output.count("NVML does not tell who uses GPU 1") == 1
+
+
+def test_with_allow_busy_results_are_marked(nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    """A result counts, and the journal names the other process."""
+    node = begin(nvml, tmp_path / "run", allow_busy=True)
+    comes(nvml, stranger)
+    node.ended()
+    (attempt,) = node.archive().attempts
+    assert attempt.promised
+    assert attempt.beside == named(stranger)
+
+
+def test_resume_withdraws_a_contaminated_result(
+    nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    """A kill between a result and its withdrawal loses neither: the journal has the other process first."""
+    node = begin(nvml, tmp_path / "run")
+    comes(nvml, stranger)
+    nvml.set({"gpu.0.memory_used_bytes": 3 * 2**30})  # the run waits for this memory, and judges the result after that
+    node.until(lambda: len(node.of(End)) == 1)
+    node.kill()
+    assert (withdrawn(node), node.of(Left)) == (0, [])
+    leaves(nvml)
+    nvml.set({"gpu.0.memory_used_bytes": 0})
+    report = gpu_runs.resume(nvml, tmp_path / "run").ended()
+    (cell,), (failure,) = report["cells"], report["failures"]
+    assert (cell["status"], cell["attempts"], cell["launches"]) == ("ok", 2, 1)
+    assert failure["message"].startswith(named(stranger))

@@ -20,19 +20,15 @@ DEVICES = 3
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    """A run of them that has begun."""
     gangs.prepare(tmp_path / "run", DEVICES)
     return Node(tmp_path / "run")
 
 
 def links(node: Node) -> list[Attempt]:
-    """The attempts at the cell of all devices."""
     return [attempt for attempt in node.archive().attempts if attempt.start.cell.startswith("peers")]
 
 
 def members(node: Node) -> list[psutil.Process]:
-    """Its processes, by rank, once all of them measure."""
-
     def pids() -> list[int]:
         records = node.records()
         begun = [record.launch for record in records if isinstance(record, Start) and "peers" in record.cell]

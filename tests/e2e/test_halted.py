@@ -17,7 +17,7 @@ from protocol.messages import Deadlines
 from protocol.paths import RunPaths
 from tests.fakes import faults
 from tests.fakes.injection import inject
-from tests.fakes.node import NOTHING, Node, leftovers
+from tests.fakes.node import Node, start
 
 ALLOWED_S = 3.0
 HALTED_S = 4.0
@@ -48,7 +48,6 @@ if "worker.zygote" in sys.orig_argv:
 
 
 def halt(node: Node, seconds: float = HALTED_S) -> None:
-    """Stop the orchestrator, and let it go on later."""
     node.kill(signal.SIGSTOP)
     os.waitid(os.P_PID, node.process.pid, os.WSTOPPED | os.WNOWAIT)
     time.sleep(seconds)
@@ -63,25 +62,22 @@ def entered(paths: RunPaths) -> str:
 
 def require_told(node: Node) -> None:
     """The cell was measured at the first attempt; journal, log and report say for how long nobody supervised it."""
-    assert node.wait() == 0, node.output
+    report = node.ended()
     (attempt,) = node.archive().attempts
     assert attempt.promised is not None, attempt.failure
-    (told,) = [one for one in node.records() if isinstance(one, StoodStill)]
+    (told,) = node.of(StoodStill)
     assert HALTED_S - 0.2 <= told.seconds < HALTED_S + 3
-    assert not any(isinstance(one, ClockSet) for one in node.records())
+    assert node.of(ClockSet) == []
     words = f" for {told.seconds:.0f} s (stopped by SIGSTOP, "
     assert words in node.output
-    report = node.report()
     assert [segment["stood_still_seconds"] for segment in report["metadata"]["segments"]] == [[told.seconds]]
     assert words in " ".join(node.paths.report("txt").read_text().split())
-    assert leftovers(node.paths.folder) == NOTHING
 
 
 def test_a_halt_while_a_launch_starts_costs_nothing(tmp_path: Path) -> None:
     """Nobody answers its first word in time, because nobody can: it gets its work when somebody can again."""
-    faults.prepare(tmp_path / "run", faults.model("one"), isolation=Isolation.EXEC, deadlines=SHORT_START)
-    node = Node(tmp_path / "run")
-    node.until(lambda: any(isinstance(record, Start) for record in node.records()))
+    node = start(tmp_path / "run", faults.model("one"), isolation=Isolation.EXEC, deadlines=SHORT_START)
+    node.until(lambda: bool(node.of(Start)))
     halt(node)
     assert entered(node.paths) in {"", Phase.IMPORT, Phase.BUILD}, "it was halted too late to show anything"
     require_told(node)
@@ -103,10 +99,9 @@ def test_a_halt_while_others_work_costs_nothing(
 ) -> None:
     """Zygote or launch is still at it when the orchestrator goes on, and has as much time left as before."""
     deadlines = SHORT_START if phase is None else DEADLINES
-    faults.prepare(tmp_path / "run", faults.model("one", **config), deadlines=deadlines)
-    node = Node(tmp_path / "run", environment=inject(tmp_path / "injected", code.format(seconds=LASTS_S)))
-    node.until(lambda: any(isinstance(record, Segment) for record in node.records()))
-    node.until(lambda: phase is None or entered(node.paths) == phase)
+    environment = inject(tmp_path / "injected", code.format(seconds=LASTS_S))
+    node = start(tmp_path / "run", faults.model("one", **config), deadlines=deadlines, environment=environment)
+    node.until(lambda: bool(node.of(Segment)) and (phase is None or entered(node.paths) == phase))
     time.sleep(0.3)  # it has reported that, too
     halt(node)
     require_told(node)
@@ -117,8 +112,7 @@ def test_a_halt_while_others_work_costs_nothing(
 def test_a_time_limit_goes_on_while_the_orchestrator_does_not(tmp_path: Path, halted_s: float) -> None:
     """Nobody could end the launch in time; it is ended as soon as somebody can, and its end is waited for."""
     model = faults.model("one", seconds=halted_s + LASTS_S - HALTED_S)
-    faults.prepare(tmp_path / "run", model, time_limit_s=CLOSING_S + 3.0)
-    node = Node(tmp_path / "run")
+    node = start(tmp_path / "run", model, time_limit_s=CLOSING_S + 3.0)
     node.until(lambda: entered(node.paths) == Phase.MEASURE)
     halt(node, halted_s)
     node.wait()

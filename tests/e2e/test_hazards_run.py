@@ -9,8 +9,10 @@ from protocol.failure import Category
 from tests.fakes import faults, gpu_runs
 from tests.fakes.cuda import beside
 from tests.fakes.injection import inject
-from tests.fakes.node import NOTHING, Node, leftovers
+from tests.fakes.node import Node
 from tests.fakes.nvml import FakeNvml, uuid
+
+pytestmark = pytest.mark.slow
 
 LASTS_S = 4.0
 LOOK_EVERY_SECOND = """
@@ -36,7 +38,6 @@ def begin(nvml: FakeNvml, folder: Path, environment: dict[str, str]) -> Node:
     return node
 
 
-@pytest.mark.slow
 def test_a_grave_fault_takes_its_gpu_out_at_once(tmp_path: Path) -> None:
     """What runs there fails by that name and is not tried again; the healthy GPU measures everything; exit code 3."""
     nvml, folder = FakeNvml(tmp_path, gpus=4), tmp_path / "run"
@@ -45,11 +46,11 @@ def test_a_grave_fault_takes_its_gpu_out_at_once(tmp_path: Path) -> None:
     node = begin(nvml, folder, inject(tmp_path / "injected", LOOK_EVERY_SECOND))
     for fault, _ in GRAVE.values():
         nvml.set(fault)
-    assert node.wait(timeout_s=120) == 3, node.output
-    taken_out = {one.device: one.reason for one in node.records() if isinstance(one, TakenOut)}
+    report = node.ended(3, timeout_s=120)
+    taken_out = {one.device: one.reason for one in node.of(TakenOut)}
     assert taken_out.keys() == {uuid(gpu) for gpu in GRAVE}
-    failures = {one["gpu_id"]: one for one in node.report()["failures"]}
-    assert len(failures) == len(node.report()["failures"]) == len(GRAVE)
+    failures = {one["gpu_id"]: one for one in report["failures"]}
+    assert len(failures) == len(report["failures"]) == len(GRAVE)
     for gpu, (_, named) in GRAVE.items():
         assert named in taken_out[uuid(gpu)]
         assert failures[gpu]["category"] == Category.DEVICE_HARDWARE
@@ -57,22 +58,8 @@ def test_a_grave_fault_takes_its_gpu_out_at_once(tmp_path: Path) -> None:
         assert ("xids" in failures[gpu]["evidence"]) == (gpu == 1)
     measured = [one.start.device for one in node.archive().attempts if one.promised]
     assert measured.count(uuid(0)) == len(models)
-    assert leftovers(folder) == NOTHING
 
 
-def test_an_xid_of_the_application_takes_nothing_out(tmp_path: Path) -> None:
-    """It is reported, and the run goes on with every GPU."""
-    nvml, folder = FakeNvml(tmp_path), tmp_path / "run"
-    stored = gpu_runs.prepare(nvml, folder, faults.model("m0", seconds=1.5), faults.model("m1", seconds=1.5))
-    node = begin(nvml, folder, {})
-    nvml.xid(1, 13)
-    node.wait(timeout_s=120)
-    assert "GPU 1: Xid 13 " in node.output
-    assert not any(isinstance(one, TakenOut) for one in node.records())
-    assert node.report()["summary"]["cells"]["ok"] == len(stored.plan.cells)
-
-
-@pytest.mark.slow
 def test_a_gpu_that_cannot_start_after_another_broke_is_not_blamed(tmp_path: Path) -> None:
     """Two models that cannot get a context then: no device but the broken one is taken out, no model is skipped."""
     nvml, folder = FakeNvml(tmp_path, gpus=3), tmp_path / "run"
@@ -82,8 +69,8 @@ def test_a_gpu_that_cannot_start_after_another_broke_is_not_blamed(tmp_path: Pat
     node = begin(nvml, folder, {})
     nvml.xid(2, 79)
     assert node.wait(timeout_s=120) != 0, node.output
-    assert [one.device for one in node.records() if isinstance(one, TakenOut)] == [uuid(2)]
-    assert not any(isinstance(one, Skipped) for one in node.records())
+    assert [one.device for one in node.of(TakenOut)] == [uuid(2)]
+    assert node.of(Skipped) == []
     failures = [one for one in node.report()["failures"] if one["gpu_id"] == 0]
     assert {one["category"] for one in failures} == {Category.DEVICE_UNAVAILABLE}
     assert all("maybe a consequence: GPU 2 " in one["message"] for one in failures)

@@ -22,32 +22,26 @@ BEGIN: Final = b'{"schema_version": %d, ' % SCHEMA_VERSION
 
 
 def nesting(file: Path) -> None:
-    """Objects in objects."""
     file.write_bytes(b'{"schema_version": ' * (LEAST_BYTES // 19))
 
 
 def lists(file: Path) -> None:
-    """Lists in lists, in a part that nobody knows."""
     file.write_bytes(BEGIN + b'"more": ' + b"[" * LEAST_BYTES)
 
 
 def numbers(file: Path) -> None:
-    """Whole, and of numbers that a report has no place for."""
     file.write_bytes(BEGIN + b'"cells": [' + b"1e300," * (LEAST_BYTES // 6) + b"1]}")
 
 
 def text(file: Path) -> None:
-    """One name, as long as the file."""
     file.write_bytes(BEGIN + b'"metadata": "' + b"<b>" * (LEAST_BYTES // 3) + b'"}')
 
 
 def other(file: Path) -> None:
-    """JSON of something else."""
     file.write_bytes(b'{"packages": [' + b'{"name": "a", "version": "1"},' * (LEAST_BYTES // 30) + b"{}]}")
 
 
 def zeros(file: Path) -> None:
-    """Ten gigabytes that take no room on the disk."""
     with file.open("wb") as made:
         made.truncate(10 * 1024 * MIB)
 

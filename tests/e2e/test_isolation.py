@@ -1,34 +1,86 @@
-"""A forked launch is as fresh as an exec'd one: same threads, same switches, same state of the collector."""
+"""The user's own code, by fork and by exec: as fresh one way as the other, and in processes of launches alone."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
 
 from orchestrator.config.run_configuration import Isolation
-from orchestrator.state import archive
-from protocol.paths import RunPaths
-from protocol.result import Environment
-from tests.fakes.commands import python
+from orchestrator.state.archive import Archive
+from tests.e2e.test_own_models import run
+from tests.fakes.commands import ROOT
+
+WITNESS = """
+import pathlib, torch
+process = pathlib.Path("/proc/self/comm").read_text().strip()
+with open("witnesses", "a") as file:
+    print(process, file=file)
+
+class Good(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(4, 2)
+    def get_example_inputs(self, batch_size):
+        return torch.randn(batch_size, 4)
+
+class Bad(Good):
+    def forward(self, x):
+        return self.no_such_layer(x)
+"""
+SHADOW = """
+models:
+  - {name: shadow, class: transformers.Good, input_shape: [2, 4]}
+"""
 
 
-def environment(folder: Path, isolation: Isolation) -> Environment:
-    """What a worker says about its process after a real training, which computes whatever inference does."""
-    options = "run --gpu-ids cpu:0 -m lstm -b 1 -p fp32 -i 2 -w 1 --seq-len 8 --phases training -f json"
-    places = ("--isolation", isolation, "--runs-folder", str(folder / isolation))
-    done = python("-m", "orchestrator", *options.split(), *places, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    (run,) = (folder / isolation).iterdir()
-    found = archive.load(RunPaths(run))
-    (attempt,) = found.attempts
-    return found.result(attempt).environment
+class OwnCode:
+    """A run of three models whose code is the user's, by fork and PYTHONPATH or by exec and --pythonpath."""
+
+    def __init__(self, folder: Path, isolation: Isolation) -> None:
+        self.folder = folder
+        library = folder / "library"
+        (library / "transformers").mkdir(parents=True)
+        (library / "transformers" / "__init__.py").write_text(WITNESS, encoding="utf-8")
+        (folder / "net.py").write_text(WITNESS, encoding="utf-8")
+        (folder / "mine.yaml").write_text(SHADOW, encoding="utf-8")
+        words = "--models-file mine.yaml -m shadow,net.py:Bad,net.py:Good -b 2 --phases training --allow-code"
+        words += f" --isolation {isolation}"
+        by_option = isolation is Isolation.EXEC
+        environment = {} if by_option else {"PYTHONPATH": f"{ROOT}:{library}"}
+        words += f" --pythonpath {library}" if by_option else ""
+        self.report: dict[str, Any]
+        self.archive: Archive
+        self.report, self.archive = run(folder, words, expected=4, **environment)
 
 
-def test_forked_and_execd_launches_are_alike(tmp_path: Path) -> None:
-    """Nothing that changes a measurement tells them apart."""
-    forked, executed = (environment(tmp_path, isolation) for isolation in Isolation)
-    assert forked.isolation != executed.isolation
-    assert msgspec.structs.replace(forked, isolation="") == msgspec.structs.replace(executed, isolation="")
-    assert forked.threads >= 1
-    assert forked.collector_enabled
-    assert forked.flags["gc.frozen"] == "True"
-    assert forked.flags["cuda.matmul.allow_tf32"] == "False"
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[Isolation, OwnCode]:
+    return {isolation: OwnCode(tmp_path_factory.mktemp(isolation), isolation) for isolation in Isolation}
+
+
+@pytest.mark.parametrize("isolation", Isolation)
+def test_own_code_runs_in_processes_of_launches_alone(runs: dict[Isolation, OwnCode], isolation: Isolation) -> None:
+    """A model that fails fails alone, the user's traceback first; workers alone import, theirs before the installed."""
+    ran = runs[isolation]
+    statuses = {one["model_name"]: one["training_metrics"]["batch_size_2"]["status"] for one in ran.report["results"]}
+    assert statuses == {"shadow": "ok", "net.py:Bad": "failed", "net.py:Good": "ok"}
+    (failure,) = (attempt.failure for attempt in ran.archive.attempts if attempt.failure)
+    assert "AttributeError: 'Bad' object has no attribute 'no_such_layer'" in failure.message
+    assert failure.message.endswith(f"({ran.folder}/net.py, line 15)")
+    assert str(failure.traceback).splitlines()[1] == f'  File "{ran.folder}/net.py", line 15, in forward'
+    assert (ran.folder / "witnesses").read_text().split() == ["gpubench-worker"] * len(statuses)
+
+
+def test_forked_and_execd_launches_are_alike(runs: dict[Isolation, OwnCode]) -> None:
+    """Nothing that changes a measurement tells them apart: same threads, switches and state of the collector."""
+    forked, executed = (
+        {one.start.cell: ran.archive.result(one).environment for one in ran.archive.attempts if one.promised}
+        for ran in runs.values()
+    )
+    assert forked.keys() == executed.keys()
+    for cell, environment in forked.items():
+        assert msgspec.structs.replace(environment, isolation="exec") == executed[cell]
+        assert (environment.isolation, environment.collector_enabled) == ("fork", True)
+        assert environment.threads >= 1
+        assert environment.flags["gc.frozen"] == "True"
+        assert environment.flags["cuda.matmul.allow_tf32"] == "False"

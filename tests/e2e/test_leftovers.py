@@ -12,14 +12,14 @@ import pytest
 import zmq
 
 from orchestrator.store.journal import Journal
-from orchestrator.store.records import Segment, Spawned
+from orchestrator.store.records import End, Segment, Spawned
 from orchestrator.system import host
 from protocol import VERSION, codec
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import Dismiss, Hello, Outcome, ToWorker
 from tests.fakes import faults, gpu_runs
 from tests.fakes.commands import python
-from tests.fakes.node import NOTHING, ROOT, SOCKETS, Node, leftovers, name_of
+from tests.fakes.node import ROOT, SOCKETS, Node, leftovers, name_of, start
 from tests.fakes.nvml import FakeNvml
 
 Sleeper = subprocess.Popen[bytes]
@@ -35,19 +35,34 @@ def sleepers() -> Iterator[list[Sleeper]]:
             one.kill()
 
 
-def test_what_an_earlier_life_has_left_is_ended_and_removed(tmp_path: Path, sleepers: list[Sleeper]) -> None:
-    """`resume` ends what has the PID and the start time in this boot; another start or boot is another process.
+def spawned(process: Sleeper, earlier: int = 0) -> Spawned:
+    """The process as the worker of launch 0, or one of its number that had started so many ticks before it."""
+    return Spawned(launch=0, pid=process.pid, start_ticks=host.start_ticks(process.pid) - earlier)
 
-    Reports and results under their temporary names are removed; those of another process stay.
-    """
+
+def speak_as_a_stale_worker(node: Node) -> None:
+    """Speak for its first launch without the token of a launch under way: who says hello is dismissed."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as stale:
+        stale.setsockopt(zmq.LINGER, 0)
+        stale.setsockopt(zmq.IDENTITY, b"stale")
+        stale.connect(f"ipc://{SOCKETS / f'{node.paths.folder.name}-{node.process.pid}' / 'link'}")
+        failure = Failure(category=Category.EXCEPTION, message="from another life", phase=Phase.MEASURE)
+        stale.send(codec.encode(Outcome(launch=0, token="stale", failure=failure)))
+        stale.send(codec.encode(Hello(launch=0, token="stale", version=VERSION, pid=node.process.pid, root=str(ROOT))))
+        assert stale.poll(5000), "it was not answered"
+        assert isinstance(codec.decode(stale.recv(), ToWorker), Dismiss)
+
+
+def test_what_an_earlier_life_has_left_is_ended_and_removed(tmp_path: Path, sleepers: list[Sleeper]) -> None:
+    """By PID, start time and boot; temporary files by PID; a stale worker cannot speak for a launch."""
     folder = tmp_path / "run"
-    faults.prepare(folder, faults.model("slow", seconds=0.5))
-    killed = Node(folder)
+    killed = start(folder, faults.model("slow", seconds=2.0))
     killed.until(lambda: killed.working("slow"))
+    speak_as_a_stale_worker(killed)
+    assert killed.of(End) == []
     killed.kill()
-    killed.wait()
     worker, newer, other_boot = sleepers
-    segment = next(record for record in killed.records() if isinstance(record, Segment))
+    (segment,) = killed.of(Segment)
     with Journal(killed.paths.journal) as journal:
         journal.append(spawned(worker))
         journal.append(spawned(newer, earlier=1))
@@ -73,23 +88,16 @@ def test_what_an_earlier_life_has_left_is_ended_and_removed(tmp_path: Path, slee
 
 
 def test_what_a_worker_of_an_earlier_life_started_is_ended(tmp_path: Path) -> None:
-    """A worker ends with its killed orchestrator, its child does not: `resume` ends it before it looks at the GPUs.
-
-    It does not keep the run from the GPU that it uses.
-    """
+    """A killed orchestrator leaves its worker's child: `resume` ends it before it looks at the GPUs."""
     nvml, folder = FakeNvml(tmp_path, gpus=1), tmp_path / "run"
     orphan = faults.model("slow", do="leave an orphan", once=str(tmp_path / "once"), seconds=1.0)
-    gpu_runs.prepare(nvml, folder, orphan)
-    killed = gpu_runs.resume(nvml, folder)
+    killed = gpu_runs.start(nvml, folder, orphan)
     killed.until(lambda: killed.working("slow") and "sleep" in leftovers(folder)["processes"])
     (left,) = [child for child in killed.worker("slow").children() if name_of(child) == "sleep"]
     killed.kill()
-    killed.wait()
     assert "sleep" in leftovers(folder)["processes"]
     nvml.set({"gpu.0.compute": f"{left.pid} 1000", "gpu.0.mortal": 1})
-    node = gpu_runs.resume(nvml, folder)
-    assert node.wait() == 0, node.output
-    assert leftovers(folder) == NOTHING
+    gpu_runs.resume(nvml, folder).ended()
 
 
 ORPHANS = """
@@ -127,34 +135,6 @@ def test_only_what_a_worker_has_started_is_its_orphan(tmp_path: Path) -> None:
     assert done.returncode == 0, (done.returncode, done.stderr)
     seen = json.loads(done.stdout)
     assert (seen["found"], seen["older"]) == (seen["expected"], [])
-
-
-def spawned(process: Sleeper, earlier: int = 0) -> Spawned:
-    """The process as the worker of launch 0, or one of its number that had started so many ticks before it."""
-    ticks = host.start_ticks(process.pid)
-    assert ticks is not None
-    return Spawned(launch=0, pid=process.pid, start_ticks=ticks - earlier)
-
-
-def test_a_stale_worker_cannot_speak_for_a_launch(tmp_path: Path) -> None:
-    """Who does not carry the token of a launch under way is not heard, and is dismissed when it says hello."""
-    folder = tmp_path / "run"
-    faults.prepare(folder, faults.model("slow", seconds=2.0))
-    node = Node(folder)
-    node.until(lambda: node.working("slow"))
-    with zmq.Context() as context, context.socket(zmq.DEALER) as stale:
-        stale.setsockopt(zmq.LINGER, 0)
-        stale.setsockopt(zmq.IDENTITY, b"stale")
-        stale.connect(f"ipc://{SOCKETS / f'{folder.name}-{node.process.pid}' / 'link'}")
-        failure = Failure(category=Category.EXCEPTION, message="from another life", phase=Phase.MEASURE)
-        stale.send(codec.encode(Outcome(launch=0, token="stale", failure=failure)))
-        stale.send(codec.encode(Hello(launch=0, token="stale", version=VERSION, pid=node.process.pid, root=str(ROOT))))
-        assert stale.poll(5000), "it was not answered"
-        assert isinstance(codec.decode(stale.recv(), ToWorker), Dismiss)
-    assert node.wait() == 0, node.output
-    (attempt,) = node.archive().attempts
-    assert attempt.failure is None
-    assert attempt.promised
 
 
 RUN = """

@@ -23,7 +23,6 @@ LIMIT = 400 * 2**20
 
 
 def limited(limit: int, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """The program with RLIMIT_DATA set, which every process of it inherits."""
     return subprocess.run(
         [sys.executable, "-m", "orchestrator", *words],
         cwd=cwd,
@@ -39,8 +38,7 @@ def limited(limit: int, *words: str, cwd: Path) -> subprocess.CompletedProcess[s
 def test_out_of_memory_ends_degraded(tmp_path: Path) -> None:
     """32 items do not fit, 16 and 8 neither, 4 do: the result says so, and holds every attempt."""
     folder = tmp_path / "run"
-    hungry = faults.model("hungry", do="out of memory")
-    faults.prepare(folder, hungry, faults.model("good"), batch_sizes=(32,))
+    faults.prepare(folder, faults.model("hungry", do="out of memory"), faults.model("good"), batch_sizes=(32,))
     finished = limited(LIMIT, "resume", str(folder), cwd=ROOT)
     assert finished.returncode == 0, finished.stderr
     report = json.loads((folder / "report.json").read_text())

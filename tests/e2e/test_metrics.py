@@ -14,13 +14,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from orchestrator.cli.commands import orchestrate
 from tests.fakes import faults
 from tests.fakes.commands import TINY, python
-from tests.fakes.node import Node
+from tests.fakes.node import Node, start
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def parsed(text: str) -> Samples:
-    """Every sample by its name and labels, as the library of Prometheus reads them; none stands there twice."""
     found: Samples = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -32,42 +31,32 @@ def parsed(text: str) -> Samples:
 
 
 def value(samples: Samples, name: str, **labels: str) -> float:
-    """The only sample of that name with those labels, whatever its others."""
     (found,) = [one for (key, own), one in samples.items() if key == name and labels.items() <= dict(own).items()]
     return found
 
 
 @pytest.fixture
 def port() -> int:
-    """One that is free."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
         number: int = free.getsockname()[1]
     return number
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A run on two devices: one cell that lasts, one that crashes at once and is tried again."""
-    faults.prepare(
-        tmp_path / "run",
-        faults.model("lasts", seconds=1.5),
-        faults.model("crashes", do="segfault", once=str(tmp_path / "crashed")),
-        devices=1,
-        launches=1,
-    )
-    return tmp_path / "run"
+def begin(folder: Path, *words: str) -> Node:
+    """Start a run of one cell that lasts, and one that crashes at once and is tried again."""
+    crashes = faults.model("crashes", do="segfault", once=str(folder / "crashed"))
+    return start(folder / "run", faults.model("lasts", seconds=1.5), crashes, words=words)
 
 
 def asked(port: int) -> Samples:
-    """What is answered at the port."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
         return parsed(answer.read().decode())
 
 
-def test_a_run_is_followed_by_port_and_by_file(folder: Path, tmp_path: Path, port: int) -> None:
+def test_a_run_is_followed_by_port_and_by_file(tmp_path: Path, port: int) -> None:
     """In its middle over the socket, at its end from the file: what is told agrees with the report."""
     file = tmp_path / "gpubench.prom"
-    node = Node(folder, "--metrics-port", str(port), "--metrics-file", str(file))
+    node = begin(tmp_path, "--metrics-port", str(port), "--metrics-file", str(file))
     node.until(lambda: node.working("lasts"))
     middle = asked(port)
     assert value(middle, "gpubench_run_state", state="running") == 1
@@ -75,12 +64,12 @@ def test_a_run_is_followed_by_port_and_by_file(folder: Path, tmp_path: Path, por
     assert 0 <= value(middle, "gpubench_run_progress_ratio") < 1
     assert time.time() - value(middle, "gpubench_run_last_update_timestamp_seconds") < 10
     assert "gpubench_run_exit_code" not in {name for name, _ in middle}
-    assert node.wait() == 0, node.output
+    report = node.ended()
     end = parsed(file.read_text(encoding="utf-8"))
     assert (value(end, "gpubench_run_state", state="over"), value(end, "gpubench_run_exit_code")) == (1, 0)
     assert value(end, "gpubench_run_progress_ratio") == 1
-    assert value(end, "gpubench_cells", status="measured") == node.report()["summary"]["cells"]["ok"] == 2
-    assert value(end, "gpubench_launch_failures_total", category="crashed") == len(node.report()["failures"]) == 1
+    assert value(end, "gpubench_cells", status="measured") == report["summary"]["cells"]["ok"] == 2
+    assert value(end, "gpubench_launch_failures_total", category="crashed") == len(report["failures"]) == 1
     assert value(end, "gpubench_launch_retries_total") == 1
     assert value(end, "gpubench_gpu_health", gpu="cpu:0", verdict="NOT APPLICABLE") == 1
     # An item takes a millisecond in these made-up results.
@@ -90,11 +79,11 @@ def test_a_run_is_followed_by_port_and_by_file(folder: Path, tmp_path: Path, por
         asked(port)
 
 
-def test_idle_clients_and_a_lost_file_cost_no_result(folder: Path, tmp_path: Path, port: int) -> None:
+def test_idle_clients_and_a_lost_file_cost_no_result(tmp_path: Path, port: int) -> None:
     """With open connections, a half request and nonsense at its port, and no folder for its file, the run goes on."""
     place = tmp_path / "collected"
     place.mkdir()
-    node = Node(folder, "--metrics-port", str(port), "--metrics-file", str(place / "a.prom"))
+    node = begin(tmp_path, "--metrics-port", str(port), "--metrics-file", str(place / "a.prom"))
     node.until((place / "a.prom").exists)
     (place / "a.prom").unlink()
     place.rmdir()
@@ -103,19 +92,17 @@ def test_idle_clients_and_a_lost_file_cost_no_result(folder: Path, tmp_path: Pat
         for words in (b"", b"GET /metrics", b"", b"", b"\x00\xff\r\n\r\n" * 100):
             client = opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
             client.sendall(words)
-        assert node.wait() == 0, node.output
+        node.ended()
     assert "Traceback" not in node.output
     assert "--metrics-file" in node.output
 
 
-def test_a_killed_run_leaves_a_whole_file_that_says_how_old_it_is(folder: Path, tmp_path: Path) -> None:
+def test_a_killed_run_leaves_a_whole_file_that_says_how_old_it_is(tmp_path: Path) -> None:
     """Whenever it is killed: the file can be read, says that it runs, and when it said so."""
     file = tmp_path / "gpubench.prom"
-    node = Node(folder, "--metrics-file", str(file))
-    node.until(file.exists)
-    node.until(lambda: node.working("lasts"))
+    node = begin(tmp_path, "--metrics-file", str(file))
+    node.until(lambda: file.exists() and node.working("lasts"))
     node.kill()
-    node.wait()
     left = parsed(file.read_text(encoding="utf-8"))
     assert value(left, "gpubench_run_state", state="running") == 1
     age_s = time.time() - value(left, "gpubench_run_last_update_timestamp_seconds")
@@ -126,30 +113,25 @@ def test_a_killed_run_leaves_a_whole_file_that_says_how_old_it_is(folder: Path, 
 
 @pytest.fixture
 def taken(port: int) -> Iterator[int]:
-    """A port that another program listens at."""
     with contextlib.closing(socket.create_server(("127.0.0.1", port))):
         yield port
 
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Begin a run in an empty folder, if it is not refused."""
     monkeypatch.chdir(tmp_path)
     return lambda *options: CliRunner().invoke(orchestrate, [*TINY, *options], prog_name="gpubench-orchestrate")
 
 
-REHEARSED = pytest.mark.parametrize("rehearsed", [(), ("--dry-run",)], ids=["run", "dry-run"])
-
-
-@REHEARSED
 def test_a_port_in_use_is_refused_before_anything_is_measured(
-    call: Callable[..., Result], tmp_path: Path, taken: int, rehearsed: tuple[str, ...]
+    call: Callable[..., Result], tmp_path: Path, taken: int
 ) -> None:
     """With exit code 2 and without a run's folder; also by --dry-run."""
-    done = call("--metrics-port", str(taken), *rehearsed)
-    assert done.exit_code == 2
-    assert f"--metrics-port: port {taken} " in done.stderr
-    assert list(tmp_path.iterdir()) == []
+    for rehearsed in ((), ("--dry-run",)):
+        done = call("--metrics-port", str(taken), *rehearsed)
+        assert done.exit_code == 2
+        assert f"--metrics-port: port {taken} " in done.stderr
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_dry_run_leaves_nothing_of_metrics(call: Callable[..., Result], tmp_path: Path, port: int) -> None:
@@ -160,15 +142,15 @@ def test_a_dry_run_leaves_nothing_of_metrics(call: Callable[..., Result], tmp_pa
     socket.create_server(("127.0.0.1", port)).close()
 
 
-@REHEARSED
 @pytest.mark.parametrize("name", ["metrics.txt", "none/metrics.prom", "folder.prom", "m" * 240 + ".prom"])
 def test_a_file_that_cannot_be_is_refused_before_anything_is_measured(
-    call: Callable[..., Result], tmp_path: Path, name: str, rehearsed: tuple[str, ...]
+    call: Callable[..., Result], tmp_path: Path, name: str
 ) -> None:
     """Another suffix, a folder that is not there, a folder, a name that leaves no room for a temporary one."""
     (tmp_path / "folder.prom").mkdir()
-    done = call("--metrics-file", name, *rehearsed)
-    assert (done.exit_code, "--metrics-file: " in done.stderr) == (2, True), done.output
+    for rehearsed in ((), ("--dry-run",)):
+        done = call("--metrics-file", name, *rehearsed)
+        assert (done.exit_code, "--metrics-file: " in done.stderr) == (2, True), done.output
     assert [path.name for path in tmp_path.iterdir()] == ["folder.prom"]
 
 

@@ -5,38 +5,27 @@ from pathlib import Path
 import pytest
 
 from orchestrator.analysis import evidence
-from orchestrator.config.run_configuration import StoredRun
-from orchestrator.gpu.health import records
-from orchestrator.gpu.health.records import Vitals
 from orchestrator.gpu.telemetry.readings import SHARED
 from tests.e2e.test_gpus import most_at_once
+from tests.e2e.test_health import looked_at
 from tests.fakes import faults, gpu_runs
-from tests.fakes.node import NOTHING, leftovers
 from tests.fakes.nvml import FakeNvml, uuid
 
-
-def prepare(nvml: FakeNvml, folder: Path, seconds: float = 1.0, required: tuple[str, ...] = ()) -> StoredRun:
-    """Write a run on every slice, and every whole GPU, that the fake NVML shows."""
-    return gpu_runs.prepare(nvml, folder, faults.model("busy", seconds=seconds), required_signals=required)
+BUSY = faults.model("busy", seconds=1.0)
 
 
 def test_two_slices_and_a_whole_gpu(tmp_path: Path) -> None:
-    """They work at once; slices are marked as sharing, measured each on its own, and judged by nobody.
-
-    The readings of a slice are those of its GPU, and say so; the energy of the GPU belongs to none of the processes.
-    """
+    """They work at once; slices share the readings of their GPU, not its energy, and are judged by nobody."""
     nvml, folder = FakeNvml(tmp_path, gpus=2), tmp_path / "run"
     slices = nvml.cut(0, "3g.71gb", "3g.71gb")
     nvml.set({"gpu.0.power_mw": 333_000, "gpu.0.mig.1.memory_used_bytes": 2**30})
-    prepare(nvml, folder, required=("ecc_uncorrected",))
+    gpu_runs.prepare(nvml, folder, BUSY, required_signals=("ecc_uncorrected",))
     nvml.set({"gpu.0.ecc_uncorrected": None})  # of a slice's GPU, from which no verdict comes
     node = gpu_runs.resume(nvml, folder, slices=slices)
-    assert node.wait() == 0, node.output
-    report, text = node.report(), node.paths.report("txt").read_text()
+    report, text = node.ended(), node.paths.report("txt").read_text()
     assert most_at_once(node) == 3
     assert [(one["gpu_uuid"], one["slice_of"], one["shared_gpu"]) for one in report["gpu_info"]] == [
-        (slices[0], uuid(0), True),
-        (slices[1], uuid(0), True),
+        *((one, uuid(0), True) for one in slices),
         (uuid(1), None, False),
     ]
     assert [one["verdict"] for one in report["health"]["gpus"]][:2] == ["NOT APPLICABLE", "NOT APPLICABLE"]
@@ -51,44 +40,33 @@ def test_two_slices_and_a_whole_gpu(tmp_path: Path) -> None:
         assert readings[one].note.endswith(SHARED)
         assert readings[one].temperature_c is not None
         assert readings[one].energy_j is None
-    assert leftovers(folder) == NOTHING
 
 
 def test_a_gpu_that_is_lost_takes_its_slices_along(tmp_path: Path) -> None:
-    """Each slice is taken out with the cause; the other GPU's results stay."""
+    """Each slice is taken out with the cause, the other GPU goes on. Slices that are gone at the start are named."""
     nvml, folder = FakeNvml(tmp_path, gpus=2), tmp_path / "run"
     slices = nvml.cut(0, "3g.71gb", "3g.71gb")
-    prepare(nvml, folder, seconds=2.0)
-    node = gpu_runs.resume(nvml, folder, slices=slices)
-    node.until(lambda: any(isinstance(record, Vitals) for record in records.read(node.paths.health)))
-    nvml.xid(0, 79)
-    assert node.wait() == 3, node.output
-    taken_out = {one["gpu_uuid"]: one["taken_out"] for one in node.report()["gpu_info"]}
-    assert all("Xid 79" in taken_out[one] for one in slices)
-    assert taken_out[uuid(1)] is None
-
-
-def test_slices_that_are_gone_are_missed_by_name(tmp_path: Path) -> None:
-    """Before anything is started, whether NVML or CUDA does not show them any more."""
-    nvml, folder = FakeNvml(tmp_path, gpus=1), tmp_path / "run"
-    slices = nvml.cut(0, "3g.71gb", "3g.71gb")
-    prepare(nvml, folder)
+    gpu_runs.prepare(nvml, folder, faults.model("busy", seconds=2.0))
     for gone, shown in ((None, slices), (slices[1], slices[:1])):
         nvml.set({"gpu.0.mig.1.uuid": gone})
         node = gpu_runs.resume(nvml, folder, slices=shown)
         assert node.wait() == 2, node.output
         assert f"GPU 0:1 of this run ({slices[1]})" in node.output or f"GPU 0:1 ({slices[1]})" in node.output
+    node = gpu_runs.resume(nvml, folder, slices=slices)
+    node.until(lambda: looked_at(node))
+    nvml.xid(0, 79)
+    taken_out = {one["gpu_uuid"]: one["taken_out"] for one in node.ended(3)["gpu_info"]}
+    assert all("Xid 79" in taken_out[one] for one in slices)
+    assert taken_out[uuid(1)] is None
 
 
 def test_slices_whose_gpu_was_lost_before_a_resume_cost_their_own_cells(tmp_path: Path) -> None:
     """They are gone with it, and nobody has cut it anew: the other GPU goes on."""
     nvml, folder = FakeNvml(tmp_path, gpus=2), tmp_path / "run"
     slices = nvml.cut(1, "3g.71gb", "3g.71gb")
-    prepare(nvml, folder)
+    gpu_runs.prepare(nvml, folder, BUSY)
     nvml.remove(1)
-    node = gpu_runs.resume(nvml, folder, gpus=1)
-    assert node.wait() == 4, node.output
-    report = node.report()
+    report = gpu_runs.resume(nvml, folder, gpus=1).ended(4)
     assert {one["gpu_uuid"] for one in report["gpu_info"] if one["taken_out"]} == {*slices}
     status = {cell["gpu_uuid"]: cell["status"] for cell in report["cells"]}
     assert status == {uuid(0): "ok", **dict.fromkeys(slices, "missing")}

@@ -12,8 +12,7 @@ from pathlib import Path
 from tests.fakes import faults, node
 
 def test_that_fails(tmp_path: Path) -> None:
-    faults.prepare(tmp_path / "run", faults.model("endless", do="hang"))
-    running = node.Node(tmp_path / "run")
+    running = node.start(tmp_path / "run", faults.model("endless", do="hang"))
     running.until(lambda: running.working("endless"))
     print(f"PID {running.process.pid} of the run")
     raise ValueError("the one failure")
@@ -27,7 +26,8 @@ def test_a_run_that_a_failed_test_has_left_is_ended(tmp_path: Path) -> None:
     """Its process and its pipe: there is one failure, and no second one in the test after it."""
     file = tmp_path / "test_two.py"
     file.write_text(TWO_TESTS)
-    options = ("-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"), "-p", "tests.conftest")
+    plugins = [word for name in ("cacheprovider", "xdist", "anyio") for word in ("-p", f"no:{name}")]
+    options = ("-q", *plugins, "-c", str(ROOT / "pyproject.toml"), "-p", "tests.conftest")
     told = python("-m", "pytest", *options, "--rootdir", str(tmp_path), str(file), cwd=tmp_path).stdout
     assert "1 failed, 1 passed" in told, told
     assert "the one failure" in told

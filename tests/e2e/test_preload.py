@@ -1,7 +1,5 @@
 """What is imported ahead of a launch: by the zygote for all, by a new interpreter for its own cell."""
 
-import os
-import signal
 from pathlib import Path
 
 import msgspec
@@ -10,7 +8,7 @@ import pytest
 
 from orchestrator.config.run_configuration import Isolation
 from tests.fakes import faults
-from tests.fakes.node import ROOT, Node, name_of
+from tests.fakes.node import ROOT, Node, name_of, start
 
 MODULES = {
     "counts_threads": """
@@ -24,33 +22,26 @@ pathlib.Path(os.environ["SEEN"]).write_text(str(len(os.listdir("/proc/self/task"
 }
 
 
-def start(folder: Path, isolation: Isolation, *modules: str) -> Node:
+def begin(folder: Path, isolation: Isolation, *modules: str) -> Node:
     """Start a run of a model for each of these modules, which is imported ahead for it, and of one that needs none."""
     library = folder / "library"
     library.mkdir()
     for module in modules:
         (library / f"{module}.py").write_text(MODULES[module])
     needing = [msgspec.structs.replace(faults.model(f"needs-{module}"), preload=(module,)) for module in modules]
-    faults.prepare(folder / "run", *needing, faults.model("good"), isolation=isolation)
-    path = os.pathsep.join((str(ROOT), str(library)))
-    return Node(folder / "run", environment={"PYTHONPATH": path, "SEEN": str(folder / "seen")})
+    environment = {"PYTHONPATH": f"{ROOT}:{library}", "SEEN": str(folder / "seen")}
+    return start(folder / "run", *needing, faults.model("good"), isolation=isolation, environment=environment)
 
 
 @pytest.mark.parametrize(
-    ("isolation", "broken"),
-    [(Isolation.FORK, ("raises", "leaves")), (Isolation.EXEC, ("raises", "leaves", "crashes"))],
+    ("isolation", "broken"), [(Isolation.FORK, ("raises", "leaves")), (Isolation.EXEC, ("raises", "leaves", "crashes"))]
 )
 def test_a_module_that_cannot_be_imported_ahead_disables_its_own_model_alone(
     tmp_path: Path, isolation: Isolation, broken: tuple[str, ...]
 ) -> None:
-    """Whether it raises, leaves, or crashes the interpreter of its own cell. The others are measured.
-
-    What can be imported is imported before a launch connects, and so gets threads: libraries lie where they lie in
-    every other launch.
-    """
-    node = start(tmp_path, isolation, "counts_threads", *broken)
-    assert node.wait() == 4, node.output
-    status = {cell["model_name"]: cell["status"] for cell in node.report()["cells"]}
+    """Whether it raises, leaves or crashes. Others are imported before a launch connects, and so gets threads."""
+    node = begin(tmp_path, isolation, "counts_threads", *broken)
+    status = {cell["model_name"]: cell["status"] for cell in node.ended(4)["cells"]}
     assert status == {"good": "ok", "needs-counts_threads": "ok"} | {f"needs-{name}": "failed" for name in broken}
     assert (tmp_path / "seen").read_text() == "1"
 
@@ -58,13 +49,11 @@ def test_a_module_that_cannot_be_imported_ahead_disables_its_own_model_alone(
 @pytest.mark.parametrize("isolation", Isolation)
 def test_whoever_imports_ends_with_the_orchestrator(tmp_path: Path, isolation: Isolation) -> None:
     """However long the import takes."""
-    running = start(tmp_path, isolation, "sleeps")
+    running = begin(tmp_path, isolation, "sleeps")
     running.until(lambda: (tmp_path / "run" / "journal.gpj").exists() and importing(running))
     children = running.children()
-    running.kill(signal.SIGKILL)
-    running.wait()
-    _, alive = psutil.wait_procs(children, timeout=10)
-    assert alive == []
+    running.kill()
+    assert psutil.wait_procs(children, timeout=10)[1] == []
 
 
 def importing(running: Node) -> bool:

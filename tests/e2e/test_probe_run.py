@@ -1,20 +1,27 @@
-"""A run of probes on a CPU device, from the command line to the report."""
+"""A run of probes on a CPU device, on a part of the cores, from the command line to the report."""
 
 import json
+import os
 from pathlib import Path
 
 from tests.fakes.commands import python
 
+IN_A_CPUSET = """
+import os, runpy
+os.sched_setaffinity(0, {cores})
+runpy.run_module("orchestrator", run_name="__main__", alter_sys=True)
+"""
+
 
 def test_probes_run_like_any_other_cell(tmp_path: Path) -> None:
-    """What is applicable is measured in the run's precisions, what is not is said and is no failure.
-
-    A model beside them is held against what its device reached.
-    """
+    """What is applicable is measured, a model is compared with it; in a cpuset, CPU devices are cut from our cores."""
+    ours = min(os.sched_getaffinity(0))
     options = "--gpu-ids cpu:0 -m lstm,gemm,hbm,h2d,d2h -b 1 -p fp32,bf16 -i 3 -w 2 --phases inference -f json,txt"
-    done = python("-m", "orchestrator", *options.split(), cwd=tmp_path)
+    done = python("-c", IN_A_CPUSET.format(cores={ours}), *options.split(), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "h2d, d2h: not applicable: a CPU device computes in the host's own memory" in " ".join(done.stderr.split())
+    [stored] = tmp_path.glob("runs/*/run.yaml")
+    assert f"  cpus:\n  - {ours}\n" in stored.read_text()
     report = json.loads((tmp_path / "benchmark_report.json").read_text())
     found = {(probe["name"], probe["precision"]): probe for probe in report["probes"]}
     assert set(found) == {("gemm", "fp32"), ("gemm", "bf16"), ("hbm", "fp32")}

@@ -1,7 +1,6 @@
 """A report of a run that still goes on, or that was killed: it says so, and touches nothing that the run lives on."""
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +21,17 @@ from protocol.messages import Deadlines
 from protocol.paths import RunPaths
 from tests.fakes import faults
 from tests.fakes.nights import Night
-from tests.fakes.node import Node
+from tests.fakes.node import Node, start
 from tests.fakes.runs import FakeRun, cpus
 
 LONG = Deadlines(start=20, import_=20, build=20, warm_up=200, measure=20, finish=20)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file of a run."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def call(folder: Path, *options: str) -> Result:
-    """`report` of a run."""
     return CliRunner().invoke(orchestrate, ["report", str(folder), *options])
 
 
@@ -47,15 +44,11 @@ def rendered(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def test_a_run_that_goes_on_or_was_killed_is_reported_as_such(tmp_path: Path) -> None:
-    """While it goes on, what has no result is not measured yet, nothing has failed, and its folder is left alone.
-
-    Once it was killed, what was under way is interrupted, and the report is written into its folder.
-    """
+    """While it goes on, nothing has failed and its folder is left alone. Once killed, its launch is interrupted."""
     folder = tmp_path / "run"
     # In the order of the plan's seed the second model comes first, and the first one last.
     models = (faults.model("later"), faults.model("good"), faults.model("endless", do="hang"))
-    faults.prepare(folder, *models, deadlines=LONG)
-    node = Node(folder)
+    node = start(folder, *models, deadlines=LONG)
     node.until(lambda: any(path.read_text() == "warm-up" for path in folder.glob("launches/endless*/1/phase")))
     before = contents(folder)
     report, note = rendered(folder)
@@ -69,8 +62,7 @@ def test_a_run_that_goes_on_or_was_killed_is_reported_as_such(tmp_path: Path) ->
     assert (shown.exit_code, "Verdict: INCOMPLETE" in shown.stdout) == (0, True)
     assert contents(folder) == before
     assert node.process.poll() is None
-    node.kill(signal.SIGKILL)
-    node.wait()
+    node.kill()
     report, note = rendered(folder)
     assert (report["metadata"]["running"], report["metadata"]["finished"]) == (False, False)
     assert report["verdict"]["word"] == "incomplete"
@@ -113,9 +105,8 @@ def test_the_folder_of_a_run_that_was_resumed_meanwhile_is_left_alone(
 def test_a_run_is_complete_only_once_that_was_written(tmp_path: Path) -> None:
     """Killed behind its last cell, it has measured all and is over for nobody; `resume` ends it."""
     folder = tmp_path / "run"
-    faults.prepare(folder, faults.model("good"))
-    node = Node(folder)
-    assert node.wait() == 0, node.output
+    node = start(folder, faults.model("good"))
+    node.ended()
     with journal.Journal(node.paths.journal) as kept:
         records = kept.recovered
     assert isinstance(records[-1], Finished)
@@ -126,8 +117,7 @@ def test_a_run_is_complete_only_once_that_was_written(tmp_path: Path) -> None:
     report, _ = rendered(folder)
     assert (report["verdict"]["word"], report["summary"]["cells"]["missing"]) == ("incomplete", 0)
     again = Node(folder)
-    assert again.wait() == 0, again.output
-    assert again.report()["verdict"]["word"] == "complete"
+    assert again.ended()["verdict"]["word"] == "complete"
     assert len(again.archive().attempts) == 1
 
 

@@ -8,7 +8,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from protocol.failure import Category, Phase
 from protocol.paths import RunPaths
 from tests.e2e.chaos import traces
 from tests.fakes import faults
-from tests.fakes.node import NOTHING, Node, leftovers, works
+from tests.fakes.node import Node, start, works
 
 SEED = 1
 KILLS = 20
@@ -43,58 +43,48 @@ def place() -> Iterator[Path]:
         yield Path(folder)
 
 
-class AtWork:
-    """Whether so many launches of this life are over, and a process of another was made. Reads what has changed."""
-
-    def __init__(self, node: Node, over: int) -> None:
-        self._node = node
-        self._over = over
-        self._seen = 0
-
-    def __call__(self) -> bool:
-        """Look."""
-        size = journal.length(self._node.paths.journal)
-        if size == self._seen:
-            return False
-        self._seen, own = size, lived(self._node)
-        made = {record.launch for record in own if isinstance(record, Spawned)}
-        return len(ended(own)) >= self._over and bool(made - ended(own))
-
-
 def lived(node: Node) -> list[Record]:
     """What the journal holds of this very process."""
-    own: list[Record] = []
-    for record in node.records():
-        if isinstance(record, Segment):
-            own = []
-        own += [record] if own or (isinstance(record, Segment) and record.pid == node.process.pid) else []
-    return own
+    records = node.records()
+    begun = [at for at, one in enumerate(records) if isinstance(one, Segment) and one.pid == node.process.pid]
+    return [*records[begun[-1] :]] if begun else []
 
 
-def ended(records: list[Record]) -> set[int]:
-    """The launches that are over."""
-    return {record.launch for record in records if isinstance(record, End)}
+def launches(records: list[Record], kind: type) -> set[int]:
+    return {record.launch for record in records if isinstance(record, kind)}
+
+
+def at_work(node: Node, over: int) -> Callable[[], bool]:
+    """Whether so many launches of this life are over, and a process of another was made. Reads what has changed."""
+    seen = 0
+
+    def look() -> bool:
+        nonlocal seen
+        if (size := journal.length(node.paths.journal)) == seen:
+            return False
+        seen, own = size, lived(node)
+        ended = launches(own, End)
+        return len(ended) >= over and bool(launches(own, Spawned) - ended)
+
+    return look
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that is over: three cells were measured, and one failed for good before the last of them."""
-    folder = tmp_path_factory.mktemp("finished") / "run"
-    faults.prepare(folder, *(faults.model(name) for name in GOOD), faults.model("bad", do="raise"))
-    node = Node(folder)
-    assert node.wait() == 4, node.output
+    models = (*(faults.model(name) for name in GOOD), faults.model("bad", do="raise"))
+    node = start(tmp_path_factory.mktemp("finished") / "run", *models)
+    node.ended(4)
     assert node.archive().attempts[-1].promised
-    return folder
+    return node.paths.folder
 
 
 @pytest.fixture
 def folder(finished: Path, tmp_path: Path) -> Path:
-    """A copy of that run, to be changed."""
     return shutil.copytree(finished, tmp_path / "run")
 
 
 def refused(folder: Path) -> str:
-    """What `resume` says of a run that it refuses: one line, with nothing written."""
     before = contents(folder)
     done = CliRunner().invoke(orchestrate, ["resume", str(folder)])
     assert done.exit_code == 2, done.output
@@ -105,47 +95,19 @@ def refused(folder: Path) -> str:
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    """Every file in a folder."""
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_finished_run_is_left_as_it_is(folder: Path) -> None:
     """Resuming it measures nothing again, writes nothing, and says what it does not try again, and where to look."""
     again = Node(folder)
-    assert again.wait() == 4, again.output
+    again.ended(4)
     assert len(again.archive().attempts) == len(GOOD) + 1
     assert len(again.archive().segments) == 1
     told = " ".join(again.output.split())
     assert "nothing left to do" in told
     assert "1 cell failed for good" in told
     assert f"`gpubench-orchestrate explain {folder}`" in told
-
-
-def test_an_interrupted_attempt_names_the_phase_that_it_had_reached(tmp_path: Path) -> None:
-    """The worker wrote it down before it was killed with its orchestrator."""
-    folder, told, once = tmp_path / "run", tmp_path / "told", tmp_path / "once"
-    hangs = {"do": "hang", "in": "measure", "told": str(told), "once": str(once)}
-    faults.prepare(folder, faults.model("slow", **hangs))
-    node = Node(folder)
-    node.until(told.exists)
-    node.kill(signal.SIGKILL)
-    node.wait()
-    again = Node(folder)
-    assert again.wait() == 0, again.output
-    [cut_short, _] = again.archive().attempts
-    assert cut_short.failure is not None
-    assert (cut_short.failure.category, cut_short.failure.phase) == (Category.INTERRUPTED, Phase.MEASURE)
-
-
-def test_a_run_in_use_is_refused(tmp_path: Path) -> None:
-    """Two processes never work on one run; the second one is refused, and the first is not disturbed."""
-    folder = tmp_path / "run"
-    faults.prepare(folder, faults.model("slow", seconds=1.0))
-    first = Node(folder)
-    first.until(lambda: first.working("slow"))
-    done = CliRunner().invoke(orchestrate, ["resume", str(folder)])
-    assert (done.exit_code, done.output.startswith(f"error: {folder} is in use")) == (2, True), done.output
-    assert first.wait() == 0, first.output
 
 
 def test_another_plan_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -180,8 +142,7 @@ def test_lost_results_are_measured_again(folder: Path) -> None:
     whole = journal_file.read_bytes()
     journal_file.write_bytes(whole[: whole.rindex(b"\xa3End")])
     again = Node(folder)
-    assert again.wait() == 4, again.output
-    assert again.report()["summary"]["cells"]["ok"] == len(GOOD)
+    assert again.ended(4)["summary"]["cells"]["ok"] == len(GOOD)
     attempts = [one for one in again.archive().attempts if not one.start.cell.startswith("bad")]
     assert sorted(one.start.attempt for one in attempts) == [1] * len(GOOD) + [2] * len(GOOD)
     (unended,) = [one for one in attempts if one.start.cell == measured[-1].start.cell and one.start.attempt == 1]
@@ -189,29 +150,24 @@ def test_lost_results_are_measured_again(folder: Path) -> None:
     assert kept.read_bytes() == before
 
 
-def test_a_copy_leaves_the_report_of_the_original_alone(tmp_path: Path) -> None:
+def test_a_copy_leaves_the_report_of_the_original_alone(finished: Path, folder: Path) -> None:
     """What is resumed in a copy is reported there alone; a run that was moved publishes where it was requested to."""
-    folder, copied, moved = tmp_path / "run", tmp_path / "copy", tmp_path / "moved"
-    faults.prepare(folder, faults.model("good"), faults.model("bad", do="raise"))
-    assert Node(folder).wait() == 4
-    published = folder / "out" / "report.json"
+    published = finished / "out" / "report.json"
     before = published.read_bytes()
-    shutil.copytree(folder, copied)
-    next(copied.glob("launches/good*/1/result.msgpack")).unlink()
-    (copied / "report.json").unlink()
-    again = Node(copied)
-    assert again.wait() == 4, again.output
-    assert f"this folder is a copy of {folder}: " in again.output
+    next(folder.glob("launches/good*/1/result.msgpack")).unlink()
+    (folder / "report.json").unlink()
+    again = Node(folder)
+    assert len(again.ended(4)["metadata"]["segments"]) == 2
+    assert f"this folder is a copy of {finished}: " in again.output
     assert published.read_bytes() == before
     assert list(published.parent.glob("report.1*")) == []
-    assert len(again.report()["metadata"]["segments"]) == 2
-    assert f"{copied}/report.json" in again.output.splitlines()[-1]
-    folder.rename(moved)
+    assert f"{folder}/report.json" in again.output.splitlines()[-1]
+    moved = finished.rename(finished.with_name("moved"))
     next(moved.glob("launches/good*/1/result.msgpack")).unlink()
     last = Node(moved)
-    assert last.wait() == 4, last.output
-    assert f"this run was begun in {folder}; " in last.output
-    assert json.loads(published.read_text()) == last.report()
+    report = last.ended(4)
+    assert f"this run was begun in {finished}; " in last.output
+    assert json.loads(published.read_text()) == report
 
 
 @pytest.mark.slow
@@ -219,8 +175,7 @@ def test_a_copy_leaves_the_report_of_the_original_alone(tmp_path: Path) -> None:
 def test_killed_at_random_moments_nothing_is_lost(place: Path) -> None:
     """Twenty SIGKILLs of the orchestrator, then resume: each result kept once, no cell missing, nothing left.
 
-    A kill comes when so many launches of that life are over and a process of another was made, and then a while later,
-    so that a slow machine is killed at work too. Cells are short: none is interrupted so often that it is given up.
+    Kills come by the progress of that life, then a while later, so that a slow machine is killed at work too.
     """
     moments, shared = random.Random(SEED), traces.shared_memory()
     environment = {"TMPDIR": f"{place}/tmp", "XDG_RUNTIME_DIR": f"{place}/runtime", traces.MARK: str(place)}
@@ -232,17 +187,14 @@ def test_killed_at_random_moments_nothing_is_lost(place: Path) -> None:
     hits = 0
     for _ in range(KILLS):
         node = Node(folder, environment=environment)
-        node.until(AtWork(node, moments.randrange(8)))
+        node.until(at_work(node, moments.randrange(8)))
         time.sleep(moments.uniform(0, 0.3))
-        node.kill(signal.SIGKILL)
-        node.wait()
+        node.kill()
         own = lived(node)
-        under_way = {record.launch for record in own if isinstance(record, Start)} - ended(own)
+        under_way = launches(own, Start) - launches(own, End)
         open_ += under_way
-        hits += any(isinstance(record, Spawned) and record.launch in under_way for record in own)
-        results = {
-            end.launch: end.result_sha256 for end in node.records() if isinstance(end, End) and end.result_sha256
-        }
+        hits += bool(launches(own, Spawned) & under_way)
+        results = {end.launch: end.result_sha256 for end in node.of(End) if end.result_sha256}
         assert kept.items() <= results.items(), "a result that was finished is gone"
         kept = results
     assert hits >= HITS, "the kills came between the launches"
@@ -258,9 +210,8 @@ def test_killed_at_random_moments_nothing_is_lost(place: Path) -> None:
     measured = Counter((one.start.cell, one.start.round) for one in made.attempts if one.promised)
     assert set(measured.values()) == {1}, "a finished cell was measured again"
     assert len(measured) == CELLS
-    for one in made.attempts:
-        if one.promised:
-            made.result(one)
+    for one in filter(lambda one: one.promised, made.attempts):
+        made.result(one)
     counts = last.report()["summary"]["cells"]
     assert (counts["missing"], counts["failed"]) == (0, 2)
     assert len(made.segments) == KILLS + 1
@@ -268,63 +219,55 @@ def test_killed_at_random_moments_nothing_is_lost(place: Path) -> None:
 
 
 def test_workers_die_with_their_orchestrator(tmp_path: Path) -> None:
-    """One that hangs, deaf to SIGTERM, is killed by the kernel: nobody has to come and resume the run for that."""
-    folder, told = tmp_path / "run", tmp_path / "told"
-    faults.prepare(folder, faults.model("slow", do="hang, deaf to SIGTERM", told=str(told)))
-    node = Node(folder)
+    """One that hangs, deaf to SIGTERM, is killed by the kernel; the interrupted attempt names the phase it was in."""
+    told, once = tmp_path / "told", tmp_path / "once"
+    hangs = {"do": "hang, deaf to SIGTERM", "in": "measure", "told": str(told), "once": str(once)}
+    node = start(tmp_path / "run", faults.model("slow", **hangs))
     node.until(lambda: node.working("slow") and told.exists())
-    worker, zygote = node.worker("slow"), node.zygote()
-    node.kill(signal.SIGKILL)
-    node.wait()
+    processes = node.worker("slow"), node.zygote()
+    node.kill()
     give_up = time.monotonic() + 8
-    while alive := [one for one in (worker, zygote) if works(one)]:
-        if time.monotonic() > give_up:
-            break
+    while (alive := [one for one in processes if works(one)]) and time.monotonic() < give_up:
         time.sleep(0.05)
     for one in alive:
         one.kill()
     assert alive == []
+    again = Node(tmp_path / "run")
+    again.ended()
+    [cut_short, _] = again.archive().attempts
+    assert (cut_short.failure.category, cut_short.failure.phase) == (Category.INTERRUPTED, Phase.MEASURE)
 
 
 def test_one_signal_ends_gently(tmp_path: Path) -> None:
-    """SIGTERM: what runs may end, nothing new begins, the report is written, and resume does the rest."""
+    """SIGTERM: what runs may end, nothing begins; meanwhile `resume` is refused, later it does the rest."""
     folder = tmp_path / "run"
-    faults.prepare(folder, faults.model("slow", seconds=1.0), faults.model("other", seconds=1.0))
-    node = Node(folder)
-    node.until(lambda: bool(node.records()) and (node.working("slow") or node.working("other")))
+    node = start(folder, faults.model("slow", seconds=1.0), faults.model("other", seconds=1.0))
+    node.until(lambda: node.working(""))
     node.kill(signal.SIGTERM)
-    assert node.wait(timeout_s=20) == 4, node.output
-    counts = node.report()["summary"]["cells"]
+    done = CliRunner().invoke(orchestrate, ["resume", str(folder)])
+    assert (done.exit_code, done.output.startswith(f"error: {folder} is in use")) == (2, True), done.output
+    counts = node.ended(4, timeout_s=20)["summary"]["cells"]
     assert (counts["ok"], counts["missing"]) == (1, 1)
-    assert leftovers(folder) == NOTHING
     again = Node(folder)
-    assert again.wait() == 0, again.output
+    again.ended()
     assert len(again.archive().attempts) == 2
 
 
 @pytest.mark.slow
 def test_a_gentle_stop_ends_within_twenty_seconds(tmp_path: Path) -> None:
     """A launch that takes too long is ended; its cell is interrupted, not failed."""
-    folder = tmp_path / "run"
-    faults.prepare(folder, faults.model("slow", do="hang, deaf to SIGTERM"))
-    node = Node(folder)
+    node = start(tmp_path / "run", faults.model("slow", do="hang, deaf to SIGTERM"))
     node.until(lambda: node.working("slow"))
     node.kill(signal.SIGINT)
-    assert node.wait(timeout_s=20) == 4, node.output
+    node.ended(4, timeout_s=20)
     (attempt,) = node.archive().attempts
-    assert attempt.failure is not None
     assert attempt.failure.category == "stopped on request"
-    assert leftovers(folder) == NOTHING
 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     """The second Ctrl-C kills what runs; the report is written all the same. SIGHUP ends nothing."""
-    folder = tmp_path / "run"
-    faults.prepare(folder, faults.model("slow", do="hang, deaf to SIGTERM"))
-    node = Node(folder)
+    node = start(tmp_path / "run", faults.model("slow", do="hang, deaf to SIGTERM"))
     node.until(lambda: node.working("slow"))
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # two of one kind may reach a process as one
         node.kill(number)
-    assert node.wait(timeout_s=8) == 4, node.output
-    assert node.report()["summary"]["cells"]["missing"] == 1
-    assert leftovers(folder) == NOTHING
+    assert node.ended(4, timeout_s=8)["summary"]["cells"]["missing"] == 1

@@ -38,7 +38,6 @@ class Runs:
         }
 
     def prepared(self, name: str, *, adds: bool = True) -> Path:
-        """The folder of a run that has not begun."""
         folder, found = self._folder / name, gpu_runs.find_devices(self._nvml)
         models = faults.model("one"), faults.model("two")
         stored = faults.prepare(folder, *models, machines=found, launches=LAUNCHES)
@@ -47,11 +46,9 @@ class Runs:
         return folder
 
     def resumed(self, folder: Path) -> Node:
-        """Somebody works on it from now on."""
         return Node(folder, environment=self._environment)
 
     def finished(self, folder: Path) -> Node:
-        """The same, to its end."""
         node = self.resumed(folder)
         assert node.wait(timeout_s=120) == 0, node.output
         return node
@@ -59,23 +56,19 @@ class Runs:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """Nothing has begun."""
     return Runs(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="module")
 def whole(runs: Runs) -> Node:
-    """A run that nobody disturbed, which all others are compared with."""
     return runs.finished(runs.prepared("whole"))
 
 
 def added(node: Node) -> list[Added]:
-    """The rounds that were added."""
     return [record for record in node.records() if isinstance(record, Added)]
 
 
 def rounds_of(node: Node) -> list[tuple[set[tuple[str, int]], tuple[str, ...]]]:
-    """What was added, and for whom; in which order depends on what was launched last before."""
     return [(set(record.slots), record.suspects) for record in added(node)]
 
 
@@ -95,7 +88,6 @@ def found(node: Node) -> dict[str, Any]:
 
 
 def verdicts(node: Node) -> list[str]:
-    """By the number of the GPU."""
     return [one["verdict"] for one in node.report()["stragglers"]]
 
 
@@ -117,7 +109,6 @@ def test_a_suspect_is_launched_more_often_until_it_is_settled(runs: Runs, whole:
 
 
 def require_the_same(node: Node, whole: Node) -> None:
-    """The same launches, values and verdicts as of a run that nobody disturbed."""
     assert found(node) == found(whole)
     assert rounds_of(node) == rounds_of(whole)
 
@@ -158,7 +149,6 @@ def test_a_kill_at_the_decision_changes_nothing(runs: Runs, whole: Node, tmp_pat
 
 
 def decision(whole: Node) -> int:
-    """The place in the journal of the first round that was added."""
     return next(place for place, record in enumerate(whole.records()) if isinstance(record, Added))
 
 

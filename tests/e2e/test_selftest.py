@@ -73,18 +73,15 @@ import {module}
 def selftest(
     folder: Path, *options: str, faults: tuple[str, ...] = QUICK, change: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run it in an empty folder, which is its temporary folder too."""
     script = SCRIPT.format(change=change)
     return python("-c", script, ",".join(faults), "selftest", *options, cwd=folder, TMPDIR=str(folder))
 
 
 def kept(folder: Path) -> list[Path]:
-    """Runs of self-tests that are still there."""
     return [found.parent for found in folder.glob("gpubench-selftest-*/*/run.yaml")]
 
 
 def by_fault(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What the JSON says of each fault of a single device."""
     return {one["injected"]: one for one in answer["faults"]}
 
 
@@ -143,10 +140,7 @@ def test_a_report_that_misnames_is_wrong(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("module", "name", "begun"),
-    [
-        ("orchestrator.gpu.devices", "resolve", False),
-        ("orchestrator.engine.readiness", "check", True),
-    ],
+    [("orchestrator.gpu.devices", "resolve", False), ("orchestrator.engine.readiness", "check", True)],
 )
 def test_sigterm_before_the_first_fault_ends_it_in_order(tmp_path: Path, module: str, name: str, begun: bool) -> None:
     """Exit code 4 and the word `interrupted`, not the signal's end; where there is a run, its table too."""

@@ -31,15 +31,10 @@ orchestrate(sys.argv[4:], prog_name="gpubench-orchestrate")
 """
 """The command, which gets SIGTERM so many times at the moment in which it calls a function."""
 
-EARLY = [
-    "orchestrator.config.resolution resolve",
-    "orchestrator.gpu.cuda_probe require",
-]
+EARLY = ["orchestrator.config.resolution resolve", "orchestrator.gpu.cuda_probe require"]
 BEGUN = [
     "orchestrator.store.folders make_run",
-    "orchestrator.engine.run left_to_do",
     "orchestrator.engine.readiness check",
-    "orchestrator.engine.loop Loop.run",
     "orchestrator.engine.launches.zygote_client ZygoteClient.start",
 ]
 
@@ -80,12 +75,11 @@ def test_a_run_is_stopped_before_its_first_launch(tmp_path: Path, where: str) ->
     assert leftovers(folder) == NOTHING
 
 
-@pytest.mark.parametrize("where", ["orchestrator.store.run_files load", "orchestrator.engine.readiness check"])
-def test_a_run_that_is_taken_up_is_stopped_in_the_same_way(tmp_path: Path, where: str) -> None:
+def test_a_run_that_is_taken_up_is_stopped_in_the_same_way(tmp_path: Path) -> None:
     """Also where a `resume` has only read of it; what the run was to measure is left for the next one."""
     folder = tmp_path / "run"
     faults.prepare(folder, faults.model("good"))
-    ended = struck(where, "resume", "run", "--quiet", cwd=tmp_path)
+    ended = struck("orchestrator.store.run_files load", "resume", "run", "--quiet", cwd=tmp_path)
     assert ended.returncode == ExitCode.INCOMPLETE, ended.stderr
     assert ended.stdout.startswith("run: incomplete, 0 of 1 cells ok")
     assert (tmp_path / "told").read_text() == f"4|incomplete|{folder}\n"

@@ -14,11 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def test_a_gpu_that_is_too_hot_fails_and_the_others_go_on(tmp_path: Path) -> None:
-    """By --inject hot, through telemetry, journal and verdict: exit code 3, and never PASS for any of them.
-
-    There is no GPU behind this NVML, so that nothing is measured here: what runs when the heat comes is ended in
-    tests/orchestrator/engine/test_conductor.py.
-    """
+    """By --inject hot, through telemetry, journal and verdict, with nothing to measure: exit code 3, no PASS."""
     nvml = FakeNvml(tmp_path, gpus=2)
     words = ("run", "--burn-in", "30s", "--gpu-ids", "0,1", "--inject", "hot:1:95", "--quiet")
     places = ("--runs-folder", str(tmp_path / "runs"), "-o", str(tmp_path / "report.json"))

@@ -7,7 +7,7 @@ from protocol.failure import Category
 from protocol.messages import Deadlines
 from tests.fakes import faults
 from tests.fakes.injection import inject
-from tests.fakes.node import NOTHING, Node, leftovers
+from tests.fakes.node import start
 
 SHORT = Deadlines(start=20, import_=20, build=20, warm_up=0.6, measure=20, finish=20)
 INJECTED = """
@@ -26,10 +26,10 @@ if "resume" in sys.orig_argv:
 
 def test_a_worker_that_cannot_be_killed_costs_its_device_alone(tmp_path: Path) -> None:
     """It is named with its state, its device is left alone from then on, and the other device measures everything."""
-    proc, folder = tmp_path / "proc", tmp_path / "run"
+    proc = tmp_path / "proc"
     bad = faults.model("bad", do="hang, deaf to SIGTERM", on="cpu:0")
-    faults.prepare(folder, bad, faults.model("good"), devices=2, deadlines=SHORT)
-    node = Node(folder, environment=inject(tmp_path / "injected", INJECTED.format(proc=str(proc))))
+    injected = inject(tmp_path / "injected", INJECTED.format(proc=str(proc)))
+    node = start(tmp_path / "run", bad, faults.model("good"), devices=2, deadlines=SHORT, environment=injected)
     hanging = "bad-fault-fp32-b1-cpu-0"
     node.until(lambda: node.working(hanging))
     pid = node.worker(hanging).pid  # as the journal has it: it is nobody's child yet while the process between is there
@@ -37,10 +37,8 @@ def test_a_worker_that_cannot_be_killed_costs_its_device_alone(tmp_path: Path) -
     state.mkdir(parents=True)
     (state / "status").write_text("State:\tD (disk sleep)\n")
     (state / "stat").write_text(f"{pid} (python) D {' '.join(['0'] * 40)}\n")
-    assert node.wait() == 4, node.output
-    (failure,) = [one for one in node.report()["failures"] if one["gpu_id"] == 0]
+    (failure,) = [one for one in node.ended(4)["failures"] if one["gpu_id"] == 0]
     assert failure["category"] == Category.UNKILLABLE
     assert failure["evidence"]["state"].startswith("D (disk sleep)")
-    assert [one.device for one in node.records() if isinstance(one, TakenOut)] == ["cpu:0"]
+    assert [one.device for one in node.of(TakenOut)] == ["cpu:0"]
     assert sum(one.promised is not None for one in node.archive().attempts if one.start.device == "cpu:1") == 2
-    assert leftovers(folder) == NOTHING

@@ -1,7 +1,6 @@
 """Assignments of tiny cells, and what a workload says while it works, for tests that measure without an orchestrator.
 
-`python -m tests.fakes.assignments` runs the assignment that standard input holds and writes the outcome to standard
-output: a launch as fresh as an exec'd one, for what can be tried only once in a process.
+`python -m tests.fakes.assignments` runs the assignment on standard input in a process as fresh as an exec'd launch.
 """
 
 import importlib
@@ -49,7 +48,6 @@ def tiny(name: str, kind: str, family: str, config: dict[str, Any], inputs: Inpu
 
 
 def tokens(name: str, high: int) -> InputSpec:
-    """Random tokens, one row for each sample."""
     return InputSpec(name=name, shape=("batch", "size"), dtype="int64", high=high)
 
 
@@ -217,7 +215,6 @@ def run_here(assign: Assign, listener: Listener | None = None) -> Result:
 
 
 def run_apart(assign: Assign, environment: dict[str, str] | None = None) -> Outcome:
-    """Run the workload in a new interpreter."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.fakes.assignments"],
         input=codec.encode(assign),
@@ -244,26 +241,22 @@ def run_together(assigns: Sequence[Assign], environment: dict[str, str] | None =
 
 
 def result_of(outcome: Outcome) -> Result:
-    """The result of a launch that did not fail."""
     assert outcome.result is not None, outcome.failure
     return outcome.result
 
 
 def failure_of(outcome: Outcome) -> Failure:
-    """The failure of a launch that failed."""
     assert outcome.failure is not None
     return outcome.failure
 
 
 def verified(found: Outcome | Result) -> Verification:
-    """What a launch verified."""
     result = result_of(found) if isinstance(found, Outcome) else found
     assert result.verification is not None
     return result.verification
 
 
 def run_script(source: str, *arguments: str, stdin: bytes | None = None, **environment: str) -> str:
-    """What a script prints in a new interpreter."""
     done = subprocess.run(
         [sys.executable, "-c", source, *arguments],
         input=stdin,

@@ -42,15 +42,12 @@ class Browser:
         self.driver.get(path.as_uri())
 
     def run(self, script: str, *given: object) -> Any:
-        """The value of a script in the page."""
         return self.driver.execute_script(script, *given)
 
     def complaints(self) -> list[str]:
-        """What stands in the console since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requests(self) -> list[str]:
-        """What was asked for since the last call."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
 
@@ -68,7 +65,6 @@ class Browser:
         self.driver.execute_async_script(script)
 
     def printed(self) -> bytes:
-        """The page as PDF."""
         made = self.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
         return base64.b64decode(made["data"])
 

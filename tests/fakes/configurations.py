@@ -32,7 +32,6 @@ def resolved(file: Path | None = None, command_line: LayeredSettings = NOTHING) 
 
 
 def options(**values: object) -> LayeredSettings:
-    """What a command line says."""
     flat: dict[str, object] = {}
     for key, value in values.items():
         flat |= {f"{key}.{name}": one for name, one in value.items()} if isinstance(value, dict) else {key: value}
@@ -40,15 +39,12 @@ def options(**values: object) -> LayeredSettings:
 
 
 def configuration(**changes: object) -> Configuration:
-    """The defaults, with fields replaced."""
     return msgspec.structs.replace(resolved(), **changes)
 
 
 def cpu(number: int, cores: tuple[int, ...] = (0,)) -> Device:
-    """A CPU device."""
     return Device(uuid=f"cpu:{number}", gpu_id=number, kind=DeviceKind.CPU, name="a processor", cpus=cores)
 
 
 def gpu(number: int) -> Device:
-    """A GPU that nobody has."""
     return Device(uuid=f"GPU-{number:08x}", gpu_id=number, kind=DeviceKind.CUDA, name="a GPU")

@@ -1,10 +1,6 @@
-"""Builds the CUDA driver of tests/fakes/cuda.c and puts it beside the NVML of tests/fakes/nvml.py.
+"""Builds the CUDA driver of tests/fakes/cuda.c, enough to begin a run and not to compute, beside the NVML of nvml.py.
 
-    nvml = FakeNvml(tmp_path, gpus=2)
-    environment = nvml.environment | beside(nvml)                      # CUDA has the GPUs that NVML shows
-    environment = nvml.environment | beside(nvml, init=802)            # and cuInit says so
-
-It is enough to begin a run; a worker cannot compute with it, so the cells are those of the workload "fault".
+environment = nvml.environment | beside(nvml, init=802)            # CUDA has the GPUs of NVML, cuInit says 802
 """
 
 import atexit
@@ -33,9 +29,8 @@ def library_folder() -> Path:
 def beside(
     nvml: FakeNvml, *, gpus: int = 64, slices: Sequence[str] = (), init: int | str = "", count: int = 0
 ) -> dict[str, str]:
-    """What to add to the environment, so that a CUDA driver with the first `gpus` GPUs is found beside this NVML.
+    """The environment of a CUDA driver with the first `gpus` GPUs, and these MIG slices, beside this NVML.
 
-    slices: UUIDs of the MIG slices that it has too.
     init, count: what cuInit and cuDeviceGetCount do, as cuda.c explains it.
     """
     return {

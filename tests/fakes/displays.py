@@ -10,13 +10,10 @@ class RecordingDisplay:
         self.given: list[object] = []
 
     def show(self, snapshot: Snapshot) -> None:
-        """Record a snapshot."""
         self.given.append(snapshot)
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Record an event."""
         self.given.append(event)
 
     def close(self) -> None:
-        """Record the end."""
         self.given.append("closed")

@@ -50,10 +50,7 @@ def prepare(
     required_signals: tuple[str, ...] = (),
     formats: tuple[ReportFormat, ...] = (ReportFormat.JSON, ReportFormat.CSV, ReportFormat.TXT),
 ) -> StoredRun:
-    """Write a run of `models` into `folder`, ready for `gpubench-orchestrate resume`.
-
-    It runs on `machines`, or else on so many CPU `devices`.
-    """
+    """Write a run ready for `gpubench-orchestrate resume`, on `machines`, or else on so many CPU `devices`."""
     folder.mkdir(parents=True)
     configuration = Configuration(
         models=models,

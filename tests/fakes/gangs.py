@@ -17,17 +17,11 @@ from tests.fakes import faults
 DEADLINES = Deadlines(start=30, import_=60, build=30, warm_up=30, measure=4, finish=20)
 LASTS_S = 2.0
 MEASUREMENT = Measurement(
-    relative_half_width=0.0,
-    block_s=0.05,
-    warm_up_cap_s=1,
-    min_s=LASTS_S,
-    max_s=LASTS_S,
-    warm_up_iterations=1,
+    relative_half_width=0.0, block_s=0.05, warm_up_cap_s=1, min_s=LASTS_S, max_s=LASTS_S, warm_up_iterations=1
 )
 
 
 def gang(*devices: str, seed: int = 1, precision: Precision = Precision.FP32) -> Cell:
-    """A cell of links on these devices."""
     return Cell(
         devices=devices,
         model=LINKS,
@@ -40,10 +34,7 @@ def gang(*devices: str, seed: int = 1, precision: Precision = Precision.FP32) ->
 
 
 def added(stored: StoredRun, wanted: Mapping[str, Mapping[str, Any]]) -> StoredRun:
-    """A run of made-up cells, and between them some on several devices.
-
-    wanted: model → `config` (as in faults.model) and `devices`, the numbers of those that it is on.
-    """
+    """Add cells on several devices. wanted: model → `config` (faults.model) and numbers of its `devices`."""
     order = dict(stored.plan.order)
     models, cells = list(stored.configuration.models), list(stored.plan.cells)
     for number, (name, said) in enumerate(wanted.items()):

@@ -1,9 +1,4 @@
-"""Runs on GPUs that are not there: NVML and CUDA of our own, and launches of the fault workload, which use no GPU.
-
-nvml = FakeNvml(tmp_path, gpus=2)
-prepare(nvml, tmp_path / "run", faults.model("good"))
-node = resume(nvml, tmp_path / "run")
-"""
+"""Runs on GPUs that are not there: NVML and CUDA of our own, and launches of the fault workload, which use no GPU."""
 
 from pathlib import Path
 from typing import Any
@@ -41,6 +36,11 @@ def prepare(nvml: FakeNvml, folder: Path, *models: ModelSpec, **options: Any) ->
     return faults.prepare(folder, *models, machines=find_devices(nvml), **options)
 
 
+def start(nvml: FakeNvml, folder: Path, *models: ModelSpec, **options: Any) -> Node:
+    prepare(nvml, folder, *models, **options)
+    return resume(nvml, folder)
+
+
 def resume(nvml: FakeNvml, folder: Path, **cuda: Any) -> Node:
     """Start `resume` with this NVML. cuda: the arguments of cuda.beside."""
     return Node(folder, environment=nvml.environment | beside(nvml, **cuda))
@@ -48,5 +48,4 @@ def resume(nvml: FakeNvml, folder: Path, **cuda: Any) -> Node:
 
 def count_withdrawn(node: Node, category: Category) -> int:
     """Count the results that were withdrawn as `category`."""
-    failures = [record.failure for record in node.records() if isinstance(record, End) and record.failure is not None]
-    return sum(failure.category is category for failure in failures)
+    return sum(end.failure is not None and end.failure.category is category for end in node.of(End))

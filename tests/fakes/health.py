@@ -69,24 +69,18 @@ def case(seen: Course, board: Board = H200, **others: object) -> Case:
 
 
 def state(opinion: Opinion, signal: str) -> State:
-    """What became of one signal."""
     return next(one.judgement.state for one in opinion.findings if one.name == signal)
 
 
 @dataclass
 class Span:
-    """A part of a run on one boot, in monotonic nanoseconds."""
-
     boot_id: str
     begin_ns: int
     end_ns: int
 
 
 def sound(paths: RunPaths, uuids: Sequence[str], spans: Sequence[Span]) -> None:
-    """Write what telemetry writes of GPUs that are well: a look every ten seconds, and clocks that nothing holds down.
-
-    Samples that a test has written itself are left as they are.
-    """
+    """Write telemetry of healthy GPUs: a look every ten seconds, and samples unless a test has written them."""
     if not uuids:
         return
     paths.telemetry.mkdir(exist_ok=True)

@@ -24,15 +24,11 @@ UUID = "GPU-5317350e-1111-2222-3333-444455556666"
 
 
 def run_id(number: int) -> str:
-    """The id of the run of that day."""
     return f"202604{number:02}-213000-1f2e3d"
 
 
 def record(number: int = 1, value: float = 100.0, **changes: object) -> RunRecord:
-    """A run of that day of April, in which resnet50 on one GPU came to so many samples a second.
-
-    changes: of its line, its device's record, or its cell's record, whichever has such a field.
-    """
+    """A run of that day of April, of resnet50 on one GPU. changes: of its line, its device's or its cell's record."""
     line = RunLine(
         run_id=run_id(number),
         test_date=f"2026-04-{number:02}T21:30:00Z",
@@ -74,12 +70,10 @@ def _changed(made: Changed, changes: dict[str, object]) -> Changed:
 
 
 def place(folder: Path) -> Place:
-    """A history in that folder, which is taken for our own."""
     return Place(folder / "history.db", default=True)
 
 
 def kept(folder: Path, records: Sequence[RunRecord]) -> Place:
-    """A history of these runs."""
     with store.writing(place(folder)) as connection:
         for made in records:
             updates.record(connection, made)
@@ -95,13 +89,11 @@ def altered(where: Place, *statements: str) -> None:
 
 
 def runs(where: Place) -> list[str]:
-    """The ids of the runs in a history, newest first."""
     with store.reading(where) as connection:
         return [] if connection is None else [line.run_id for line in queries.lines(connection, Filter())]
 
 
 def child(source: str, *arguments: str) -> subprocess.Popen[str]:
-    """A Python process that runs `source` in the checkout."""
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(source), *arguments],
         env=os.environ | {"PYTHONPATH": str(ROOT)},

@@ -35,7 +35,6 @@ NODE = dict.fromkeys(("aer_fatal", "aer_nonfatal", "aer_correctable", "memory_un
 
 
 def same(_gpu: int, _hours: float) -> float:
-    """All GPUs alike, all the time."""
     return 1.0
 
 
@@ -51,7 +50,6 @@ class Night(FakeRun):
         self._watch()
 
     def asked(self, configuration: Configuration) -> Configuration:
-        """As of --burn-in."""
         return settings.configured(configuration, self._duration, None, shipped_catalogue(), levels.load())
 
     def planned(self, configuration: Configuration, devices: tuple[Device, ...]) -> Plan:
@@ -66,7 +64,6 @@ class Night(FakeRun):
 
     @property
     def hours(self) -> float:
-        """Since the beginning."""
         return (self.now_ns - self._begun_ns) / 3.6e12
 
     def work(
@@ -80,8 +77,8 @@ class Night(FakeRun):
     ) -> None:
         """The launches of the plan on all devices beside each other, from number `first` to before `last`.
 
-        rate: of a device's number, at so many hours, as a share of what it should be; rate_in: of it in a cell.
-        verified: what a launch found that is not well, by device, workload and round.
+        rate: by device and hours, as a share of what it should be; rate_in: of it in a cell. verified: not well, by
+        device, workload and round.
         """
         stored = self.stored
         cells = {cell.id: cell for cell in stored.plan.cells}
@@ -150,7 +147,6 @@ class Night(FakeRun):
             self._health(NodeVitals(at_ns=moment, values=NODE))
 
     def first(self, workload: Workload, device: str | None = None) -> Cell:
-        """The first cell of that work on a device, or on any."""
         cells = self.stored.plan.cells
         return next(cell for cell in cells if cell.workload is workload and device in (None, cell.devices[0]))
 
@@ -193,25 +189,21 @@ class Night(FakeRun):
             assert what == "pause", what
 
     def chapter(self) -> BurnInReport:
-        """What the report says of the burn-in."""
         found = self.report().burn_in
         assert found is not None
         return found
 
     def finished(self) -> BurnInReport:
-        """Likewise, after its end."""
         self.finish()
         return self.chapter()
 
     def watched(self, **climate: Callable[[float], float | None]) -> BurnInReport:
-        """Likewise, with telemetry of every device and healthy GPUs."""
         for place in range(len(self.stored.devices)):
             self.climate(place, **climate)  # type: ignore[arg-type]  # each of its own type
         self.well()
         return self.finished()
 
     def too_hot(self, device: int, reason: str) -> None:
-        """The load of a device is ended."""
         uuid = self.stored.devices[device].uuid
         self._journal.append(TooHot(device=uuid, at_ns=self.now_ns, reason=reason))
         self._journal.append(TakenOut(device=uuid, at_ns=self.now_ns, reason=reason))
@@ -245,7 +237,6 @@ def ten_minutes(folder: Path) -> Night:
 
 
 def soak(night: Night, device: str = "cpu:0") -> Cell:
-    """The first soak of a device."""
     return night.first(Workload.SOAK, device)
 
 

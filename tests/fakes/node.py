@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
@@ -17,8 +17,11 @@ from orchestrator.state import archive
 from orchestrator.state.archive import Archive
 from orchestrator.store import journal
 from orchestrator.store.records import Record, Segment, Spawned, Start
+from protocol.cell import ModelSpec
 from protocol.paths import RunPaths
+from tests.fakes import faults
 
+T = TypeVar("T", bound=Record)
 ROOT = Path(__file__).resolve().parents[2]
 SOCKETS = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"gpubench-{os.getuid()}"
 
@@ -45,28 +48,37 @@ class Node:
         self.output, _ = self.process.communicate(timeout=timeout_s)
         return self.process.returncode
 
+    def ended(self, code: int = 0, timeout_s: float = 60.0) -> dict[str, Any]:
+        """Wait until it ends with this exit code and leaves nothing behind. Returns the report."""
+        assert self.wait(timeout_s) == code, self.output
+        assert leftovers(self.paths.folder) == NOTHING
+        return self.report()
+
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send it a signal."""
+        """Send it a signal, and wait for its end if it is SIGKILL."""
         self.process.send_signal(number)
+        if number is signal.SIGKILL:
+            self.wait()
 
     def end(self) -> None:
         """Kill it if it still runs, and read no more of what it prints."""
         if self.process.poll() is None:
-            self.kill()
+            self.process.kill()
             self.process.wait()
         assert self.process.stdout is not None
         self.process.stdout.close()
 
     def records(self) -> tuple[Record, ...]:
-        """What its journal holds now; nothing before it has begun one."""
         return journal.read(self.paths.journal) if self.paths.journal.exists() else ()
 
+    def of(self, kind: type[T]) -> list[T]:
+        """The records of this kind in its journal."""
+        return [record for record in self.records() if isinstance(record, kind)]
+
     def archive(self) -> Archive:
-        """The run as it lies on disk."""
         return archive.load(self.paths)
 
     def report(self) -> dict[str, Any]:
-        """The JSON report."""
         report: dict[str, Any] = json.loads(self.paths.report("json").read_text())
         return report
 
@@ -76,11 +88,9 @@ class Node:
         return min(found, key=lambda child: child.pid)
 
     def children(self) -> list[psutil.Process]:
-        """Its processes."""
         return psutil.Process(self.process.pid).children()
 
     def worker(self, cell: str) -> psutil.Process:
-        """The process that works on a cell whose id begins with `cell`."""
         return psutil.Process(self._pids(cell)[0])
 
     def until(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
@@ -92,13 +102,23 @@ class Node:
             time.sleep(0.005)
 
     def working(self, cell: str) -> bool:
-        """Whether a process for such a cell exists."""
         return bool(self._pids(cell))
 
     def _pids(self, cell: str) -> list[int]:
-        records = self.records()
-        launches = {one.launch for one in records if isinstance(one, Start) and one.cell.startswith(cell)}
-        return [one.pid for one in records if isinstance(one, Spawned) and one.launch in launches]
+        launches = {one.launch for one in self.of(Start) if one.cell.startswith(cell)}
+        return [one.pid for one in self.of(Spawned) if one.launch in launches]
+
+
+def start(
+    folder: Path,
+    *models: ModelSpec,
+    environment: Mapping[str, str] | None = None,
+    words: Sequence[str] = (),
+    **options: Any,
+) -> Node:
+    """Prepare a run of these models, and start it. words: for `resume`. options: those of faults.prepare."""
+    faults.prepare(folder, *models, **options)
+    return Node(folder, *words, environment=environment)
 
 
 def leftovers(folder: Path) -> dict[str, Sequence[str]]:
@@ -110,6 +130,7 @@ def leftovers(folder: Path) -> dict[str, Sequence[str]]:
     }
 
 
+NOTHING: dict[str, Sequence[str]] = {"processes": [], "sockets": [], "temporary files": []}
 _BEGUN: list[Node] = []
 
 
@@ -120,7 +141,6 @@ def end_all() -> None:
 
 
 def name_of(process: psutil.Process) -> str:
-    """Its name; empty of one that has ended since it was listed."""
     try:
         return process.name()
     except psutil.NoSuchProcess:
@@ -148,6 +168,3 @@ def _sockets(folder: Path) -> list[str]:
     """Folders of sockets that the processes of a run have made: the journal knows their PIDs."""
     records = journal.read(RunPaths(folder).journal)
     return [f"{folder.name}-{record.pid}" for record in records if isinstance(record, Segment)]
-
-
-NOTHING: dict[str, Sequence[str]] = {"processes": [], "sockets": [], "temporary files": []}

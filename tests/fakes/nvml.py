@@ -129,11 +129,7 @@ class FakeNvml:
     def __init__(self, folder: Path, gpus: int = 2) -> None:
         self._script = folder / "nvml.script"
         self._events = 0
-        self._values: dict[str, object] = {
-            "gpus": gpus,
-            "driver_version": "580.95.05",
-            "cuda_driver_version": 13000,
-        }
+        self._values: dict[str, object] = {"gpus": gpus, "driver_version": "580.95.05", "cuda_driver_version": 13000}
         for index in range(gpus):
             self._values |= {f"gpu.{index}.{key}": value for key, value in gpu(index).items()}
         self.environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}

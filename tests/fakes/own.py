@@ -57,7 +57,6 @@ def code(folder: Path) -> Iterator[Code]:
 
 
 def described(own: OwnModel, inputs: tuple[InputSpec, ...] = ()) -> ModelSpec:
-    """The description that the orchestrator would send."""
     return ModelSpec(
         name="mine",
         title="mine",
@@ -74,7 +73,6 @@ def described(own: OwnModel, inputs: tuple[InputSpec, ...] = ()) -> ModelSpec:
 def fed(
     spec: ModelSpec, dtype: torch.dtype = torch.float32, *, batch_size: int = 3
 ) -> tuple[Any, Any, dict[str, torch.Tensor]]:
-    """The family, its model, and a batch."""
     family = registry.family(spec)
     module = family.build(spec, CPU, None)
     feed = Feed(batch_size=batch_size, input_size=None, device=CPU, dtype=dtype, seed=1)

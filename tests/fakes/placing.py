@@ -6,13 +6,8 @@ from protocol.cell import Cell, Precision, Workload
 
 
 def cell(model: str, device: str, batch_size: int = 1) -> Cell:
-    """A cell of a model on a device."""
     return Cell(
-        devices=(device,),
-        model=model,
-        workload=Workload.INFERENCE,
-        precision=Precision.FP32,
-        batch_size=batch_size,
+        devices=(device,), model=model, workload=Workload.INFERENCE, precision=Precision.FP32, batch_size=batch_size
     )
 
 

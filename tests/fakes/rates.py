@@ -42,10 +42,7 @@ def installed(folder: Path, *, slow: str, percent: float, noise: float) -> Mappi
     """What to add to the environment of a run. slow: the GPU that loses so much; launches scatter by `noise`."""
     (folder / "site").mkdir(exist_ok=True)
     (folder / "site" / "sitecustomize.py").write_text(_SITE)
-    return {
-        "PYTHONPATH": f"{folder / 'site'}{os.pathsep}{ROOT}",
-        "GPUBENCH_FAKE_RATES": f"{slow} {percent} {noise}",
-    }
+    return {"PYTHONPATH": f"{folder / 'site'}{os.pathsep}{ROOT}", "GPUBENCH_FAKE_RATES": f"{slow} {percent} {noise}"}
 
 
 def forward_ms(cell: Cell, number: int, *, slow: str, percent: float, noise: float) -> float:
@@ -56,7 +53,6 @@ def forward_ms(cell: Cell, number: int, *, slow: str, percent: float, noise: flo
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """A launch, in its process."""
     slow, percent, noise = os.environ["GPUBENCH_FAKE_RATES"].split()
     for phase in (Phase.BUILD, Phase.WARM_UP, Phase.MEASURE):
         stage.enter(phase)
@@ -70,7 +66,6 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def _results(run_folder: Path, cell: Cell) -> int:
-    """How many results of the cell count so far."""
     records = journal.read(RunPaths(run_folder).journal)
     own = {record.launch for record in records if isinstance(record, Start) and record.cell == cell.id}
     ends = {record.launch: record for record in records if isinstance(record, End)}

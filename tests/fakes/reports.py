@@ -79,7 +79,6 @@ def scanned_run(folder: Path) -> FakeRun:
 
 
 def burnt_in_run(folder: Path) -> FakeRun:
-    """The checks of a burn-in of two GPUs."""
     night = Night(folder, gpus(2), "10m")
     night.work()
     night.well()
@@ -89,13 +88,11 @@ def burnt_in_run(folder: Path) -> FakeRun:
 
 @functools.cache
 def measured() -> Report:
-    """The report of such a run."""
     return _report(measured_run)
 
 
 @functools.cache
 def scanned() -> Report:
-    """Likewise."""
     return _report(scanned_run)
 
 

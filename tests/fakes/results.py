@@ -36,10 +36,7 @@ def result(
     stood_still_s: float = 0.0,
     **changes: object,
 ) -> Result:
-    """What a worker would send: `blocks` of `iterations` iterations around `forward_ms`, always the same ones.
-
-    stood_still_s: at the end of the last of them.
-    """
+    """A worker's result: `blocks` of `iterations` around `forward_ms`, always the same. stood_still_s: at the end."""
     chance = random.Random(f"{cell.model} {cell.workload} {cell.batch_size} {cell.devices}")
     series: dict[str, list[float]] = {}
     for name in PARTS.get(cell.workload, ("forward",)):

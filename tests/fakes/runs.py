@@ -57,7 +57,6 @@ RECORD_NS = 25_000_000
 
 
 def gpus(count: int, **changes: object) -> tuple[Device, ...]:
-    """Identical GPUs, 0 to count - 1."""
     return tuple(
         msgspec.structs.replace(
             Device(
@@ -85,7 +84,6 @@ def gpus(count: int, **changes: object) -> tuple[Device, ...]:
 
 
 def cpus(count: int) -> tuple[Device, ...]:
-    """CPU devices, cpu:0 to cpu:(count - 1)."""
     return tuple(
         Device(uuid=f"cpu:{number}", gpu_id=number, kind=DeviceKind.CPU, name="Some Processor", cpus=(number,))
         for number in range(count)
@@ -93,7 +91,6 @@ def cpus(count: int) -> tuple[Device, ...]:
 
 
 def sample(at_ns: int, power_w: float = 690.0, **changes: int | None) -> Sample:
-    """A sample of a GPU at work."""
     values = {
         "gpu_percent": 98,
         "memory_percent": 40,
@@ -108,7 +105,6 @@ def sample(at_ns: int, power_w: float = 690.0, **changes: int | None) -> Sample:
 
 
 def shipped(*names: str) -> tuple[ModelSpec, ...]:
-    """Models of configs/models.yaml."""
     models = shipped_catalogue().models
     return tuple(next(model for model in models if model.name == name) for name in names)
 
@@ -191,11 +187,9 @@ class FakeRun:
             self._journal.append(ZygoteStarted(start_ms=12_000.0, failed={}))
 
     def asked(self, configuration: Configuration) -> Configuration:
-        """The configuration, for a kind of run to be changed."""
         return configuration
 
     def planned(self, configuration: Configuration, devices: tuple[Device, ...]) -> Plan:
-        """The plan, likewise."""
         return planner.make(configuration, devices)
 
     # ── the plan ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -209,7 +203,6 @@ class FakeRun:
         device: int = 0,
         precision: Precision = Precision.FP32,
     ) -> Cell:
-        """The planned cell of that description."""
         wanted = (model, workload, batch_size, precision, (self.stored.devices[device].uuid,))
         return next(
             cell
@@ -290,16 +283,13 @@ class FakeRun:
         self._journal.append(Added(slots=slots, suspects=suspects, at_ns=self.now_ns))
 
     def dropped(self, cell: Cell, reason: str, *, number: int = 0) -> None:
-        """There was no time for a planned launch."""
         self._journal.append(Dropped(cell=cell.id, round=number, at_ns=self.now_ns, reason=reason))
 
     def taken_out(self, reason: str, device: int = 0) -> None:
-        """A device is not used any more."""
         uuid = self.stored.devices[device].uuid
         self._journal.append(TakenOut(device=uuid, at_ns=self.now_ns, reason=reason))
 
     def telemetry_ended(self) -> None:
-        """The telemetry process is gone."""
         self._journal.append(TelemetryEnded(at_ns=self.now_ns))
 
     def interrupted(self, cell: Cell, *, batch_size: int | None = None, number: int = 0) -> int:
@@ -337,7 +327,6 @@ class FakeRun:
         file.close()
 
     def finish(self, *, interrupted: bool = False, reason: str = "", broken: bool = False) -> None:
-        """The run is over."""
         if self._watched and not self.paths.health.exists():
             sound(self.paths, [device.uuid for device in self.stored.devices if device.uuid[:3] == "GPU"], self._spans)
         self._journal.append(Finished(at_ns=self.now_ns, interrupted=interrupted, reason=reason, broken=broken))
@@ -346,16 +335,13 @@ class FakeRun:
     # ── reading it back ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def archive(self) -> Archive:
-        """The run as it lies on disk."""
         return archive.load(self.paths)
 
     def report(self) -> Report:
-        """The merged report of what lies on disk."""
         loaded = self.archive()
         return merge(loaded, evidence.gather(loaded), registry.of(loaded.stored.configuration).report)
 
     def ended(self) -> Report:
-        """The merged report of the run, which is over now."""
         self.finish()
         return self.report()
 

@@ -21,7 +21,6 @@ STACK = {"driver": "570.86", "torch": "2.11.0", "host": "node-01"}
 
 
 def device(number: int = 0, **changes: object) -> SideDevice:
-    """A GPU."""
     made = SideDevice(
         gpu_uuid=f"GPU-{number}",
         label=f"GPU {number}",
@@ -74,7 +73,6 @@ def cells(count: int, *, speed: float = 1.0, seed: int = 1, launches: int = 3, n
 
 
 def side(*found: SideCell, name: str = "before", devices: tuple[SideDevice, ...] = (), **changes: object) -> Side:
-    """A run."""
     made = Side(
         baseline_version=None,
         name=name,
@@ -89,7 +87,6 @@ def side(*found: SideCell, name: str = "before", devices: tuple[SideDevice, ...]
 
 
 def baseline(*found: SideCell, devices: tuple[SideDevice, ...] = (), **changes: object) -> Side:
-    """What a baseline's file holds."""
     own = {"name": "base", "run_id": "20260101-000000-000000", **changes}
     return side(*found, devices=devices, **{"baseline_version": VERSION, **own})  # type: ignore[arg-type]  # mypy holds every value of **changes against `name`, which is text
 

@@ -79,7 +79,6 @@ def step(at_s: float, height: float) -> Series:
 
 
 def profile(name: str) -> Measurement:
-    """How a profile that ships measures."""
     profiles = yaml.safe_load(Path(ROOT, "configs", "profiles.yaml").read_text(encoding="utf-8"))
     return Measurement(
         **{key: value for key, value in profiles[name].items() if key not in {"launches", "adds_launches"}}
@@ -99,23 +98,18 @@ class SimulatedClock:
         self._start_ms = 0.0
 
     def monotonic(self) -> float:
-        """Seconds, in place of time.monotonic."""
         return self.now_ms / 1e3
 
     def work(self) -> None:
-        """One iteration."""
         self.now_ms += next(self._times_ms)
 
     def begin(self, marks: int) -> None:
-        """A block begins."""
         self._marks, self._start_ms = [], self.now_ms
 
     def mark(self) -> None:
-        """A span ends here."""
         self._marks.append(self.now_ms)
 
     def finish(self) -> TimedBlock:
-        """The block's spans."""
         spans = [after - before for before, after in zip(self._marks, self._marks[1:], strict=False)]
         return TimedBlock(int(self._start_ms * 1e6), int(self.now_ms * 1e6), int(self.now_ms * 1e6), spans)
 

@@ -23,7 +23,6 @@ MYSELF = lock.myself()
 
 
 def look(run: FakeRun) -> Status:
-    """The status of a run that a test has written."""
     return run_status.look(run_files.load(run.paths), run.paths)[0]
 
 

@@ -10,7 +10,6 @@ Decide = Callable[[NextLaunch], Failure | None]
 
 
 def failure(category: Category, phase: Phase = Phase.MEASURE) -> Failure:
-    """A failure of a category."""
     return Failure(category=category, message="m", phase=phase)
 
 

@@ -70,7 +70,6 @@ class Clock:
         self.seconds = 1000.0
 
     def __call__(self) -> float:
-        """Seconds."""
         return self.seconds
 
 
@@ -83,18 +82,15 @@ class Terminal:
         self.resize(80)
 
     def resize(self, columns: int) -> None:
-        """What a window does when it is dragged."""
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
     def read(self) -> str:
-        """Everything written so far."""
         data = b""
         while select.select([self.master], [], [], 0.1)[0]:
             data += os.read(self.master, 65536)
         return data.decode()
 
     def close(self) -> None:
-        """Close both ends, as far as they are open."""
         if not self.stream.closed:
             self.stream.close()
         if self.master >= 0:
@@ -110,7 +106,6 @@ class Pipe:
         self.stream = os.fdopen(writer, "w", encoding="utf-8")
 
     def read(self) -> str:
-        """What is in it now."""
         os.set_blocking(self.reader, False)
         try:
             return os.read(self.reader, 1 << 21).decode()
@@ -119,10 +114,8 @@ class Pipe:
 
 
 def visible(text: str) -> list[str]:
-    """The lines of `text` as they look, without escape sequences."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "\n").split("\n")
 
 
 def make(stream: TextIO, *, quiet: bool = False, verbose: bool = False, log_format: str = "text") -> Display:
-    """The display for `stream`, with the usual options."""
     return terminal.make(quiet=quiet, verbose=verbose, log_format=log_format, stream=stream)

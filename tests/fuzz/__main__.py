@@ -19,7 +19,6 @@ from tests.fuzz.targets import TARGETS
 
 
 def main(words: list[str]) -> int:
-    """Fuzz, or run one input again."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("target", choices=sorted(TARGETS))
     parser.add_argument("--seconds", type=int, default=60, help="how long to look (default: 60)")

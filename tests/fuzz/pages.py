@@ -54,7 +54,6 @@ class _Night:
 
     @property
     def samples(self) -> Path:
-        """The file of them."""
         return self.run.paths.samples(self.run.stored.devices[0].uuid)
 
 
@@ -122,7 +121,6 @@ def _promising(record: Any, links: int, result: bytes) -> Any:
 
 
 def night_seeds() -> tuple[bytes, ...]:
-    """All of it, with a launch that failed."""
     return (msgpack.packb(_night().parts),)
 
 
@@ -153,7 +151,6 @@ def check_compared(data: bytes) -> None:
 
 
 def compared_seeds() -> tuple[bytes, ...]:
-    """A report, and the baseline of it."""
     baseline = msgspec.json.decode(msgspec.json.encode(_own()))
     return msgpack.packb(msgspec.json.decode(_report())), msgpack.packb(baseline)
 
@@ -167,21 +164,17 @@ def _report() -> bytes:
 
 @functools.cache
 def _own() -> Side:
-    """The report of the small run."""
     path = folder() / "own.json"
     path.write_bytes(_report())
     return report_reader.read(str(path), str(folder()))
 
 
 class _Elements(HTMLParser):
-    """Which attributes the elements of a page have."""
-
     def __init__(self) -> None:
         super().__init__()
         self.attributes: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Called by the parser."""
         self.attributes.update(name for name, _ in attrs)
 
 

@@ -46,7 +46,6 @@ def check_history(data: bytes) -> None:
 
 
 def history_seeds() -> tuple[bytes, ...]:
-    """A history of three runs, and one with nothing in it."""
     return _made(3), _made(0)
 
 
@@ -73,7 +72,6 @@ def check_recorded(data: bytes) -> None:
 
 
 def recorded_seeds() -> tuple[bytes, ...]:
-    """The rows of a history of three runs."""
     place = _empty()
     place.path.write_bytes(history_seeds()[0])
     with closing(sqlite3.connect(place.path)) as connection:
@@ -122,7 +120,6 @@ def _empty() -> Place:
 
 @functools.cache
 def _made(runs: int) -> bytes:
-    """The file of a history of so many runs."""
     kept = [histories.record(number, value=100.0 + number) for number in range(1, runs + 1)]
     place = histories.kept(_empty().path.parent, kept)
     return place.path.read_bytes()

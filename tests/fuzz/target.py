@@ -16,7 +16,6 @@ class Target:
     packed: int | None = None
 
     def mutated(self, data: bytes, chance: random.Random) -> bytes:
-        """An input that differs from `data`."""
         if self.packed is None or chance.random() < 0.2:
             return mutation.of_bytes(data, chance)
         return data[: self.packed] + mutation.of_values(data[self.packed :], chance)

@@ -83,7 +83,6 @@ def check_codec(data: bytes) -> None:
 
 
 def codec_seeds() -> tuple[bytes, ...]:
-    """One message of each kind of record, and a result."""
     made = template()
     place = {kind: bytes([number]) for number, kind in enumerate(KINDS)}
     return (*(place[Record] + body for body in made.bodies), place[Result] + made.result)
@@ -121,7 +120,6 @@ def check_journal(data: bytes) -> None:
 
 
 def journal_seeds() -> tuple[bytes, ...]:
-    """A real journal, whole, torn, and with a byte changed."""
     data = template().journal
     flipped = bytearray(data)
     flipped[len(data) // 2] ^= 4
@@ -146,7 +144,6 @@ def check_records(data: bytes) -> None:
 
 
 def record_seeds() -> tuple[bytes, ...]:
-    """The records of a real journal."""
     return (msgpack.packb([msgpack.unpackb(body) for body in template().bodies]),)
 
 
@@ -165,7 +162,6 @@ def check_result(data: bytes) -> None:
 
 
 def result_seeds() -> tuple[bytes, ...]:
-    """A real result."""
     return (template().result,)
 
 
@@ -186,7 +182,6 @@ def check_run(data: bytes) -> None:
 
 
 def run_seeds() -> tuple[bytes, ...]:
-    """A real run.yaml."""
     return (template().config,)
 
 
@@ -204,7 +199,6 @@ def check_settings(data: bytes) -> None:
 
 
 def settings_seeds() -> tuple[bytes, ...]:
-    """The defaults that ship, and what people write."""
     return (
         DEFAULTS.read_bytes(),
         b"models: [resnet50, lstm]\nbatch_sizes: [1, 8]\nbenchmark:\n  precision: [fp32, bf16]\n  iterations: 5\n",
@@ -227,7 +221,6 @@ def check_models(data: bytes) -> None:
 
 
 def models_seeds() -> tuple[bytes, ...]:
-    """Two models of libraries."""
     return (
         b"models:\n  - name: bert\n    class: transformers.BertModel\n    config: {hidden_size: 768, x: [1, .5]}\n"
         b"    input_shape:\n      input_ids: [32, 128]\n      mask: {shape: [batch, 128], dtype: int64, high: 2}\n",
@@ -258,7 +251,6 @@ def check_telemetry(data: bytes) -> None:
 
 
 def telemetry_seeds() -> tuple[bytes, ...]:
-    """A file of samples, its first batch, and a lock."""
     data = template().samples
     return data, data[8:], msgspec.json.encode(lock.myself()), codec.encode(health.Watch(at_ns=1, boot_id=""))
 

@@ -29,7 +29,6 @@ class Template:
 
 @functools.cache
 def template() -> Template:
-    """The run, made once."""
     run = FakeRun(folder() / "run", devices=gpus(1), batch_sizes=(1, 8))
     run.measured(run.cell(batch_size=1), blocks=4, iterations=5)
     run.failed(run.cell(batch_size=8), Category.CRASHED, message="killed", signal=11, evidence={"stderr": "x"})

@@ -22,8 +22,6 @@ _SHOWN: Final = 4
 
 
 class _Reader(HTMLParser):
-    """Collects the lines of a page and its JSON."""
-
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[str] = []
@@ -33,7 +31,6 @@ class _Reader(HTMLParser):
         self._json = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a line, a table cell or a part that is not shown."""
         given = dict(attrs)
         if tag in _HIDDEN:
             self._hidden += 1
@@ -45,7 +42,6 @@ class _Reader(HTMLParser):
             self._line += "| "
 
     def handle_endtag(self, tag: str) -> None:
-        """End it."""
         if tag in _HIDDEN:
             self._hidden -= 1
             self._json = ""
@@ -55,7 +51,6 @@ class _Reader(HTMLParser):
             self._line += " "
 
     def handle_data(self, data: str) -> None:
-        """Add text to the line, or to the data."""
         if self._json:
             self.data[self._json] = self.data.get(self._json, "") + data
         elif not self._hidden:

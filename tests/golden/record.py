@@ -65,7 +65,6 @@ class Bad(Net):
 
 
 def run(folder: Path, words: str, *, expected: int = 0) -> Path:
-    """Measure with `gpubench-orchestrate run`. Returns the folder of the run."""
     options = f"run --runs-folder {folder}/runs -o {folder}/report.json --no-history --quiet {words}"
     done = python("-m", "orchestrator", *options.split(), cwd=folder)
     assert done.returncode == expected, done.stdout + done.stderr
@@ -73,7 +72,6 @@ def run(folder: Path, words: str, *, expected: int = 0) -> Path:
 
 
 def made_in(folder: Path) -> Path:
-    """The only run there."""
     (made,) = (folder / "runs").iterdir()
     return made
 
@@ -86,7 +84,6 @@ def prepared(folder: Path, *, expected: int) -> Path:
 
 
 def plain(folder: Path) -> Path:
-    """A model and a probe on two devices, in every phase."""
     return run(folder, "--gpu-ids cpu:0,cpu:1 -m lstm,h2d -b 1,2 -p fp32 -i 4 -w 1 --launches 2")
 
 
@@ -100,13 +97,11 @@ def triage(folder: Path) -> Path:
 
 
 def own_model(folder: Path) -> Path:
-    """A class in a file of the user, and another one whose code is wrong."""
     (folder / "net.py").write_text(OWN_MODEL)
     return run(folder, "--gpu-ids cpu:0 -m net.py:Net,net.py:Bad -b 2 -p fp32 -i 3 -w 1 --allow-code", expected=4)
 
 
 def failures(folder: Path) -> Path:
-    """Several kinds of failure, and a model that works."""
     wrong = {
         "raises": "raise",
         "lacks-a-module": "import error",
@@ -122,14 +117,12 @@ def failures(folder: Path) -> Path:
 
 
 def batch_scan(folder: Path) -> Path:
-    """`-b auto` of a model that works up to 20, and of one that never does."""
     models = faults.model("up-to-20", do="raise", above=20), faults.model("never", do="raise")
     faults.prepare(folder / "runs" / "run", *models, batch_sizes=(AUTO,), launches=2)
     return prepared(folder, expected=4)
 
 
 def gang(folder: Path) -> Path:
-    """A cell on three devices, whose processes work together."""
     gangs.prepare(folder / "runs" / "run", 3)
     return prepared(folder, expected=0)
 
@@ -144,7 +137,6 @@ def resumed(folder: Path) -> Path:
 
 
 def interrupted(folder: Path) -> Path:
-    """Killed in the middle, and not resumed."""
     place = folder / "runs" / "run"
     faults.prepare(place, *(faults.model(f"m{number}", seconds=0.5) for number in range(4)), devices=2)
     _stopped(Node(place), 3, signal.SIGKILL)
@@ -159,7 +151,6 @@ def _stopped(node: Node, number: int, how: signal.Signals) -> None:
 
 
 def burn_in_passed(folder: Path) -> Path:
-    """A burn-in of two healthy devices."""
     return run(folder, "--burn-in 90s --gpu-ids cpu:0,cpu:1")
 
 
@@ -169,7 +160,6 @@ def burn_in_flip(folder: Path) -> Path:
 
 
 def burn_in_interrupted(folder: Path) -> Path:
-    """A burn-in that was stopped in the middle."""
     words = f"run --burn-in 90s --gpu-ids cpu:0,cpu:1 --runs-folder {folder}/runs -o {folder}/report.json --quiet"
     running = subprocess.Popen([sys.executable, "-m", "orchestrator", *words.split(), "--no-history"], cwd=ROOT)
     time.sleep(50)
@@ -316,9 +306,7 @@ def damaged(folder: Path) -> Path:
 
 
 def eventful(folder: Path) -> Path:
-    """Everything that happens around launches: two sessions with other drivers, boots and settings, a pause, a set
-    clock, other processes on a GPU, a launch that is repeated, a model that is skipped, a GPU that is lost.
-    """
+    """Everything that happens around launches: drivers, boots, a pause, a set clock, strangers, retries, a lost GPU."""
     models = shipped("resnet50", "lstm", "gpt2")
     fake = FakeRun(folder / "runs" / "run", devices=gpus(2), models=models, batch_sizes=(8,), launches=2)
     journal = fake._journal  # records that no method of the fake writes
@@ -364,9 +352,7 @@ def burn_in_gpus(folder: Path) -> Path:
 
 
 def burn_in_lost_time(folder: Path) -> Path:
-    """A burn-in of two CPU devices that did not work as long as it should: slow starts, a worker that was suspended,
-    launches that failed, a pause between two sessions, wrong bits of a launch without a result.
-    """
+    """A burn-in with slow starts, a suspended worker, failures, a pause, and wrong bits without a result."""
     night = Night(folder / "runs" / "run", cpus(2), "10m", start_s=7)
     night.work(last=12)
     cells = {cell.id: cell for cell in night.stored.plan.cells}
@@ -415,7 +401,6 @@ RECORDED: Final[tuple[Callable[[Path], Path], ...]] = (
 
 
 def main(names: list[str]) -> None:
-    """Record these runs, or all of them."""
     known = {record.__name__.replace("_", "-"): record for record in RECORDED}
     if unknown := set(names) - set(known):
         sys.exit(f"no such run: {', '.join(sorted(unknown))}. Runs: {', '.join(known)}")

@@ -74,12 +74,10 @@ _LONG_FLOAT: Final = re.compile(r"\d+\.\d{10,}(?:e[+-]?\d+)?")
 
 
 def runs() -> list[str]:
-    """Names of the stored runs."""
     return sorted(folder.name for folder in INPUTS.iterdir())
 
 
 def cases() -> list[str]:
-    """Names of all cases: a run, a comparison of runs, or what needs no stored run."""
     return [*runs(), *COMPARISONS, *_OTHERS]
 
 
@@ -101,7 +99,6 @@ def _rounded(found: re.Match[str]) -> str:
 
 
 def call(*words: str) -> Result:
-    """Call the program in this process."""
     return CliRunner().invoke(orchestrate, words, prog_name="gpubench-orchestrate")
 
 

@@ -1,9 +1,8 @@
-"""Change what lies in the folder of a run, value by value, without the types that the program reads it with.
+"""Change a stored run value by value, without the program's types: to anonymise it, or to follow a changed format.
 
     rewrite(source, target, lambda kind, value: value | {"hostname": "node-01"} if kind == "Header" else value)
 
-It serves two purposes: recorded runs lose what tells of the machine that made them, and stored runs can follow a stored
-format that has changed. Hashes that one file holds of another are made again.
+Hashes that one file holds of another are made again.
 """
 
 import hashlib
@@ -52,7 +51,6 @@ def rewrite(source: Path, target: Path, change: Change) -> None:
 
 
 def migrate(folder: Path, change: Change) -> None:
-    """Change the run in `folder` in place."""
     with tempfile.TemporaryDirectory() as made:
         rewrite(folder, Path(made) / "run", change)
         shutil.rmtree(folder)

@@ -19,7 +19,6 @@ REFUSED = [path for path in KEPT if path not in READ]
 
 
 def name(path: Path) -> str:
-    """As pytest shows it."""
     return f"{path.parent.name}/{path.stem}"
 
 

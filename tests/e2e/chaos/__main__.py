@@ -1,7 +1,4 @@
-"""Chaos by hand, with figures: `python -m tests.e2e.chaos --faults 2000 --seed 1`.
-
-A seed with findings is printed; `--seed N --faults 1` makes that storm again, `--keep` leaves its folder.
-"""
+"""Chaos by hand: `python -m tests.e2e.chaos --faults 2000 --seed 1`; one storm again: `--seed N --faults 1 --keep`."""
 
 import argparse
 import sys
@@ -10,7 +7,6 @@ from tests.e2e.chaos import campaign, figures
 
 
 def main() -> int:
-    """Print what was found. The exit code is 1 when anything was."""
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.chaos", description=__doc__)
     parser.add_argument("--faults", type=int, default=200, help="how many, at least (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the first storm; the next has the next number")
@@ -27,7 +23,6 @@ def main() -> int:
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

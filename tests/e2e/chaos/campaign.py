@@ -23,10 +23,7 @@ class Found:
 
 
 def carry_out(faults: int, seed: int, at_once: int, tell: Callable[[str], None], *, keep: bool = False) -> Found:
-    """Make storms with the seeds seed, seed + 1, … and `at_once` of them at the same time.
-
-    tell: is given a line for each storm. keep: leave the folder of a storm with findings where it is.
-    """
+    """Make storms with the seeds seed, seed + 1, …, `at_once` of them together. keep: folders with findings."""
     nvml.library_folder(), cuda.library_folder()
     found, seeds = Found(), itertools.count(seed)
     with ThreadPoolExecutor(at_once) as pool:
@@ -47,7 +44,6 @@ def carry_out(faults: int, seed: int, at_once: int, tell: Callable[[str], None],
 
 
 def _one(seed: int, *, keep: bool) -> tuple[Ledger, Figures, list[str], str]:
-    """A storm and what the checker says of it."""
     place = storm.place(seed)
     sentences: list[str] = []
     try:

@@ -160,8 +160,7 @@ def _being_forked(story: Story, ledger: Ledger, launch: int, hit: Hit) -> bool:
 def hits(story: Story, ledger: Ledger, blocks: dict[int, int]) -> Iterator[str]:
     """Faults that left no trace: a worker that measured after it was killed or stopped, a zygote that forked.
 
-    A worker that was also paused went on with the SIGCONT that ended the pause. An orchestrator that is ending already
-    does not speak of its zygote any more.
+    The SIGCONT of a pause undoes a SIGSTOP. An orchestrator that is ending does not speak of its zygote any more.
     """
     paused = {(hit.launch, hit.device) for hit in ledger.hits if KINDS[hit.kind].deed is Deed.PAUSE}
     for hit in ledger.hits:

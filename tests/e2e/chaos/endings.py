@@ -56,7 +56,6 @@ def _verdict(story: Story, ledger: Ledger, report: dict[str, Any]) -> Iterator[s
 
 
 def _blinds(kind: Kind) -> bool:
-    """After it, readings of a GPU may be missing."""
     return kind.target is Target.TELEMETRY or (kind.target is Target.ORCHESTRATOR and kind.deed is Deed.FULL_DISK)
 
 

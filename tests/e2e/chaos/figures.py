@@ -1,10 +1,7 @@
 """What a campaign of chaos found, as figures: faults and times to the verdict by kind, sizes of the logs.
 
-The verdict on a fault is the moment at which the run has written down, or said, what happened:
-
-    a worker               the end of its launch in the journal
-    zygote, telemetry      the line of the orchestrator's log; a launch that was being forked ends with it
-    the orchestrator       the end of its process, or the first words of the next one in the journal
+Time to the verdict ends, for a worker, with the end of its launch in the journal; for zygote and telemetry, with the
+line of the log; for the orchestrator, with its end or the first words of the next one.
 """
 
 import json
@@ -22,10 +19,7 @@ from tests.e2e.chaos.story import Story
 
 @dataclass
 class Figures:
-    """seconds: time to the verdict, by kind; a fault that needed none has no entry. counts: faults, by kind.
-
-    on_several: how many of the launches were on several devices.
-    """
+    """seconds: to the verdict, by kind. counts: faults, by kind. on_several: launches that were on several devices."""
 
     counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -38,7 +32,6 @@ class Figures:
     log_bytes: list[int] = field(default_factory=list)
 
     def add(self, other: "Figures") -> None:
-        """Take another one's in."""
         for kind, number in other.counts.items():
             self.counts[kind] += number
         for kind, times in other.seconds.items():
@@ -90,7 +83,6 @@ def _kib(sizes: Iterable[int]) -> int:
 
 
 def _struck(ledger: Ledger, story: Story) -> Iterator[tuple[str, float | None]]:
-    """Kind and time to the verdict of each fault from outside."""
     for hit in ledger.hits:
         kind = KINDS[hit.kind]
         life = next(one for one in ledger.lives if one.pid == hit.life)
@@ -111,7 +103,6 @@ def _named(hit: Hit, ledger: Ledger, story: Story) -> str:
 
 
 def _planted(ledger: Ledger, story: Story) -> Iterator[tuple[str, float | None]]:
-    """The same of what cells did to themselves."""
     for model, at_ns in ledger.sprung.items():
         do = ledger.planted[model]
         launches = [launch for launch in story.start if story.model(launch) == model]

@@ -1,7 +1,4 @@
-"""Cells on several devices: each launch whole, its failure blamed on the member that it was done to, no device shared.
-
-A member is one process of such a launch, known by its device. The others end because of it, and their end is evidence.
-"""
+"""Cells on several devices: each launch whole, its failure blamed on the right member, no device shared."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -84,8 +81,8 @@ def _sent(done: list[Hit], device: str | None) -> set[int]:
 def _two_at_once(story: Story, ledger: Ledger) -> Iterator[str]:
     """Launches that begin on a device which another one still has.
 
-    Of several devices each is free again when its own process is gone, of which the journal tells for the last one
-    alone. Those of a launch with a result go when it is safe, at its end; when one has failed, as they please.
+    The journal tells only of the last process of several that is gone: those of a launch with a result go at its end,
+    the others as they please.
     """
     has: dict[str, set[int]] = defaultdict(set)
     for record in story.records:

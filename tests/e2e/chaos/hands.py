@@ -1,9 +1,4 @@
-"""Strikes processes of a run: finds one, and does a deed to it. Never the wrong one: PID and start time must fit.
-
-live workers (journal) ┐
-zygote, telemetry ─────┼─▶ Victim ── strike ──▶ a pidfd signal, or a limit on the size of its files
-the orchestrator ──────┘
-"""
+"""Strikes processes of a run through a pidfd or a limit on file sizes; never the wrong one: PID and start time fit."""
 
 import contextlib
 import os
@@ -44,7 +39,6 @@ class Victim:
         return True
 
     def let_go(self) -> None:
-        """Give the descriptor back."""
         os.close(self.pidfd)
 
 
@@ -87,10 +81,7 @@ def strike(victim: Victim, kind: Kind, journal: Path, dice: random.Random) -> bo
 
 
 def _fill(victim: Victim, target: Target, journal: Path, dice: random.Random) -> bool:
-    """Let no file grow beyond a size. Writing then fails as on a full disk: short first, then refused.
-
-    The orchestrator is left a part of its next record; a worker or the telemetry process, nothing.
-    """
+    """Let no file grow: as on a full disk. The orchestrator is left a part of its next record; others, nothing."""
     size = journal.stat().st_size + dice.randrange(64) if target is Target.ORCHESTRATOR else 0
     with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended
         _, hard = resource.prlimit(victim.pid, resource.RLIMIT_FSIZE)
@@ -100,10 +91,7 @@ def _fill(victim: Victim, target: Target, journal: Path, dice: random.Random) ->
 
 
 def _live_workers(journal: Path, model: str = "") -> list[tuple[Record, Record]]:
-    """Start and Spawned of the workers whose process the journal has seen begin and not leave.
-
-    model: how the names of their models begin.
-    """
+    """Start and Spawned of workers that have not left, by the journal. model: how the names of their models begin."""
     try:
         records = reader.read(journal, torn=True)
     except (OSError, reader.DamagedError):

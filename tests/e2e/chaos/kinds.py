@@ -1,9 +1,7 @@
 """The faults that chaos knows, and the names that a run may give them. Data alone.
 
-    planted    a cell does it to itself, once, through worker/workloads/fault.py
-    struck     done from outside to a process of the run, at a moment that the seed chooses
-
-`names` are the categories that a launch may fail with because of the fault. Where it is empty, no launch may be lost.
+planted: a cell does it to itself, once (worker/workloads/fault.py). struck: from outside, when the seed says. names:
+the categories that a launch may fail with; where it is empty, no launch may be lost.
 """
 
 import enum
@@ -13,8 +11,6 @@ from typing import Final
 
 
 class Target(enum.StrEnum):
-    """What is struck."""
-
     WORKER = "worker"
     ZYGOTE = "zygote"
     TELEMETRY = "telemetry"
@@ -22,8 +18,6 @@ class Target(enum.StrEnum):
 
 
 class Deed(enum.StrEnum):
-    """What is done to it."""
-
     SIGNAL = "one signal"
     TWICE = "the signal twice"
     PAUSE = "the signal, which is SIGSTOP, and SIGCONT a little later"

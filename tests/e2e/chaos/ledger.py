@@ -7,10 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Hit:
-    """One fault from outside. at_ns, wall: when, on both clocks. life: PID of the orchestrator.
-
-    launch, device: of a worker, which is one of several where the cell has more devices.
-    """
+    """One fault from outside, on both clocks. life: PID of the orchestrator. launch, device: of a worker."""
 
     kind: str
     at_ns: int
@@ -22,10 +19,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Life:
-    """One process of the orchestrator, from its start to its end. code: as subprocess gives it. log: what it said.
-
-    descriptors: how many it held, again and again, each with the moment.
-    """
+    """One process of the orchestrator. code: as subprocess gives it. descriptors: moments, and how many it held."""
 
     pid: int
     began_ns: int
@@ -39,9 +33,8 @@ class Life:
 class Ledger:
     """One storm.
 
-    cells: every planned cell, as a map, by its id. planted: model → what it is to do to itself, once; planted_on: model
-    of a cell on several devices → on which of them. sprung: those that did, and when, in monotonic nanoseconds.
-    findings: what was seen while it was carried out.
+    cells: planned, by id. planted: model → what it does to itself, once; planted_on: on which of its devices. sprung:
+    those that did, and when, in monotonic nanoseconds. findings: what was seen meanwhile.
     """
 
     seed: int
@@ -61,5 +54,4 @@ class Ledger:
 
     @property
     def faults(self) -> int:
-        """How many faults really happened."""
         return len(self.hits) + len(self.sprung)

@@ -20,7 +20,6 @@ Lie = Callable[[Ledger], object]
 
 
 def copied(done: Ledger, folder: Path) -> Ledger:
-    """A copy of that run, to be changed."""
     shutil.copytree(done.folder, folder / "run")
     return Ledger(
         done.seed,
@@ -45,12 +44,10 @@ def rewritten(ledger: Ledger, change: Callable[[Records], Records]) -> None:
 
 
 def begun(records: Records, model: str) -> dict[str, Any]:
-    """The start of the launch of a model."""
     return next(one for one in records if one["type"] == "Start" and one["cell"].startswith(model))
 
 
 def ended(records: Records, model: str) -> dict[str, Any]:
-    """The end of the launch of a model."""
     launch = begun(records, model)["launch"]
     return next(one for one in records if one["type"] == "End" and one["launch"] == launch)
 
@@ -78,13 +75,10 @@ def says(ledger: Ledger, words: str) -> None:
 
 
 def records(change: Callable[[Records], Records]) -> Lie:
-    """Other records in the journal."""
     return lambda ledger: rewritten(ledger, change)
 
 
 def without(*chosen: str, model: str) -> Lie:
-    """The launch of a model lacks these kinds of records."""
-
     def change(found: Records) -> Records:
         launch = begun(found, model)["launch"]
         return [one for one in found if one["type"] not in chosen or one["launch"] != launch]
@@ -93,8 +87,6 @@ def without(*chosen: str, model: str) -> Lie:
 
 
 def failure(**fields: object) -> Lie:
-    """The planted failure is another one."""
-
     def change(found: Records) -> Records:
         ended(found, "planted")["failure"] |= fields
         return found
@@ -103,8 +95,6 @@ def failure(**fields: object) -> Lie:
 
 
 def report(change: Callable[[dict[str, Any]], object]) -> Lie:
-    """Another report, in the run's folder and where it was asked for."""
-
     def lie(ledger: Ledger) -> None:
         found = json.loads(ledger.published.read_text())
         change(found)
@@ -115,10 +105,7 @@ def report(change: Callable[[dict[str, Any]], object]) -> Lie:
 
 
 def struck(kind: str, model: str | None = None, device: str | None = None, *, after: str | None = None) -> Lie:
-    """A fault from outside hit the launch of that model, or none, before all launches or after the start of one.
-
-    after: how the name of its model begins.
-    """
+    """A fault hit the launch of that model, or none, before all or after the start of a launch of model `after`."""
 
     def lie(ledger: Ledger) -> None:
         found = reader.read(ledger.folder / "journal.gpj")
@@ -130,5 +117,4 @@ def struck(kind: str, model: str | None = None, device: str | None = None, *, af
 
 
 def unplanted(ledger: Ledger) -> None:
-    """Nobody has planned a fault."""
     ledger.planted, ledger.planted_on, ledger.sprung = {}, {}, {}

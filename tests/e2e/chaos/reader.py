@@ -1,9 +1,7 @@
-r"""Reads a journal by its documented format alone, with MessagePack and CRCs of other people's making.
+r"""Reads a journal by its documented format alone. Shares no code with the product: one mistake cannot hide in both.
 
-    file    "gpubench journal 1\n", then records
-    record  length (u32)  CRC of the body (u32)  sequence number (u64)  CRC of these three (u32)  │  body, MessagePack
-
-It shares no code with the product, so that one mistake cannot hide in both.
+file    "gpubench journal 1\n", then records
+record  length (u32)  CRC of the body (u32)  sequence number (u64)  CRC of these three (u32)  │  body, MessagePack
 """
 
 import struct

@@ -69,8 +69,6 @@ print(json.dumps({cell.id: msgspec.to_builtins(cell) for cell in stored.plan.cel
 
 @dataclass
 class _Paused:
-    """A process that goes on at a time."""
-
     victim: Victim
     until: float
 
@@ -227,10 +225,7 @@ class Storm:
         return True
 
     def _choose(self, orchestrator: int) -> Kind:
-        """The kind of the next fault: each once in an order of the seed's, then any by its weight.
-
-        None that this process of the orchestrator is not to meet.
-        """
+        """The kind of the next fault: each once in the seed's order, then by weight; none that may not come now."""
         no_more = set()
         if self._struck(orchestrator, Target.ZYGOTE) >= ZYGOTES - 1:  # one more ends the run, as it should
             no_more.add(Target.ZYGOTE)
@@ -272,5 +267,4 @@ class Storm:
 
 
 def place(seed: int) -> Path:
-    """A new folder for one storm, with a short path."""
     return Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-", dir="/tmp"))

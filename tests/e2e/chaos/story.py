@@ -12,9 +12,7 @@ _NEVER = 2**63
 class Story:
     """A journal, put in order. start, ends, left: by launch. members: launch → its processes, one for each device.
 
-    life_of: launch → PID of the orchestrator that began it.
-
-    zygotes: by PID of an orchestrator, for each of its zygotes the time before and after it was ready.
+    life_of: launch → PID of its orchestrator. zygotes: by that PID, the time before and after each was ready.
     zygote_of: launch → how many of them there had been when it began.
     """
 
@@ -66,7 +64,6 @@ class Story:
         self.wrong += [f"launch {one} has no end" for one in self.start if not self.ends[one]]
 
     def failures(self) -> Iterator[tuple[int, Record, dict[str, Any]]]:
-        """Launch, End and failure of every end that is one."""
         for launch, ends in self.ends.items():
             yield from ((launch, end, end["failure"]) for end in ends if end["failure"] is not None)
 

@@ -50,7 +50,6 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 
 @pytest.fixture
 def ledger(done: Ledger, tmp_path: Path) -> Ledger:
-    """A copy of that run, to be changed."""
     return copied(done, tmp_path)
 
 
@@ -60,30 +59,24 @@ def test_a_run_that_went_well_is_left_alone(ledger: Ledger) -> None:
 
 
 def planted_elsewhere(ledger: Ledger) -> None:
-    """A fault was planted in a model whose launches all have results."""
     ledger.planted["one"], ledger.sprung["one"] = "segfault", 0
 
 
 def torn(ledger: Ledger) -> None:
-    """One byte less at the end of the journal."""
     path = ledger.folder / "journal.gpj"
     path.write_bytes(path.read_bytes()[:-1])
 
 
 def changed(ledger: Ledger) -> None:
-    """A result file is not the one that END carries the hash of."""
     path = next(ledger.folder.glob("launches/one*/1/result.msgpack"))
     path.write_bytes(path.read_bytes().replace(b"one", b"two"))
 
 
 def invented(ledger: Ledger) -> None:
-    """The plan had another cell, and one of those in the report it had not."""
     ledger.cells["another"] = ledger.cells.pop(next(iter(ledger.cells)))
 
 
 def exited(code: int) -> Lie:
-    """The process ended otherwise."""
-
     def lie(ledger: Ledger) -> None:
         ledger.lives = [replace(ledger.lives[0], code=code)]
 
@@ -91,18 +84,15 @@ def exited(code: int) -> Lie:
 
 
 def passed_early(ledger: Ledger) -> None:
-    """A process ended with 0, and another had to go on."""
     ledger.lives.insert(0, replace(ledger.lives[0], code=0))
 
 
 def second_attempt(found: Records) -> Records:
-    """The first attempt is the second one."""
     begun(found, "planted")["attempt"] = 2
     return found
 
 
 def lied_with(*lies: Lie) -> Lie:
-    """One after the other."""
     return lambda ledger: [lie(ledger) for lie in lies]
 
 
@@ -120,10 +110,7 @@ LIES: dict[str, tuple[Lie, tuple[str, ...]]] = {
     ),
     "a failure that nobody caused": (unplanted, ("planted: None, done to it: []) is called 'exception'",)),
     "a worker that measures on after its death": (struck("worker: SIGKILL", "one"), ("measured on for",)),
-    "a fork by a dead zygote": (
-        struck("zygote: SIGKILL", after=""),
-        ("was forked by a zygote that had been killed",),
-    ),
+    "a fork by a dead zygote": (struck("zygote: SIGKILL", after=""), ("was forked by a zygote that had been killed",)),
     "a loss that nobody mentions": (struck("telemetry: SIGKILL"), ("the log does not say",)),
     "a planted fault without a failure": (planted_elsewhere, ("no launch of it failed",)),
     "a wrong exit code": (exited(0), ("the run ended with 0",)),
@@ -246,7 +233,6 @@ def test_a_report_that_is_not_where_it_was_asked_for_is_found(ledger: Ledger, ki
 
 
 def finished(ledger: Ledger, **changes: object) -> None:
-    """The journal's last words are others."""
     rewritten(ledger, lambda found: [*found[:-1], found[-1] | changes])
 
 

@@ -54,12 +54,10 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 
 @pytest.fixture
 def ledger(done: Ledger, tmp_path: Path) -> Ledger:
-    """A copy of that run, to be changed."""
     return copied(done, tmp_path)
 
 
 def of_model(ledger: Ledger, model: str) -> int:
-    """The launch of a model."""
     number: int = begun(reader.read(ledger.folder / "journal.gpj"), model)["launch"]
     return number
 

@@ -1,7 +1,4 @@
-"""What a run must not leave on the machine: processes, sockets, locks, shared memory, temporary files, descriptors.
-
-Everything that a storm starts carries a mark in its environment, or has a file of the storm open.
-"""
+"""What a storm must not leave on the machine: processes, by a mark or an open file, sockets, shared memory, files."""
 
 import fcntl
 import os
@@ -25,7 +22,6 @@ def left(place: Path, run: Path, shared_before: frozenset[str]) -> list[str]:
 
 
 def descriptors(pid: int) -> int:
-    """How many a process of ours holds; none when it has ended."""
     try:
         return len(list(Path(f"/proc/{pid}/fd").iterdir()))
     except OSError:
@@ -33,7 +29,6 @@ def descriptors(pid: int) -> int:
 
 
 def shared_memory() -> frozenset[str]:
-    """The names in /dev/shm that could be ours."""
     return frozenset(one.name for one in _SHM.glob("*") if one.name.startswith(_OURS))
 
 
@@ -58,7 +53,6 @@ def _temporary(place: Path, run: Path) -> list[Path]:
 
 
 def _lock(path: Path) -> list[str]:
-    """The run's lock is free, and names nobody."""
     with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
