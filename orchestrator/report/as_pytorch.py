@@ -1,11 +1,7 @@
-"""The report as JSON for PyTorch's benchmark database, schema v3: a list of records, one for each figure of a cell.
+"""The report as JSON records for PyTorch's benchmark database (schema v3): one record for each figure of a cell.
 
-The schema is that of the table oss_ci_benchmark_v3 (pytorch/test-infra, clickhouse_db_schema): benchmark, model,
-metric, runners, dependencies. Timestamp, repository, commit and job are added by whoever uploads, so they are not here.
-Values of extra_info are text there.
-
-A figure that there is a value of for each launch has all of them as benchmark_values, the others have one. Each cell
-has a record named `measured`, 1 or 0, so that one without figures is not lost.
+Schema: table oss_ci_benchmark_v3 (pytorch/test-infra, clickhouse_db_schema). The uploader adds timestamp, repository,
+commit and job. Each cell also has a record named `measured`, 1 or 0.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,16 +19,16 @@ _FIGURES: Final = sorted(
     (figure for figure in FIGURES if figure.pytorch),
     key=lambda figure: (not figure.main, figure.better is not Better.HIGHER),
 )
-"""What cells are compared by first, then other rates; by their names in the JSON report."""
+"""Main figures first, then other rates."""
 MEASURED: Final = "measured"
 _DTYPES: Final = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-"""As torch calls them; TF32 is a way to compute, and stays under its name."""
+"""Names of torch. TF32 is no dtype and keeps its name."""
 
 Text = Mapping[str, str]
 
 
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """Which benchmark, and how it was run."""
+    """The benchmark, and how it was run."""
 
     name: str
     mode: str
@@ -41,7 +37,7 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured."""
+    """The model or probe that was measured."""
 
     name: str
     type: str
@@ -51,7 +47,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure."""
+    """A figure. benchmark_values: one for each launch where known, else one."""
 
     name: str
     benchmark_values: tuple[float, ...]
@@ -91,7 +87,7 @@ def to_pytorch(report: Report, layout: Layout = DEFAULT) -> bytes:
 
 
 def records(report: Report, layout: Layout) -> list[Record]:
-    """Of every planned cell, in the order of the plan."""
+    """The records of every planned cell, in the order of the plan."""
     dependencies = _dependencies(report)
     runners = {gpu.gpu_uuid: _runner(gpu, report) for gpu in report.gpu_info}
     return [

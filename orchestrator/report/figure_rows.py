@@ -1,4 +1,4 @@
-"""Figures in tables: the units of those that cells are compared by, and the rows of a model by batch size."""
+"""Figures in tables: units of the main figures, and the rows of a model's table."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -13,7 +13,7 @@ UNITS: Final = {figure.field: figure.unit for figure in FIGURES if figure.main}
 _PHASES: Final = {"inference": "infer", "training": "train", "generation": "write"}
 M = TypeVar("M", bound=Measured)
 Row = tuple[str, Callable[[M], str]]
-"""The words of a row, and what a column of it says."""
+"""Title of a row, and the text of its cell for a metric."""
 
 
 def _interval(metric: Measured) -> str:
