@@ -19,7 +19,7 @@ def is_whole(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> bool
 
 
 def on_one_page(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> Iterator[str]:
-    """The lines of a page: at most `room`, more only for what must be there. cut: shown only where lines are missing."""
+    """The lines of a page: at most `room`, more only for what must be there. cut: shown only if lines are missing."""
     every = list(paragraphs)
     if is_whole(every, room, cut):
         yield from (line for one in every if one is not cut for line in one.lines)

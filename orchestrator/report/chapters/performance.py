@@ -203,9 +203,11 @@ def _curve(rates: Sequence[Rates], over: str) -> Drawn:
     plots, rows = [], []
     for choice, unit_of, models in rates:
         several = {model: sorted(of.items()) for model, of in models.items() if len(of) > 1}
-        for name, chosen in _few(choice, list(several.items())):
-            lines = tuple(Line(model, tuple((float(batch), value) for batch, value in of)) for model, of in chosen)
-            plots.append(Curves(name, "batch size", unit_of, lines))
+        lines = [Line(model, tuple((float(batch), value) for batch, value in of)) for model, of in several.items()]
+        for begin in range(0, len(lines), MOST_LINES):
+            part = tuple(lines[begin : begin + MOST_LINES])
+            name = choice if len(lines) <= MOST_LINES else f"{choice}: {part[0].name} to {part[-1].name}"
+            plots.append(Curves(name, "batch size", unit_of, part))
         rows += [
             (choice, model, str(batch), number(value), unit_of, _gain(of[0], (batch, value)))
             for model, of in several.items()
@@ -228,15 +230,6 @@ def _curve(rates: Sequence[Rates], over: str) -> Drawn:
         "What",
     )
     return chart, table("Throughput by batch size", header, rows, name="batches")
-
-
-def _few(
-    choice: str, models: Sequence[tuple[str, list[tuple[int, float]]]]
-) -> Iterator[tuple[str, Sequence[tuple[str, list[tuple[int, float]]]]]]:
-    for begin in range(0, len(models), MOST_LINES):
-        part = models[begin : begin + MOST_LINES]
-        whole = len(models) <= MOST_LINES
-        yield choice if whole else f"{choice}: {part[0][0]} to {part[-1][0]}", part
 
 
 def _gain(first: tuple[int, float], point: tuple[int, float]) -> str:

@@ -7,7 +7,6 @@ import pytest
 
 from orchestrator.compare import references
 from orchestrator.compare.references import Against
-from orchestrator.config.run_configuration import Configuration
 from orchestrator.figures.report import Report
 from orchestrator.report.chapters import overview, time
 from orchestrator.report.chapters.batch_scans import batch_scans
@@ -68,22 +67,12 @@ def tables(report: Report) -> dict[str, Table]:
 def test_the_head_says_which_iterations_were_fixed(
     tmp_path: Path, iterations: int | None, warm_up: int | None, words: str
 ) -> None:
-    """Numbers given with -i and -w; where times decided, nothing."""
-    run = FakeRun(tmp_path, iterations=iterations, warm_up_iterations=warm_up)
-    assert dict(overview.facts(run.report(), DEFAULT))["Measured"].startswith(words)
-
-
-class Quick(FakeRun):
-    """A run of `quick --light`."""
-
-    def asked(self, configuration: Configuration) -> Configuration:
-        """With that preset."""
-        return msgspec.structs.replace(configuration, preset="light", time_limit_s=60.0)
-
-
-def test_a_preset_is_named_before_its_profile(tmp_path: Path) -> None:
-    """`quick` is a command and a profile; what was requested is the preset."""
-    assert dict(overview.facts(Quick(tmp_path).report(), DEFAULT))["Measured"].startswith("preset light, profile quick")
+    """Numbers given with -i and -w; where times decided, nothing. A preset comes before its profile."""
+    report = FakeRun(tmp_path, iterations=iterations, warm_up_iterations=warm_up).report()
+    assert dict(overview.facts(report, DEFAULT))["Measured"].startswith(words)
+    light = msgspec.structs.replace(report.test_configuration, preset="light")
+    report = msgspec.structs.replace(report, test_configuration=light)
+    assert dict(overview.facts(report, DEFAULT))["Measured"].startswith(f"preset light, {words}")
 
 
 def test_launches_on_several_stacks_are_not_compared_in_silence(tmp_path: Path) -> None:
