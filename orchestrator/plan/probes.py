@@ -30,9 +30,12 @@ class Probe:
     gpu_only: str
 
 
-_NO_WAY: Final = "a CPU device computes in the host's own memory, so that nothing is transferred to it"
 _TRANSFER: Final = Probe(
-    work=Work.TRANSFER, figure="transfer_gb_per_sec", each_precision=False, reference=False, gpu_only=_NO_WAY
+    work=Work.TRANSFER,
+    figure="transfer_gb_per_sec",
+    each_precision=False,
+    reference=False,
+    gpu_only="a CPU device computes in the host's own memory, so that nothing is transferred to it",
 )
 PROBES: Final[dict[str, Probe]] = {
     "gemm": Probe(work=Work.COMPUTE, figure="sustained_tflops", each_precision=True, reference=True, gpu_only=""),
@@ -40,27 +43,26 @@ PROBES: Final[dict[str, Probe]] = {
     "h2d": _TRANSFER,
     "d2h": _TRANSFER,
 }
-_ONCE: Final = (Precision.FP32,)
 
 
 def on(configuration: Configuration, device: Device) -> Iterator[tuple[ModelSpec, Precision]]:
     """The probes of `device` with their precisions, in the configured order."""
-    for spec in (*_asked(configuration), *_added(configuration, device)):
+    for spec in (*_requested(configuration), *_added(configuration, device)):
         probe = PROBES[spec.name]
         if _applicable(probe, device):
-            for precision in configuration.precisions if probe.each_precision else _ONCE:
+            for precision in configuration.precisions if probe.each_precision else (Precision.FP32,):
                 yield spec, precision
 
 
 def left_out(configuration: Configuration, device: Device) -> Iterator[LeftOut]:
     """Requested probes that are not applicable to `device`."""
-    for spec in _asked(configuration):
+    for spec in _requested(configuration):
         probe = PROBES[spec.name]
         if not _applicable(probe, device):
             yield LeftOut(device=device.uuid, model=spec.name, why=f"not applicable: {probe.gpu_only}")
 
 
-def _asked(configuration: Configuration) -> list[ModelSpec]:
+def _requested(configuration: Configuration) -> list[ModelSpec]:
     return [spec for spec in configuration.models if is_probe(spec)]
 
 
@@ -70,8 +72,8 @@ def _added(configuration: Configuration, device: Device) -> list[ModelSpec]:
     needed = any(WORKLOADS[workload].needs_references for workload in configuration.workloads)
     if device.kind is not DeviceKind.CUDA or not models or not needed:
         return []
-    asked = {spec.name for spec in configuration.models}
-    return [spec for spec in configuration.probes if PROBES[spec.name].reference and spec.name not in asked]
+    requested = {spec.name for spec in configuration.models}
+    return [spec for spec in configuration.probes if PROBES[spec.name].reference and spec.name not in requested]
 
 
 def _applicable(probe: Probe, device: Device) -> bool:

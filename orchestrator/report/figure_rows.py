@@ -16,7 +16,8 @@ Row = tuple[str, Callable[[M], str]]
 """Title of a row, and the text of its cell for a metric."""
 
 
-def _interval(metric: Measured) -> str:
+def interval(metric: Measured) -> str:
+    """Half of the 95 % interval of the mean: "+/- 0.25%"."""
     half_width = metric.relative_half_width
     return NOT_AVAILABLE if half_width is None else f"+/- {half_width * 100:.2f}%"
 
@@ -52,7 +53,7 @@ GENERATION: Final[tuple[Row[GenerationMetrics], ...]] = (
     *_COMPUTE,
 )
 SHARED: Final[tuple[Row[Measured], ...]] = (
-    ("95% Interval", _interval),
+    ("95% Interval", interval),
     ("Launch Spread", lambda one: share(one.launch_spread_percent)),
     ("Peak Memory", lambda one: unit(one.peak_memory_mb, "MB")),
     ("Peak Reserved", lambda one: unit(one.peak_memory_reserved_mb, "MB")),

@@ -8,6 +8,7 @@ from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.figures.cells import LoadMetrics, Status
 from orchestrator.figures.report import Report
 from orchestrator.report.device_labels import by_uuid
+from orchestrator.report.figure_rows import interval
 from orchestrator.report.layout import Layout
 from orchestrator.report.lines import Line, lines, memory_mb, time_ms
 from orchestrator.report.numbers import NOT_AVAILABLE, number, share, unit
@@ -117,7 +118,7 @@ def _listed(line: Line, device: str) -> tuple[str, ...]:
     size = NOT_AVAILABLE if entry.batch_size is None or entry.workload in WITHOUT_BATCH else str(entry.batch_size)
     if metric is None:
         return (_name(line), device, size, status, *(NOT_AVAILABLE,) * 5)
-    interval, figure = metric.relative_half_width, line.figure
+    figure = line.figure
     return (
         _name(line),
         device,
@@ -125,7 +126,7 @@ def _listed(line: Line, device: str) -> tuple[str, ...]:
         status,
         NOT_AVAILABLE if isinstance(metric, LoadMetrics) or figure is None else unit(line.value, figure.unit),
         unit(time_ms(metric), "ms"),
-        NOT_AVAILABLE if interval is None else f"+/- {interval * 100:.2f}%",
+        interval(metric),
         share(metric.launch_spread_percent),
         unit(memory_mb(metric), "MB"),
     )

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from orchestrator.config.report_formats import ReportFormat, target
-from orchestrator.figures.comparisons import Met, ThresholdResult
 from orchestrator.figures.report import Report
 from orchestrator.report import publish
 from orchestrator.report.as_markdown import to_markdown
@@ -64,37 +63,6 @@ def test_markdown_of_others_text_is_text(tmp_path: Path) -> None:
     widths = [len(re.findall(r"(?<!\\)\|", line)) for line in rows]
     tables = [widths[place] for place, line in enumerate(rows) if re.fullmatch(r"\|(---\|)+", line)]
     assert set(widths) == set(tables)
-
-
-def test_markdown_has_the_gravest_threshold_first(tmp_path: Path) -> None:
-    """Missed, not measured, met; each with its cell as people name it, and why where that has to be said."""
-    report = made(tmp_path)
-    gpu = report.gpu_info[1]
-    met = ThresholdResult(
-        threshold="quick",
-        figure="latency",
-        target="< 100 ms",
-        actual=12.5,
-        unit="ms",
-        status=Met.MET,
-        note="",
-        cell=report.cells[0].cell,
-        gpu_id=gpu.gpu_id,
-        gpu_uuid=gpu.gpu_uuid,
-        model_name="resnet50",
-        phase="inference",
-        precision="bf16",
-        batch_size=8,
-    )
-    missed = msgspec.structs.replace(met, actual=250.0, status=Met.MISSED)
-    unknown = msgspec.structs.replace(met, actual=None, status=Met.NOT_MEASURED, cell=None, note="no such cell")
-    text = to_markdown(msgspec.structs.replace(report, thresholds=(met, unknown, missed)))
-    cell = "GPU 1 resnet50 inference bf16 b8"
-    assert [line for line in text.splitlines() if line.endswith((" missed |  |", "no such cell |", " met |  |"))] == [
-        f"| {cell} | &lt; 100 ms | 250.0 ms | missed |  |",
-        "| none | &lt; 100 ms | N/A | not measured | no such cell |",
-        f"| {cell} | &lt; 100 ms | 12.5 ms | met |  |",
-    ]
 
 
 # ── PyTorch's benchmark database ──────────────────────────────────────────────────────────────────────────────────────
