@@ -1,1 +1,1 @@
-"""From a configuration to cells: which, in what order, and about how long they take. Pure."""
+"""Plans: the cells of a run, their order, and an estimate of its duration. Pure."""

@@ -1,12 +1,12 @@
-"""Which batch size `-b auto` tries next, and what it has found. Pure.
+"""Search for the best batch size (`-b auto`): which size to try next, and what was found. Pure.
 
-    1, 8 ──▶ memory grows by so much an item ──▶ the largest that should fit ──▶ a fresh process verifies it
-                        ▲                                                            │ fits: is more possible?
-                        └─────────── the line through the two largest that fit ◀─────┘ does not: between the two
-    then every power of two below the largest: the curve of throughput over batch size
+    1, 8 ──▶ memory per item ──▶ the largest that should fit ──▶ a fresh process verifies it
+                   ▲                                                │ fits: is more possible?
+                   └── line through the two largest that fit ◀──────┘ does not: between the two
+    then every power of two below the largest: throughput by batch size
 
-The largest is known to one part in 32. Running out of memory is an answer here and no failure. Any other failure at a
-size larger than one that worked is taken for a limit too: kernels have theirs.
+The largest size is found to one part in 32. Running out of memory is no failure here. Any other failure at a size above
+one that worked also counts as a limit.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,25 +19,25 @@ from protocol.failure import Category
 from protocol.result import Result
 
 SECOND: Final = 8
-"""After 1: far enough from it for the slope of the memory to be seen."""
+"""After 1: far enough for the slope of the memory."""
 GROWTH: Final = 16
-"""Beyond so many times the largest that worked no line is believed."""
+"""A prediction is trusted up to so many times the largest size that worked."""
 RESOLUTION: Final = 32
 CREEP: Final = 8
-"""Where more fits than the line says: so much more is tried, as one part of the size."""
+"""Where more fits than predicted, the next size is larger by one part in so many."""
 _ROUND: Final = 8
 _ROUND_FROM: Final = 64
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a launch tells about its batch size: peak memory (allocated on a GPU, resident on a CPU device), smp/s."""
+    """Figures of one launch. peak_bytes: allocated on a GPU, resident on a CPU device."""
 
     peak_bytes: int
     items_per_second: float
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch size and what came of it: figures, or where it did not work the category of the failure."""
+    """A batch size and its result: figures, or the category of the failure."""
 
     launch: int
     batch_size: int
@@ -57,7 +57,7 @@ def figures(result: Result) -> Figures:
 
 
 def next_batch(tried: Sequence[Tried], room: Room) -> int | None:
-    """The batch size to try next, None when all is known. No size comes twice."""
+    """The batch size to try next, None at the end. No size comes twice."""
     if not tried:
         return 1
     working, unfit = _apart(tried)
@@ -73,15 +73,15 @@ def largest(tried: Iterable[Tried]) -> Tried | None:
 
 
 def best(tried: Iterable[Tried]) -> Tried | None:
-    """The batch with the highest throughput."""
+    """The batch size with the highest throughput."""
     working, _ = _apart(tried)
     return max(working, key=lambda one: one.figures.items_per_second if one.figures else 0.0, default=None)
 
 
 def bound(tried: Iterable[Tried], room: Room) -> str:
-    """What keeps the batch from being larger: "memory", "time", "cap", or the failure by which a larger size ended.
+    """What limits the largest batch: "memory", "time", "cap", or "failure: ..." for a failure at a larger size.
 
-    Empty where nothing worked, and while the scan is not over: what is larger may only not have been tried yet.
+    Empty where nothing worked, and until the scan has ended.
     """
     tried = tuple(tried)
     working, unfit = _apart(tried)
@@ -94,19 +94,19 @@ def bound(tried: Iterable[Tried], room: Room) -> str:
 
 
 def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
-    """Whether a failure that is not tried again says something about the batch size, not about the model."""
+    """Whether a final failure is due to the batch size, not to the model."""
     return category is Category.OUT_OF_MEMORY or largest(tried) is not None
 
 
 def _apart(tried: Iterable[Tried]) -> tuple[list[Tried], int | None]:
-    """What worked, smallest first, and the smallest size that did not; beyond that nothing counts."""
+    """The sizes that worked, ascending, and the smallest that did not. Larger sizes do not count."""
     unfit = min((one.batch_size for one in tried if one.figures is None), default=None)
     working = [one for one in tried if one.figures is not None and (unfit is None or one.batch_size < unfit)]
     return sorted(working, key=lambda one: one.batch_size), unfit
 
 
 def _larger(working: Sequence[Tried], unfit: int | None, room: Room) -> int | None:
-    """A larger size than what worked, None where the largest is known well enough."""
+    """A larger size to try, None where the largest is known well enough."""
     now = working[-1].batch_size
     ceiling = _ceiling(working, unfit, room)
     if now >= ceiling or (unfit is not None and unfit - now <= max(1, now // RESOLUTION)):
@@ -121,14 +121,13 @@ def _larger(working: Sequence[Tried], unfit: int | None, room: Room) -> int | No
 
 
 def _ceiling(working: Sequence[Tried], unfit: int | None, room: Room) -> int:
-    """The largest size that may be tried at all."""
     fastest = max(one.figures.items_per_second for one in working if one.figures is not None)
     in_time = int(min(fastest * room.longest_s, room.largest))
     return in_time if unfit is None else min(in_time, unfit - 1)
 
 
 def _predicted(working: Sequence[Tried], room: Room) -> int:
-    """The largest size that fits by the line through the two largest that worked."""
+    """The largest size that fits, by the line through the two largest that worked."""
     now = working[-1]
     if len(working) == 1:
         return SECOND
@@ -143,7 +142,7 @@ def _predicted(working: Sequence[Tried], room: Room) -> int:
 
 
 def _rounded(size: int, above: int) -> int:
-    """A multiple of eight where that is still above: matrices of other sizes are slower."""
+    """A multiple of eight if that is above `above`: matrices of other sizes are slower."""
     rounded = size - size % _ROUND if size >= _ROUND_FROM else size
     return rounded if rounded > above else size
 

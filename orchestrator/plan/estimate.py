@@ -1,8 +1,8 @@
-"""About how long a plan takes, for `--dry-run` and for a person who decides whether to wait. Pure, and rough.
+"""Rough estimate of a plan's duration. Pure.
 
-A launch costs its start, the model's construction, warm-up and measuring. The last two lie within the profile's
-bounds, unless a few iterations take longer than these allow. Rates are what a middling device of its kind sustains;
-what does not depend on the model is what launches of a default run on one H200 took on average.
+A launch costs its start, the model's construction, warm-up and measurement. Warm-up and measurement stay within the
+profile's bounds unless a few iterations take longer. Rates are those of a middling device; constants that depend on no
+model are means of a default run on one H200.
 """
 
 import math
@@ -27,65 +27,64 @@ RATE_GFLOPS: Final = {
     (DeviceKind.CPU, Precision.FP16): 20.0,
     (DeviceKind.CPU, Precision.BF16): 60.0,
 }
-"""A GPU's whole; a CPU device's for each core."""
+"""For a whole GPU, or for each core of a CPU device."""
 
 FLOOR_S: Final = {DeviceKind.CUDA: 0.003, DeviceKind.CPU: 0.005}
-"""An iteration is never shorter: the host has to ask for every kernel."""
+"""Shortest iteration: the host launches every kernel."""
 
 FORK_S: Final = {DeviceKind.CUDA: 0.6, DeviceKind.CPU: 0.1}
 EXEC_S: Final = {DeviceKind.CUDA: 13.0, DeviceKind.CPU: 4.0}
 ZYGOTE_S: Final = {DeviceKind.CUDA: 15.0, DeviceKind.CPU: 4.0}
-"""Start and end of a process, and the one start that forked ones share. GPU: read on an H200 (docs/measurements.md)."""
+"""Start and end of a process, and the zygote's start. GPU: measured on an H200 (docs/measurements.md)."""
 
 BUILD_S: Final = 0.05
 BUILD_PARAMETERS_S: Final = {DeviceKind.CUDA: 2.5e9, DeviceKind.CPU: 80e6}
-"""Constructing a model, and random weights drawn in a second on a device."""
+"""Constructing a model, and random weights drawn per second on a device."""
 
 WRITE_BYTES_S: Final = 0.9e9
 READ_BYTES_S: Final = 2.2e9
-"""A load cell writes its weights to a file once, and reads it, onto the device, in each of its iterations."""
+"""A load cell writes its weights to a file once, and reads them in each iteration."""
 
 TOKEN_S: Final = {DeviceKind.CUDA: 0.013, DeviceKind.CPU: 0.1}
-"""One token written, which reads every weight once and computes little."""
+"""One new token, which reads every weight once."""
 
 FIRST_S: Final = {DeviceKind.CUDA: 0.65, DeviceKind.CPU: 0.0}
-"""What the first iteration takes beyond others: 0.1 to 0.4 s of loading kernels, 3 s where cuDNN compiles some."""
+"""Extra time of the first iteration: 0.1 to 0.4 s of loading kernels, 3 s where cuDNN compiles some."""
 
 REPLAYED_S: Final = {DeviceKind.CUDA: 0.0, DeviceKind.CPU: 0.12}
-"""What a replayed step takes beyond its passes: the optimizer, digests of all gradients, and small operators one
-after the other. One core was busy for 0.20 s with a step of lstm, 0.34 s of vae, 0.52 s of resnet50, where the passes
-are estimated at 0.06, 0.29 and 0.41 s; a second core makes none of this quicker.
+"""Extra time of a replayed step: optimizer, digests of gradients, single-threaded operators. Measured on one core, step
+(estimated passes): lstm 0.20 s (0.06), vae 0.34 s (0.29), resnet50 0.52 s (0.41). More cores do not help.
 """
 BUSY: Final = {DeviceKind.CUDA: 1.0, DeviceKind.CPU: 1.5}
-"""So many times longer replayed steps take on cores that the orchestrator, its other devices and whoever else is there
-use too: on two cores those of lstm took 1.6 to 2.9 times as long at a load of four to eight.
+"""Factor on replayed steps for cores that others use too. On two cores at a load of 4 to 8 lstm's took 1.6 to 2.9 times
+as long.
 """
 REPLAY_LEAST: Final = LEAST_REPLAYS * REPLAY_STEPS + 3
-"""Steps of the shortest replay: one more to see whether there is a deterministic form, to warm up, and to count."""
+"""Steps of the shortest replay: one to look for a deterministic form, one to warm up, and one to count."""
 
 COUNT_S: Final = 0.15
 LATENCY_S: Final = 0.3
-"""After measuring: counting operations; latencies, at the most."""
+"""After measuring: counting operations; latencies, at most."""
 
 WARM_UP_BLOCKS: Final = 10
 WARM_UP_ITERATIONS: Final = 2
 ENOUGH: Final = 20
-"""Values without which there is no interval."""
+"""Values needed for an interval."""
 MEASURED_ITERATIONS: Final = 3
-"""At the least, however long they take."""
+"""At least, however long they take."""
 
 SCAN_LAUNCHES: Final = 16
 SCAN_BATCH: Final = 32
-"""Launches of a scan for the batch size, and the size of one in the middle."""
+"""Launches of a batch scan, and the size of a middle one."""
 
 SHARE: Final = {DeviceKind.CUDA: 0.3, DeviceKind.CPU: 1.0}
-"""How far into the profile's bounds a launch goes: times on a CPU are seldom steady enough to end early."""
+"""How far into the profile's bounds a launch goes: on a CPU times are rarely steady enough to end early."""
 
 YEAR_S: Final = 365 * 24 * 3600.0
 
 
 def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> float:
-    """Seconds for the whole plan: devices beside each other, and one after the other for what is solo."""
+    """Seconds for the whole plan: devices in parallel, but solo cells one after the other."""
     cells = {cell.id: cell for cell in plan.cells}
 
     def sums(mode: Mode) -> list[float]:
@@ -102,15 +101,15 @@ def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device])
 
 
 def shared_start_s(configuration: Configuration, devices: Sequence[Device]) -> float:
-    """Seconds until the first launch: the one start that forked processes share."""
+    """Seconds until the first launch: the start of the zygote."""
     zygote = max((ZYGOTE_S[device.kind] for device in devices), default=0.0)
     return zygote if configuration.isolation is Isolation.FORK else 0.0
 
 
 def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: float = 1.0) -> float:
-    """Seconds for one launch of `cell` on `device`, or for the whole scan where its batch size is to be found.
+    """Seconds for one launch of `cell` on `device`, or for its whole batch scan.
 
-    scale: what its iterations take, as a share of iteration_s. In cells of fixed length they matter to a replay alone.
+    scale: factor on iteration_s. With cells of fixed length it affects only replays.
     """
     if cell.batch_size == AUTO:
         step = msgspec.structs.replace(cell, batch_size=SCAN_BATCH)
@@ -132,33 +131,24 @@ def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: fl
 
 
 def timed_start_s(cell: Cell, configuration: Configuration, device: Device) -> float:
-    """Seconds of a launch of fixed length until it is at work."""
+    """Seconds until a launch of fixed length is at work."""
     return _start_s(configuration.by_name[cell.model], configuration, device) + FIRST_S[device.kind]
 
 
 def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, scale: float = 1.0) -> float:
-    """Seconds for which a launch is at work, where a cell is to last `cell_s`. scale: as in launch_s.
-
-    A replay does its least steps, however long they take: on a GPU far less than a cell, on a CPU several short ones.
-    """
+    """Seconds of work of a cell that lasts `cell_s`, more for a replay of REPLAY_LEAST steps. scale: as in launch_s."""
     if cell.workload is not Workload.REPLAY:
         return cell_s
     return max(cell_s, REPLAY_LEAST * scale * iteration_s(cell, model, device))
 
 
 def scale(configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
-    """What iterations take on `device` before any were seen, as a share of iteration_s: more where cores are shared.
-
-    With cells of fixed length all devices work at the same time until the end; elsewhere one may be through earlier.
-    """
+    """Initial factor on iteration_s for `device`, above 1 where devices with cells of fixed length share cores."""
     return 1.0 if configuration.cell_s is None else BUSY[device.kind] * sharing(device, devices)
 
 
 def sharing(device: Device, devices: Sequence[Device]) -> int:
-    """How many CPU devices of a run compute on the busiest core of `device`: so many times longer its steps take.
-
-    More than one where there are more devices than cores (gpu/cpu_devices.py); 1 of a GPU, which nobody shares.
-    """
+    """Number of CPU devices on the busiest core of `device`, which slow down its steps; 1 for a GPU."""
     if device.kind is not DeviceKind.CPU:
         return 1
     others = [other.cpus for other in devices if other.kind is DeviceKind.CPU]
@@ -166,7 +156,7 @@ def sharing(device: Device, devices: Sequence[Device]) -> int:
 
 
 def iteration_s(cell: Cell, model: ModelSpec, device: Device) -> float:
-    """Seconds for one iteration: a load, a forward pass, a training step (which costs three of them), a text."""
+    """Seconds for one iteration: a load, a forward pass, a training step (three passes), or a text."""
     if cell.workload is Workload.LOAD:
         return BUILD_S + _weights_bytes(cell, model) / READ_BYTES_S
     passes = WORKLOADS[cell.workload].forward_passes
@@ -179,7 +169,6 @@ def iteration_s(cell: Cell, model: ModelSpec, device: Device) -> float:
 
 
 def _start_s(model: ModelSpec, configuration: Configuration, device: Device) -> float:
-    """Start and end of the process, and the model's construction."""
     start = (FORK_S if configuration.isolation is Isolation.FORK else EXEC_S)[device.kind]
     return start + BUILD_S + model.parameters / BUILD_PARAMETERS_S[device.kind]
 
@@ -189,7 +178,7 @@ def _weights_bytes(cell: Cell, model: ModelSpec) -> int:
 
 
 def _relative_size(cell: Cell, model: ModelSpec) -> float:
-    """The work of an input against that of the default size: images grow in two directions."""
+    """Work of an input relative to the default size: images grow in two dimensions."""
     if cell.input_size is None or model.sizes is None:
         return 1.0
     relative = cell.input_size / model.sizes.default
@@ -197,13 +186,13 @@ def _relative_size(cell: Cell, model: ModelSpec) -> float:
 
 
 def _warm_up_s(measurement: Measurement, iteration: float) -> float:
-    """Until the blocks of a window agree, or to the cap."""
+    """Until the blocks of a window agree, at most to the cap."""
     steady = WARM_UP_BLOCKS * max(measurement.block_s, iteration)
     return max(min(steady, measurement.warm_up_cap_s), (WARM_UP_ITERATIONS - 1) * iteration)
 
 
 def _measured_s(measurement: Measurement, iteration: float, device: Device, least: int = MEASURED_ITERATIONS) -> float:
-    """Until there is an interval, or to the cap; not so long where there will be none and the profile gives up."""
+    """Until there is an interval, or to the cap; shorter where the profile gives up without one."""
     interval_s = ENOUGH * iteration
     if interval_s > measurement.max_s:
         return max(measurement.min_s if measurement.give_up else measurement.max_s, least * iteration)
@@ -211,7 +200,7 @@ def _measured_s(measurement: Measurement, iteration: float, device: Device, leas
 
 
 def _afterwards_s(cell: Cell, measurement: Measurement, iteration: float) -> float:
-    """What is done when all is measured: one pass to look at its outputs, latencies, counting."""
+    """One pass to check outputs, latencies, and counting operations."""
     count = COUNT_S + iteration
     latencies = iteration + max(min(LATENCY_S, measurement.min_s / 2), iteration)
     facts = WORKLOADS[cell.workload]
@@ -219,12 +208,11 @@ def _afterwards_s(cell: Cell, measurement: Measurement, iteration: float) -> flo
 
 
 def _fixed_s(iterations: int | None, iteration: float, adaptive_s: float) -> float:
-    """Time for a number of iterations where one was asked for."""
     return adaptive_s if iterations is None else iterations * iteration
 
 
 def about(seconds: float) -> str:
-    """A duration as roughly as it is known: "about 40 s", "about 3 min", "about 1 h 20 min"; no more than a year."""
+    """A rough duration: "about 40 s", "about 3 min", "about 1 h 20 min", "more than a year"."""
     if seconds < 90:
         step = 1 if seconds < 10 else 5
         return f"about {max(math.ceil(seconds / step) * step, 1)} s"

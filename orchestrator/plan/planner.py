@@ -1,13 +1,11 @@
-"""From a configuration to cells, and the order in which each device runs them. Pure.
+"""From a configuration to cells, and their order on each device. Pure.
 
     round 0:  every cell once, in random order      round 1:  every cell once, in another random order      …
     of two modes:  loaded, in random order; solo, in random order                                           …
 
-Randomised complete blocks: a machine drifts, and launches of one cell that follow each other share the drift. The
-order comes from the stored seed alone and is the same on every device: identical GPUs then work on the same cell at
-about the same time, beside the same neighbours, and their difference is their own. Where time is limited, what matters
-most comes first instead (priority.py). A round has each mode by itself, because devices must not come to one apart
-(state/turns.py).
+Randomised complete blocks, because a machine drifts. The order depends on the stored seed alone, so identical GPUs work
+on the same cell at about the same time. With a time limit, priority.py decides the order. Modes alternate by round
+because all devices must change them together (state/turns.py).
 """
 
 import hashlib
@@ -24,15 +22,15 @@ from orchestrator.plan.shapes import Shape
 from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, Workload
 
 CONTEXT_BYTES: Final = 768 * 1024 * 1024
-"""Of a GPU's memory that no tensor gets: the CUDA context and the libraries' own."""
+"""GPU memory without tensors: the CUDA context and its libraries."""
 HOST_SHARE: Final = 0.5
-"""Of the host's free memory, for the processes of all CPU devices together: the rest is everybody's."""
+"""Share of the host's free memory for all CPU devices together."""
 
 
 def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """The plan for these devices; all of a kind get the same cells. Fields of `configuration` are not empty.
+    """The plan for these devices. Devices of a kind get the same cells. Fields of `configuration` must not be empty.
 
-    Raises ConfigError where nothing of what was asked for is applicable to a device.
+    Raises ConfigError where nothing requested is applicable to a device.
     """
     modes = modes_of(configuration, devices)
     cells: list[Cell] = []
@@ -43,7 +41,8 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
         rounds = rounds_of(len(wanted), configuration.launches * len(modes), configuration.seed)
         left_out += _left_out(configuration, device)
         if not wanted:
-            raise ConfigError(f"{device.label}: nothing is to be measured there. {_in_words(left_out)}")
+            excluded = "; ".join(f"{one.model}: {one.why}" for one in left_out)
+            raise ConfigError(f"{device.label}: nothing is to be measured there. {excluded}")
         mine = [[_cell(shape, device, mode, configuration.seed) for shape in wanted] for mode in modes]
         cells.extend(itertools.chain(*mine))
         blocks = zip(rounds, itertools.product(range(configuration.launches), mine), strict=True)
@@ -60,7 +59,7 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 
 
 def room(device: Device, devices: Sequence[Device]) -> Room:
-    """What bounds a scan for the batch size: the memory that was free when the run began, and patience."""
+    """Limits of a batch scan: free memory at the start of the run, and time."""
     free = None
     if device.memory_total_bytes is not None:
         free = device.memory_total_bytes - (device.memory_used_bytes or 0)
@@ -71,29 +70,23 @@ def room(device: Device, devices: Sequence[Device]) -> Room:
     return Room(memory_bytes=None if free is None else int(free * HOST_SHARE / sharing), largest=64, longest_s=2.0)
 
 
-def _in_words(left_out: Sequence[LeftOut]) -> str:
-    return "; ".join(f"{one.model}: {one.why}" for one in left_out)
-
-
 def modes_of(configuration: Configuration, devices: Sequence[Device]) -> tuple[Mode, ...]:
-    """A run on one device alone is solo, whatever was asked: no other device of the run is at work."""
+    """The modes of a run; a single device is always solo."""
     return (Mode.SOLO,) if len(devices) == 1 else configuration.modes
 
 
 def _models(configuration: Configuration) -> Iterator[Shape]:
-    """What measures models: the same on every device."""
     for model in itertools.filterfalse(is_probe, configuration.models):
         yield from shapes.of(model, configuration)
 
 
 def _probes(configuration: Configuration, device: Device) -> Iterator[Shape]:
-    """What measures the device itself; a probe has no batch."""
     for spec, precision in probes.on(configuration, device):
         yield Shape(model=spec, workload=Workload.PROBE, precision=precision)
 
 
 def _left_out(configuration: Configuration, device: Device) -> Iterator[LeftOut]:
-    """What was asked for and is no cell of this device."""
+    """Requests that make no cell on this device."""
     for model in itertools.filterfalse(is_probe, configuration.models):
         for why in shapes.left_out(model, configuration):
             yield LeftOut(device=device.uuid, model=model.name, why=why)
@@ -116,19 +109,15 @@ def _cell(shape: Shape, device: Device, mode: Mode, seed: int) -> Cell:
 
 
 def cell_seed(seed: int, model: str, workload: Workload) -> int:
-    """Seed of weights and inputs, 0 to 2^32 - 1.
-
-    Neither device nor precision nor mode is part of it: what is compared works on the same numbers. Nor is the batch
-    size: a cell that had to shrink is then the same as the one that was planned at that size.
-    """
+    """Seed of weights and inputs, 0 to 2^32 - 1, equal for all devices, precisions, modes and batch sizes."""
     words = f"{seed}/{model}/{workload}"
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big")
 
 
 def rounds_of(cells: int, launches: int, seed: int, *, first: int | None = None) -> list[list[int]]:
-    """`launches` random orders of `cells` positions. None begins with what the one before ended with (if cells > 1).
+    """`launches` random orders of `cells` positions, none beginning with the last cell of the one before (cells > 1).
 
-    first: the position that comes before all others; None where chance decides that too.
+    first: position at the very beginning, None for a random one.
     """
     chance = random.Random(seed)
     rounds: list[list[int]] = []

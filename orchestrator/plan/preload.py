@@ -1,7 +1,7 @@
-"""What is imported ahead of launches: by the zygote once for all of a run, by a new interpreter for its own cell.
+"""Modules imported before a launch: by the zygote once for a run, by a new interpreter for its own cell.
 
-Both import before they connect. What a process imports after it has threads lies elsewhere in memory, and that alone
-moved launch-bound cells by percents (docs/measurements.md).
+Both import before they connect. Imports after the first thread change memory addresses, which moved launch-bound cells
+by percents (docs/measurements.md).
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _FOR_DIGESTS_ON_GPUS: Final = "worker.verify.triton_ahead"
 
 
 def modules(stored: StoredRun, cells: Iterable[Cell]) -> tuple[str, ...]:
-    """Workloads, families and model classes of some cells of a run, each once, in the same order whoever asks."""
+    """Modules of workloads, families and model classes, each once, in a fixed order."""
     measured = tuple(cells)
     by_name = stored.configuration.by_name
     named = [f"worker.workloads.{cell.workload}" for cell in measured]

@@ -1,13 +1,11 @@
-"""What to measure first when there may not be time for everything. Pure.
+"""Priorities of launches under a time limit. Pure.
 
     0  inference of every model, at the smallest batch      4  load
-    1  probes: what the other figures are held against      5  generation
-    2  training, at the smallest batch                      6  all that is between
+    1  probes: references for other figures                 5  generation
+    2  training, at the smallest batch                      6  everything else
     3  inference at the largest batch
 
-Breadth before depth: a first look at every model tells more than every batch size of one. A further precision begins
-when all of the first is done, a further mode when all of that is, a further round when all of the one before is. Where
-the numbers are equal, what costs less goes first: more cells are measured in the same time.
+Each further precision, mode and round follows all of the one before. Among equals the cheaper launch comes first.
 """
 
 from collections.abc import Sequence
@@ -26,7 +24,7 @@ _ROUND: Final = 1000
 
 
 def number(cell: Cell, configuration: Configuration, round_: int = 0) -> int:
-    """The priority of a planned launch: the lower, the earlier."""
+    """The priority of a planned launch: lower comes earlier."""
     precisions = configuration.precisions
     later = precisions.index(cell.precision) if cell.precision in precisions else 0
     modes = configuration.modes
@@ -35,7 +33,7 @@ def number(cell: Cell, configuration: Configuration, round_: int = 0) -> int:
 
 
 def first_things_first(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """The plan in the order of priority, the same on every device of a kind."""
+    """The plan in the order of priority, equal on devices of a kind."""
     cells = {cell.id: cell for cell in plan.cells}
 
     def sorted_for(device: Device) -> tuple[Slot, ...]:

@@ -1,8 +1,7 @@
-"""Which probes a device gets: the cells that measure the device itself and no model. Pure, for the plan.
+"""Which probes a device gets. Pure.
 
-A probe that was asked for, by name or by `all`, is measured where it is applicable; elsewhere it is left out, and that
-is said. A GPU on which models are measured gets gemm, in each precision of the run, and hbm whether they were asked for
-or not: without them no figure of a model could be held against its GPU.
+Requested probes are measured where applicable. A GPU that measures models also gets gemm, in each precision, and hbm as
+references.
 """
 
 from collections.abc import Iterator
@@ -18,11 +17,10 @@ from protocol.cell import Device, DeviceKind, ModelSpec, Precision
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """Everything that is known of a probe, beside its description in configs/models.yaml.
+    """Facts about a probe besides configs/models.yaml.
 
-    work: what limits it. figure: the one that it is compared by. each_precision: measured in every precision of the
-    run; else once, in fp32, for it moves bytes and multiplies nothing. reference: figures of models are compared with
-    it. gpu_only: why it means nothing on a CPU device, empty where it means something.
+    work: what limits it. figure: main figure. each_precision: measured in every precision of the run, otherwise once in
+    fp32. reference: figures of models are compared with it. gpu_only: why it means nothing on a CPU device, else empty.
     """
 
     work: Work
@@ -32,9 +30,12 @@ class Probe:
     gpu_only: str
 
 
-_NO_WAY: Final = "a CPU device computes in the host's own memory, so that nothing is transferred to it"
 _TRANSFER: Final = Probe(
-    work=Work.TRANSFER, figure="transfer_gb_per_sec", each_precision=False, reference=False, gpu_only=_NO_WAY
+    work=Work.TRANSFER,
+    figure="transfer_gb_per_sec",
+    each_precision=False,
+    reference=False,
+    gpu_only="a CPU device computes in the host's own memory, so that nothing is transferred to it",
 )
 PROBES: Final[dict[str, Probe]] = {
     "gemm": Probe(work=Work.COMPUTE, figure="sustained_tflops", each_precision=True, reference=True, gpu_only=""),
@@ -42,39 +43,37 @@ PROBES: Final[dict[str, Probe]] = {
     "h2d": _TRANSFER,
     "d2h": _TRANSFER,
 }
-"""By name."""
-_ONCE: Final = (Precision.FP32,)
 
 
 def on(configuration: Configuration, device: Device) -> Iterator[tuple[ModelSpec, Precision]]:
-    """The probes that `device` runs, each in its precisions, in the order in which they are described."""
-    for spec in (*_asked(configuration), *_added(configuration, device)):
+    """The probes of `device` with their precisions, in the configured order."""
+    for spec in (*_requested(configuration), *_added(configuration, device)):
         probe = PROBES[spec.name]
         if _applicable(probe, device):
-            for precision in configuration.precisions if probe.each_precision else _ONCE:
+            for precision in configuration.precisions if probe.each_precision else (Precision.FP32,):
                 yield spec, precision
 
 
 def left_out(configuration: Configuration, device: Device) -> Iterator[LeftOut]:
-    """The probes that were asked for and are not applicable to `device`."""
-    for spec in _asked(configuration):
+    """Requested probes that are not applicable to `device`."""
+    for spec in _requested(configuration):
         probe = PROBES[spec.name]
         if not _applicable(probe, device):
             yield LeftOut(device=device.uuid, model=spec.name, why=f"not applicable: {probe.gpu_only}")
 
 
-def _asked(configuration: Configuration) -> list[ModelSpec]:
+def _requested(configuration: Configuration) -> list[ModelSpec]:
     return [spec for spec in configuration.models if is_probe(spec)]
 
 
 def _added(configuration: Configuration, device: Device) -> list[ModelSpec]:
-    """References that nobody asked for. A run of probes or of loading alone has nothing to hold against them."""
+    """References that were not requested, if cells of the run need them."""
     models = any(not is_probe(spec) for spec in configuration.models)
     needed = any(WORKLOADS[workload].needs_references for workload in configuration.workloads)
     if device.kind is not DeviceKind.CUDA or not models or not needed:
         return []
-    asked = {spec.name for spec in configuration.models}
-    return [spec for spec in configuration.probes if PROBES[spec.name].reference and spec.name not in asked]
+    requested = {spec.name for spec in configuration.models}
+    return [spec for spec in configuration.probes if PROBES[spec.name].reference and spec.name not in requested]
 
 
 def _applicable(probe: Probe, device: Device) -> bool:

@@ -1,12 +1,12 @@
-"""What is measured of each model: phases, precisions, batch sizes, input sizes, memory formats. Pure, for the plan.
+"""What is measured of each model: phases, precisions, batch sizes, input sizes, memory formats. Pure.
 
     load         once for each precision, at the first input size
     inference    at every batch size and every input size
     training     the same, with batch sizes of its own
     generation   models that can write: batch sizes of its own, prompts as long as --seq-len says
 
-Sizes that were asked for hold for the models that count in their unit, tokens or pixels; the others keep their own.
-What a model cannot do is left out here, and said. Where the model was named, config.py has refused it already.
+Requested sizes apply to models with that unit, tokens or pixels. What a model cannot do is excluded with a reason; for
+explicitly named models config.py has refused it already.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from orchestrator.config.workloads import WORKLOADS
 from protocol.cell import MemoryFormat, ModelSpec, Precision, SizeUnit, Workload
 
 IMAGE_DIMENSIONS: Final = 4
-"""Batch, channels, height and width: what an order of channels or pixels is about."""
+"""Batch, channels, height and width."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Shape:
 
 
 def of(model: ModelSpec, configuration: Configuration) -> Iterator[Shape]:
-    """Everything that is measured of `model` on each device."""
+    """All shapes of `model` on each device."""
     for workload in configuration.workloads:
         writes = model.generation if WORKLOADS[workload].generates else None
         for precision in configuration.precisions:
@@ -54,7 +54,7 @@ def of(model: ModelSpec, configuration: Configuration) -> Iterator[Shape]:
 
 
 def left_out(model: ModelSpec, configuration: Configuration) -> Iterator[str]:
-    """Why something that was asked for is not measured of `model`, one sentence for each thing."""
+    """Why requests are not measured for `model`, one sentence each."""
     said = False
     if model.sizes is not None:
         impossible = [size for size in requested(model.sizes, configuration) if not is_possible(model.sizes, size)]
@@ -90,7 +90,7 @@ def _input_sizes(workload: Workload, model: ModelSpec, configuration: Configurat
 
 
 def _prompts(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
-    """Lengths of the prompts that are asked for and that the model could read."""
+    """Requested prompt lengths that the model can read."""
     if model.generation is None:
         return ()
     if model.sizes is None:
@@ -100,7 +100,7 @@ def _prompts(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
 
 
 def _written(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
-    """Those after which there is room for what is to be written."""
+    """Prompt lengths that leave room for the new tokens."""
     room = None if model.sizes is None else model.sizes.largest
     new = 0 if model.generation is None else model.generation.new_tokens
     return tuple(size for size in _prompts(model, configuration) if room is None or size + new <= room)
@@ -110,10 +110,10 @@ def _written(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
 
 
 def memory_format(model: ModelSpec, wanted: MemoryFormat | None) -> MemoryFormat:
-    """How images lie in memory: as wanted, else by pixel for convolutions, which cuDNN computes faster that way.
+    """The requested memory format, else channels_last for convolutions, which is faster with cuDNN.
 
-    A model that sees no images has nothing to choose. Of models that ship, those that take pixels and are no
-    transformers are made of convolutions; of others, only those that say "cnn", for their code may count on the order.
+    CONTIGUOUS for a model without images. Shipped models that take pixels and are no transformers are convolutional;
+    others only if of type "cnn".
     """
     if not sees_images(model):
         return MemoryFormat.CONTIGUOUS
@@ -123,7 +123,7 @@ def memory_format(model: ModelSpec, wanted: MemoryFormat | None) -> MemoryFormat
 
 
 def sees_images(model: ModelSpec) -> bool:
-    """Whether how images lie in memory may matter to it."""
+    """Whether the memory format of images may matter to the model."""
     images = any(entry.dtype == "float" and len(entry.shape) == IMAGE_DIMENSIONS for entry in model.inputs)
     unknown = model.own is not None and not model.inputs  # its code makes them: whoever asks for a format knows why
     return counts_in(model, SizeUnit.PIXELS) or images or unknown

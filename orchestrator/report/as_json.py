@@ -1,4 +1,4 @@
-"""The report as JSON, and the JSON Schema that it obeys."""
+"""The report as JSON, and its JSON Schema."""
 
 import inspect
 
@@ -8,12 +8,12 @@ from orchestrator.figures.report import Report
 
 
 def to_json(report: Report) -> bytes:
-    """JSON for programs and people: two blanks a level, keys in the order of the types, a newline at the end."""
+    """The report as JSON, indented by two spaces, keys in the order of the types."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
 
 
 def schema() -> bytes:
-    """The JSON Schema of the report: the bytes of configs/report.schema.json, as a test checks."""
+    """The JSON Schema of the report: the contents of configs/report.schema.json."""
     described = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Report)}
     for definition in described["$defs"].values():
         definition["description"] = inspect.cleandoc(definition["description"])

@@ -1,4 +1,4 @@
-"""The report as Markdown, for a ticket or a pull request: the verdict and the devices first, failures last."""
+"""The report as Markdown for a ticket or a pull request: the verdict first, failures last."""
 
 from orchestrator.figures.report import Report
 from orchestrator.report import markdown
@@ -10,7 +10,7 @@ from orchestrator.report.layout import Layout
 
 
 def to_markdown(report: Report, layout: Layout = DEFAULT) -> str:
-    """The whole text, ending with a newline."""
+    """The report as Markdown, ending with a newline."""
     lines = [*markdown.lines(ticket(report, layout), "##")]
     for chapter in (devices, *layout.markdown, failures):
         lines += markdown.lines(chapter(report))

@@ -1,15 +1,11 @@
-"""The report as JSON for PyTorch's benchmark database, schema v3: a list of records, one for each figure of a cell.
+"""The report as JSON records for PyTorch's benchmark database (schema v3): one record for each figure of a cell.
 
-The schema is that of the table oss_ci_benchmark_v3 (pytorch/test-infra, clickhouse_db_schema): benchmark, model,
-metric, runners, dependencies. Timestamp, repository, commit and job are added by whoever uploads, so they are not here.
-Values of extra_info are text there.
-
-A figure that there is a value of for each launch has all of them as benchmark_values, the others have one. Each cell
-has a record named `measured`, 1 or 0, so that one without figures is not lost.
+Schema: table oss_ci_benchmark_v3 (pytorch/test-infra, clickhouse_db_schema). The uploader adds timestamp, repository,
+commit and job. Each cell also has a record named `measured`, 1 or 0.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import msgspec
 
@@ -23,97 +19,42 @@ _FIGURES: Final = sorted(
     (figure for figure in FIGURES if figure.pytorch),
     key=lambda figure: (not figure.main, figure.better is not Better.HIGHER),
 )
-"""What cells are compared by first, then other rates; by their names in the JSON report."""
+"""Main figures first, then other rates."""
 MEASURED: Final = "measured"
 _DTYPES: Final = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-"""As torch calls them; TF32 is a way to compute, and stays under its name."""
+"""Names of torch. TF32 is no dtype and keeps its name."""
 
-Text = Mapping[str, str]
-
-
-class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """Which benchmark, and how it was run."""
-
-    name: str
-    mode: str
-    dtype: str
-    extra_info: Text
-
-
-class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured."""
-
-    name: str
-    type: str
-    backend: str
-    origins: tuple[str, ...]
-    extra_info: Text
-
-
-class Metric(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure."""
-
-    name: str
-    benchmark_values: tuple[float, ...]
-    extra_info: Text
-
-
-class Runner(msgspec.Struct, frozen=True, kw_only=True):
-    """The device. avail_gpu_mem_in_gb: whole GiB."""
-
-    name: str
-    type: str
-    gpu_info: str
-    gpu_count: int
-    avail_gpu_mem_in_gb: int
-    extra_info: Text
-
-
-class Dependency(msgspec.Struct, frozen=True, kw_only=True):
-    """Software that the figures depend on."""
-
-    version: str
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure of one cell."""
-
-    benchmark: Benchmark
-    model: Model
-    metric: Metric
-    runners: tuple[Runner, ...]
-    dependencies: Mapping[str, Dependency]
+Json = dict[str, Any]
 
 
 def to_pytorch(report: Report, layout: Layout = DEFAULT) -> bytes:
     """All records as JSON."""
-    return msgspec.json.format(msgspec.json.encode(records(report, layout)), indent=2) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(_records(report, layout)), indent=2) + b"\n"
 
 
-def records(report: Report, layout: Layout) -> list[Record]:
-    """Of every planned cell, in the order of the plan."""
+def _records(report: Report, layout: Layout) -> list[Json]:
     dependencies = _dependencies(report)
     runners = {gpu.gpu_uuid: _runner(gpu, report) for gpu in report.gpu_info}
     return [
-        Record(
-            benchmark=_benchmark(line, report, layout),
-            model=_model(line),
-            metric=metric,
-            runners=(runners[line.gpu.gpu_uuid],),
-            dependencies=dependencies,
-        )
+        {
+            "benchmark": _benchmark(line, report, layout),
+            "model": _model(line),
+            "metric": metric,
+            "runners": [runners[line.gpu.gpu_uuid]],
+            "dependencies": dependencies,
+        }
         for line in lines(report)
         for metric in _metrics(line)
     ]
 
 
-def _benchmark(line: Line, report: Report, layout: Layout) -> Benchmark:
+def _benchmark(line: Line, report: Report, layout: Layout) -> Json:
     data, precision = report.metadata, line.entry.precision
-    return Benchmark(
-        name="gpubench",
-        mode=line.entry.workload,
-        dtype=_DTYPES.get(precision, precision),
-        extra_info={
+    return {
+        "name": "gpubench",
+        "mode": line.entry.workload,
+        "dtype": _DTYPES.get(precision, precision),
+        "extra_info": {
             "device": line.gpu.kind,
             "run_id": data.run_id,
             "test_date": data.test_date,
@@ -121,10 +62,10 @@ def _benchmark(line: Line, report: Report, layout: Layout) -> Benchmark:
             "verdict": report.verdict.word,
             "failures": str(len(report.failures)),
         },
-    )
+    }
 
 
-def _model(line: Line) -> Model:
+def _model(line: Line) -> Json:
     entry, result = line.entry, line.result
     known = {
         "cell": entry.cell,
@@ -136,39 +77,41 @@ def _model(line: Line) -> Model:
         "parameters": None if result is None else result.parameters_count,
         "mode": line.mode,
     }
-    return Model(
-        name=entry.model_name,
-        type="probe" if result is None else result.model_type,
-        backend="" if result is None else result.compile_mode,
-        origins=("gpubench",),
-        extra_info={name: str(value) for name, value in known.items() if value is not None},
-    )
+    return {
+        "name": entry.model_name,
+        "type": "probe" if result is None else result.model_type,
+        "backend": "" if result is None else result.compile_mode,
+        "origins": ["gpubench"],
+        "extra_info": {name: str(value) for name, value in known.items() if value is not None},
+    }
 
 
-def _metrics(line: Line) -> Iterator[Metric]:
+def _metrics(line: Line) -> Iterator[Json]:
+    """One for each figure. benchmark_values: of each launch where known, else one."""
     metric, fate = line.metric, {"status": str(line.entry.status), "reason": line.entry.reason}
     values = {} if metric is None else {figure: figure.number(metric) for figure in _FIGURES}
     measured = any(value is not None for value in values.values())
-    yield Metric(name=MEASURED, benchmark_values=(float(measured),), extra_info=fate)
+    yield {"name": MEASURED, "benchmark_values": [float(measured)], "extra_info": fate}
     for figure, value in values.items():
         if metric is not None and value is not None:
-            several = metric.launch_values if figure is line.figure and metric.launch_values else (value,)
-            yield Metric(name=figure.field, benchmark_values=several, extra_info=fate)
+            several = metric.launch_values if figure is line.figure and metric.launch_values else [value]
+            yield {"name": figure.field, "benchmark_values": several, "extra_info": fate}
 
 
-def _runner(gpu: GpuInfo, report: Report) -> Runner:
+def _runner(gpu: GpuInfo, report: Report) -> Json:
+    """The device. avail_gpu_mem_in_gb: whole GiB."""
     memory = gpu.gpu_memory_total_mb
-    return Runner(
-        name=gpu.kind,
-        type=gpu.gpu_name,
-        gpu_info=gpu.gpu_name if gpu.kind == "cuda" else "",
-        gpu_count=int(gpu.kind == "cuda"),
-        avail_gpu_mem_in_gb=0 if memory is None else int(memory // 1024),
-        extra_info={"hostname": report.metadata.hostname, "gpu_uuid": gpu.gpu_uuid, "gpu_id": str(gpu.gpu_id)},
-    )
+    return {
+        "name": gpu.kind,
+        "type": gpu.gpu_name,
+        "gpu_info": gpu.gpu_name if gpu.kind == "cuda" else "",
+        "gpu_count": int(gpu.kind == "cuda"),
+        "avail_gpu_mem_in_gb": 0 if memory is None else int(memory // 1024),
+        "extra_info": {"hostname": report.metadata.hostname, "gpu_uuid": gpu.gpu_uuid, "gpu_id": str(gpu.gpu_id)},
+    }
 
 
-def _dependencies(report: Report) -> dict[str, Dependency]:
+def _dependencies(report: Report) -> Json:
     data = report.metadata
     known = {
         "pytorch": data.pytorch_version,
@@ -180,4 +123,4 @@ def _dependencies(report: Report) -> dict[str, Dependency]:
         "driver": data.driver_version,
         "gpubench": data.tool_version,
     }
-    return {name: Dependency(version=version) for name, version in known.items() if version}
+    return {name: {"version": version} for name, version in known.items() if version}

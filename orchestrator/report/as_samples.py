@@ -1,13 +1,9 @@
-"""The report as CSV in its long form: a row for each value that was measured, made while it is written.
+"""The report as CSV in long form, generated while it is written: a row for each sample.
 
-    cell ─┬─ launch ─┬─ series iteration, forward, …   a row for each sample: milliseconds, in the order measured
-          │          └─ series of the figure's name    one row: what cells are compared by, of the whole launch
-          │             (throughput_samples_per_sec …)
-          ├─ launch whose result is lost               one row, without a value
-          └─ (nothing measured)                        one row, without a launch
-
-A row of its own for a figure keeps the table tidy: whoever filters by series has values of one kind. A night has
-millions of rows, so that what the rows of a series share is written out once, and each of them is that and a number.
+cell ─┬─ launch ─┬─ series iteration, forward, …   a row for each sample: milliseconds, in the order measured
+      │          └─ series of the figure's name    one row: the main figure of the whole launch
+      ├─ launch whose result is lost               one row, without a value
+      └─ (nothing measured)                        one row, without a launch
 """
 
 import csv
@@ -19,8 +15,9 @@ from typing import Final
 from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.figures.launch_samples import LaunchSamples, Samples, Series
 from orchestrator.figures.report import Report
-from orchestrator.report.as_csv import NOT_AVAILABLE, harmless
+from orchestrator.report.as_csv import harmless
 from orchestrator.report.lines import Line, lines
+from orchestrator.report.numbers import NOT_AVAILABLE
 from protocol.cell import AUTO
 
 COLUMNS: Final = (
@@ -35,7 +32,7 @@ Value = str | int | float | bool | None
 
 
 def to_samples(report: Report, samples: Samples) -> Iterator[bytes]:
-    """The table in parts: UTF-8, commas, newlines; N/A where nothing is known; values in full."""
+    """The table in parts: UTF-8, commas, newlines, N/A for unknown values, numbers in full precision."""
     yield _row(COLUMNS)
     for line in lines(report):
         told = False
@@ -61,7 +58,7 @@ def _of_launch(line: Line, launch: LaunchSamples) -> Iterator[bytes]:
 
 
 def _of_series(shared: str, series: Series) -> Iterator[bytes]:
-    """Numbers and these words need no quotes, so that a row is put together as text."""
+    """Rows joined as text, because a burn-in has millions of them and numbers need no quotes."""
     usual = series.usual_ms
     rows = (
         f"{shared},{sample},{NOT_AVAILABLE if usual is None else not usual[0] <= time_ms <= usual[1]},{time_ms!r}\n"
@@ -72,7 +69,7 @@ def _of_series(shared: str, series: Series) -> Iterator[bytes]:
 
 
 def _cell(line: Line, launch: LaunchSamples | None = None) -> tuple[Value, ...]:
-    """What all rows of a launch say of its cell. Of a scan each launch is at a size that it was asked for."""
+    """Columns that all rows of a launch share. In a scan each launch has its own batch size."""
     entry, gpu = line.entry, line.gpu
     batch = entry.batch_size if launch is None else launch.batch_size
     requested = batch if entry.batch_size_requested == AUTO else entry.batch_size_requested

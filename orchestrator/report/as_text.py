@@ -1,7 +1,4 @@
-"""The report as text, laid out as in the requirements document.
-
-The verdict comes last: it is what stands above the prompt when the report was printed.
-"""
+"""The report as text, laid out as in the requirements document. The verdict comes last, next to the prompt."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,15 +11,14 @@ from orchestrator.report.layout import Layout
 from orchestrator.report.sections import Rank
 from orchestrator.report.text import Paragraph
 
-_PAGE: Final = 60
-_NODE: Final = 8
-_EACH: Final = 3
-"""Lines of a page for a node of so many GPUs, and of each one more."""
+_PAGE_LINES: Final = 60
+_NODE_GPUS: Final = 8
+_LINES_PER_FURTHER_GPU: Final = 3
 _CUT: Final = Paragraph(Rank.MUST, ("  all reasons, in full, are in the JSON report",))
 
 
 def to_text(report: Report, layout: Layout = DEFAULT) -> str:
-    """The whole text, ending with a newline."""
+    """The report as text, ending with a newline."""
     lines = _one_page(report, layout) if layout.one_page else _chapters(report, layout)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -50,8 +46,7 @@ def _end(report: Report, layout: Layout) -> Iterator[Paragraph]:
 
 
 def _one_page(report: Report, layout: Layout) -> Iterator[str]:
-    """What stands around the chapters shares the page with them."""
-    room = _PAGE + _EACH * max(len(report.gpu_info) - _NODE, 0)
+    room = _PAGE_LINES + _LINES_PER_FURTHER_GPU * max(len(report.gpu_info) - _NODE_GPUS, 0)
     sections = [section for chapter in layout.text if (section := chapter(report)) is not None]
     for limited in (False, True):
         middle = [one for section in sections for one in text.paragraphs(section, heading=False, limited=limited)]

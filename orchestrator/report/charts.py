@@ -1,11 +1,11 @@
-"""What the script draws, as types: numbers and the words beside them, no colours and no sizes."""
+"""Contents of charts as types: numbers and their captions, without colours and sizes."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """How a chart is drawn; charts.js, over_time.js, over_runs.js and ratios.js have a function for each."""
+    """Type of a chart. charts.js, over_time.js, over_runs.js and ratios.js have a function for each."""
 
     BARS = "bars"
     STACKED = "stacked"
@@ -20,7 +20,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers under one name; None where there is none."""
+    """Numbers under one name, None for a missing one."""
 
     name: str
     values: tuple[float | None, ...]
@@ -28,7 +28,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar for each category and series, side by side or (STACKED) one on the other. Also of RADAR."""
+    """A bar for each category and series, side by side or stacked (STACKED). Also used for RADAR."""
 
     name: str
     unit: str
@@ -38,7 +38,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Box:
-    """A field of a heat map. value: decides the colour, None for none. text: what stands in it. marked: stands out."""
+    """A field of a heat map. value: decides the colour, None for none. marked: framed."""
 
     column: int
     row: int
@@ -50,7 +50,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Heat:
-    """around: the value that is neither good nor bad; None where a higher one is just more."""
+    """A heat map. around: the neutral value, None where higher values only mean more."""
 
     name: str
     columns: tuple[str, ...]
@@ -61,7 +61,7 @@ class Heat:
 
 @dataclass(frozen=True)
 class Line:
-    """Points by x."""
+    """Points (x, y)."""
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -79,7 +79,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Reading:
-    """One reading of a device over time: (seconds since the beginning, mean, lowest, highest), None for a gap."""
+    """A reading of a device over time: (seconds since the start, mean, lowest, highest), None for a gap."""
 
     title: str
     unit: str
@@ -88,7 +88,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Bar:
-    """A launch, or several, on a device. row: which device."""
+    """One or several launches on a device. row: number of the device."""
 
     row: int
     start_s: float
@@ -100,7 +100,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Course:
-    """The readings of one device, below each other, and its launches above them."""
+    """The readings of a device, one below the other, with its launches above. began_ms: since the epoch, whole."""
 
     name: str
     began_ms: int
@@ -120,7 +120,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A speed beside another, with its interval, and the band around 1 that counts as the same; None without one.
+    """A speed relative to another, with its interval, and the margin around 1 that counts as equal.
 
     word: decides colour and shape.
     """
@@ -137,7 +137,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Ratios:
-    """A row for each, below each other."""
+    """Ratios, one below the other."""
 
     name: str
     rows: tuple[Ratio, ...]
@@ -145,9 +145,9 @@ class Ratios:
 
 @dataclass(frozen=True)
 class OfRun:
-    """A figure in one run, None where it has none. counted: it is a part of the series that is judged.
+    """A figure in one run, None without one. counted: part of the judged series.
 
-    change: of the level from this run on, in words, empty without one. stack: it differs from the run before.
+    change: of the level from this run on, in words. stack: the software stack differs from the run before.
     """
 
     name: str

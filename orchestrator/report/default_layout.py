@@ -1,4 +1,4 @@
-"""How the reports of a benchmark are laid out: which chapters each format has, and in which order."""
+"""The layout of a benchmark's reports: the chapters of each format, in order."""
 
 from typing import Final
 

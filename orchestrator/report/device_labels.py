@@ -1,4 +1,4 @@
-"""What devices of a run are called, and which of them are identical."""
+"""Labels of the devices of a run, and groups of identical devices."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,19 +10,19 @@ from protocol.cell import device_label
 
 
 class Group(NamedTuple):
-    """Identical devices (name, kind, memory), at least one. shown: the one whose values the text gives in full."""
+    """Identical devices (name, kind, memory), at least one. shown: the device that text reports print in full."""
 
     devices: tuple[GpuInfo, ...]
     shown: GpuInfo
 
     @property
     def others(self) -> tuple[GpuInfo, ...]:
-        """Those that the text tells about in relation to their siblings alone."""
+        """The other devices, which text reports only compare with `shown`."""
         return tuple(device for device in self.devices if device is not self.shown)
 
 
 def groups(report: Report) -> tuple[Group, ...]:
-    """The devices of the run by what they are. The first is shown, unless another one of its group measured more."""
+    """Group the devices of the run. The one with the most measured cells is shown, the first of several."""
     measured = Counter(entry.gpu_uuid for entry in report.cells if entry.launches)
     found: dict[tuple[str, str, float | None], list[GpuInfo]] = {}
     for device in report.gpu_info:
@@ -33,17 +33,22 @@ def groups(report: Report) -> tuple[Group, ...]:
 
 
 def label(device: GpuInfo) -> str:
-    """How people call the device, in plain characters: a report is read from a file."""
+    """The name of a device for people, in plain characters."""
     return plain(device_label(device.kind, device.gpu_uuid, device.gpu_id, device.slice_index))
 
 
+def by_uuid(report: Report) -> dict[str, str]:
+    """The labels of the run's devices by UUID."""
+    return {device.gpu_uuid: label(device) for device in report.gpu_info}
+
+
 def label_of(uuid: str, report: Report) -> str:
-    """The same by UUID."""
-    return next(label(device) for device in report.gpu_info if device.gpu_uuid == uuid)
+    """The label of the device with this UUID."""
+    return by_uuid(report)[uuid]
 
 
 def labels(devices: Sequence[GpuInfo]) -> str:
-    """How people call several devices, at least one: "GPU 0 to GPU 7" where none is left out in between."""
+    """The names of several devices, at least one: "GPU 0 to GPU 7" where they are consecutive."""
     numbers = [device.gpu_id for device in devices]
     whole = all(device.slice_index is None for device in devices)
     if whole and len(devices) > 2 and numbers == list(range(numbers[0], numbers[0] + len(numbers))):

@@ -1,4 +1,4 @@
-"""Figures in tables: the units of those that cells are compared by, and the rows of a model by batch size."""
+"""Figures in tables: units of the main figures, and the rows of a model's table."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -13,10 +13,11 @@ UNITS: Final = {figure.field: figure.unit for figure in FIGURES if figure.main}
 _PHASES: Final = {"inference": "infer", "training": "train", "generation": "write"}
 M = TypeVar("M", bound=Measured)
 Row = tuple[str, Callable[[M], str]]
-"""The words of a row, and what a column of it says."""
+"""Title of a row, and the text of its cell for a metric."""
 
 
-def _interval(metric: Measured) -> str:
+def interval(metric: Measured) -> str:
+    """Half of the 95 % interval of the mean: "+/- 0.25%"."""
     half_width = metric.relative_half_width
     return NOT_AVAILABLE if half_width is None else f"+/- {half_width * 100:.2f}%"
 
@@ -52,7 +53,7 @@ GENERATION: Final[tuple[Row[GenerationMetrics], ...]] = (
     *_COMPUTE,
 )
 SHARED: Final[tuple[Row[Measured], ...]] = (
-    ("95% Interval", _interval),
+    ("95% Interval", interval),
     ("Launch Spread", lambda one: share(one.launch_spread_percent)),
     ("Peak Memory", lambda one: unit(one.peak_memory_mb, "MB")),
     ("Peak Reserved", lambda one: unit(one.peak_memory_reserved_mb, "MB")),

@@ -1,10 +1,9 @@
-"""How a report reaches the disk: whole or not at all, and without losing the one that was there.
+"""Writes reports to disk: whole or not at all, and without losing an earlier one.
 
-write      into the run's folder, in place of what was rendered there before
-publish    to where the user wants it; an existing report.json is kept as report.1.json, the next as report.2.json
+write      into the run's folder, replacing what was rendered there
+publish    to the requested place: an existing report.json is kept as report.1.json, the next as report.2.json
 
-Several processes may publish to one name at the same time: each takes a name only where none is, so that all of their
-reports are kept.
+Safe with several processes that publish to one name at the same time.
 """
 
 import errno
@@ -26,11 +25,11 @@ from orchestrator.store.journal import write_parts_durably
 from protocol.paths import RunPaths
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
-"""What `link` says where the file system has no second names for a file."""
+"""Errors of `link` on file systems without hard links."""
 
 
 class Given(TypedDict, total=False):
-    """What formats take beside the report (ReportFormat.needs). Without it there is nothing to show of it."""
+    """Inputs that some formats need besides the report (ReportFormat.needs); empty ones by default."""
 
     timeline: Timeline
     samples: Samples
@@ -38,7 +37,7 @@ class Given(TypedDict, total=False):
 
 
 def by_importance(formats: Iterable[ReportFormat]) -> tuple[ReportFormat, ...]:
-    """The formats, each once, in the order in which they are to be written."""
+    """The distinct formats, in the order in which they are written."""
     chosen = set(formats)
     return tuple(kind for kind in ReportFormat if kind in chosen)
 
@@ -64,7 +63,7 @@ def publish(
     formats: Iterable[ReportFormat],
     **given: Unpack[Given],
 ) -> tuple[Path, ...]:
-    """Render to the `target` of each format, keeping files that are there; returns the new files.
+    """Render to the `target` of each format, keeping existing files; returns the new files.
 
     Raises StorageError when the disk refuses.
     """
@@ -82,10 +81,9 @@ def publish(
 
 
 def keep_old(path: Path) -> Path | None:
-    """Move an existing file out of the way, to the first free of name.1.suffix, name.2.suffix, …; returns where to.
+    """Rename an existing file to the first free of name.1.suffix, name.2.suffix, …; returns its new path.
 
-    None where there is none, or another process was quicker. The free name is taken before anything is moved, so two
-    processes never choose the same one. Raises OSError.
+    None without a file, or if another process was quicker. Raises OSError.
     """
     number = 1
     while os.path.lexists(path):
@@ -107,7 +105,7 @@ def keep_old(path: Path) -> Path | None:
 
 
 def beside_the_old(finished: Path, path: Path) -> None:
-    """Move `finished` to `path` once whatever is there has been kept. Raises OSError."""
+    """Move `finished` to `path`, keeping an existing file under another name. Raises OSError."""
     while True:
         keep_old(path)
         with suppress(FileExistsError):
@@ -116,7 +114,7 @@ def beside_the_old(finished: Path, path: Path) -> None:
 
 
 def _take(finished: Path, path: Path) -> None:
-    """Move `finished` to `path` unless something is there. Raises FileExistsError then, OSError as the disk does."""
+    """Move `finished` to `path`. Raises FileExistsError where something is there, else OSError."""
     try:
         os.link(finished, path)
     except OSError as error:
@@ -131,9 +129,9 @@ def _take(finished: Path, path: Path) -> None:
 
 
 def parts(report: Report, kind: ReportFormat, **given: Unpack[Given]) -> Iterable[bytes]:
-    """The report in one format, as the parts of a file: samples may be more than there is memory, all else is one part.
+    """The report in one format, as parts of a file: samples may exceed the memory, every other format is one part.
 
-    Raises RunFolderError, while samples are taken, where they are not at hand.
+    Raises RunFolderError while samples are generated but missing.
     """
     module, _, function = kind.renderer.partition(":")
     renderer = getattr(import_module(f"orchestrator.report.{module}"), function)
@@ -145,5 +143,5 @@ def parts(report: Report, kind: ReportFormat, **given: Unpack[Given]) -> Iterabl
 
 
 def render(report: Report, kind: ReportFormat, **given: Unpack[Given]) -> bytes:
-    """The report in one format, as the bytes of a file. Raises RunFolderError for samples."""
+    """The report in one format, as bytes. Raises RunFolderError for samples that are missing."""
     return b"".join(parts(report, kind, **given))

@@ -1,4 +1,4 @@
-"""What a kind of run decides of its reports, as one value: the chapters of each format, and what stands above them."""
+"""The layout of a kind of run: chapters of each format, title, and what replaces the verdict."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from orchestrator.report.sections import Badge, Chapter
 
 
 class Answer(NamedTuple):
-    """What a run says of its devices: a line, and how far the run came to be able to say it."""
+    """What a run says about its devices. reach: how much of the run supports it."""
 
     badge: Badge
     reach: str
@@ -17,12 +17,12 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """How the reports of a kind of run are laid out. `default_layout.DEFAULT` is that of a benchmark.
+    """The layout of a kind of run's reports. `default_layout.DEFAULT` is a benchmark's.
 
-    text, markdown, html: chapters in order, between those that every report begins and ends with. title: what the
-    kind is called above them; empty where it needs no name. answer: stands in place of how the run ended.
-    one_page: its text has no more lines than a page. checks: its cells have checks in place of figures. profile: what
-    was asked for, in a word.
+    text, markdown, html: chapters in order, between those that all reports share. title: name of the kind, may be
+    empty.
+    answer: replaces the verdict. one_page: text is limited to a page. checks: cells have checks instead of figures.
+    profile: the requested profile in a word.
     """
 
     text: tuple[Chapter, ...]

@@ -1,4 +1,4 @@
-"""Every planned cell of a report in a line, with what was measured of it: for formats with a row for each cell."""
+"""Every planned cell of a report with its figures, for formats with a row for each cell."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,10 +11,7 @@ from protocol.cell import Workload
 
 
 class Line(NamedTuple):
-    """A planned cell. metric: None of a cell that is no measurement of its own, as a check of a burn-in.
-
-    result: of the model that it is about; None of a probe.
-    """
+    """A planned cell. metric: None without a measurement (a burn-in check). result: None for a probe."""
 
     entry: CellEntry
     gpu: GpuInfo
@@ -23,24 +20,24 @@ class Line(NamedTuple):
 
     @property
     def mode(self) -> str | None:
-        """Whether the other devices worked too; None where the report has no figures to tell it of."""
+        """Solo or loaded; None without figures."""
         if self.result is not None:
             return self.result.mode
         return self.metric.mode if isinstance(self.metric, ProbeMetrics) else None
 
     @property
     def figure(self) -> Figure | None:
-        """What the cell is compared by; None for a check, which measures nothing."""
+        """The main figure of the cell; None for a check."""
         return None if self.metric is None else main_figure(Workload(self.entry.workload), self.entry.model_name)
 
     @property
     def value(self) -> float | None:
-        """That figure."""
+        """The value of the main figure."""
         return None if self.metric is None or self.figure is None else self.figure.number(self.metric)
 
 
 def time_ms(metric: Measured) -> float | None:
-    """The time that people ask for: of the pass, the step, the text, the load, or one iteration of a probe."""
+    """The typical time: of a pass, a step, a text, a load, or a probe's iteration."""
     match metric:
         case LoadMetrics():
             return metric.model_load_time_ms
@@ -55,12 +52,12 @@ def time_ms(metric: Measured) -> float | None:
 
 
 def memory_mb(metric: Measured) -> float | None:
-    """The memory that people ask for: the most that was taken at once, of a load what the model takes."""
+    """The peak memory; of a load the memory of the model."""
     return metric.memory_allocated_mb if isinstance(metric, LoadMetrics) else metric.peak_memory_mb
 
 
 def lines(report: Report) -> Iterator[Line]:
-    """All of them, in the order of the plan."""
+    """All planned cells, in the order of the plan."""
     gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
     found: dict[str, tuple[Measured, ModelResult | None]] = {
         metric.cell: (metric, result) for result in report.results for _, metric in keys.of_model(result)

@@ -1,4 +1,4 @@
-"""Sections as GitHub's Markdown, for a ticket or a pull request."""
+"""Sections as GitHub's Markdown."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,17 +8,16 @@ from orchestrator.report.sections import Finding, Section, Table
 from orchestrator.system.plain_text import plain
 
 _STEERS: Final = re.compile(r"[\\`*_\[\]|~@#$]|:(?=//)|(?<=www)\.")
-"""What Markdown, or the page that shows it (mentions, numbers of issues, links, formulas), would take for more than
-text."""
+"""Characters with a meaning in Markdown or on GitHub (mentions, issues, links, formulas)."""
 
 
 def escaped(text: str) -> str:
-    """Text of others, on one line, harmless in Markdown."""
+    """Foreign text on one line, harmless in Markdown."""
     return _STEERS.sub(r"\\\g<0>", plain(text)).replace("&", "&amp;").replace("<", "&lt;")
 
 
 def lines(section: Section | None, heading: str = "") -> Iterator[str]:
-    """A chapter, ending with an empty line; nothing for None. heading: "##" and the like, none by default."""
+    """A chapter, ending with an empty line; nothing for None. heading: "##" and the like."""
     if section is None:
         return
     if heading:
@@ -38,7 +37,6 @@ def lines(section: Section | None, heading: str = "") -> Iterator[str]:
 
 
 def _finding(one: Finding) -> Iterator[str]:
-    """A line with its badge and title, or, of one that text has no title of, a line for each of its own."""
     title = ": ".join(filter(None, ("" if one.badge is None else one.badge.text, one.title)))
     if one.label is not None or not title:
         yield from (": ".join(filter(None, (one.label, words))) for words in one.lines)

@@ -1,4 +1,4 @@
-"""Numbers as people read them: as many digits as mean something, with their unit, N/A where nothing is known."""
+"""Numbers for people: significant digits, units, N/A for unknown values."""
 
 from typing import Final
 
@@ -26,7 +26,7 @@ def share(percent: float | None) -> str:
 
 
 def difference(percent: float) -> str:
-    """By how many percent: +1.5%, -0.3%; what rounds to nothing is +0.0%."""
+    """A signed percentage: +1.5%, -0.3%, never -0.0%."""
     return f"{percent:+z.1f}%"
 
 
@@ -40,7 +40,7 @@ def count(value: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time span in words: 42 seconds, 2 min 30 s, 3 minutes, 12 minutes, 7 h 58 min."""
+    """A time span: 42 seconds, 2 min 30 s, 3 minutes, 12 minutes, 7 h 58 min."""
     if seconds < 120:
         return f"{seconds:.0f} seconds"
     if seconds < 600 and round(seconds) % 60:

@@ -1,10 +1,8 @@
-"""What of a text fits on one page: its paragraphs share the lines that there are. Pure.
+"""Fits a text on one page: its paragraphs share the lines by rank. Pure.
 
-    MUST ─▶ a line of what is TOLD ─▶ all of what is GRAVEST ─▶ a line of what is MORE ─▶ more of all  until it is full
-             └ of each section the first paragraph, then of each the second, and so on: here and in MORE
+    all of MUST ─▶ a line of each TOLD ─▶ all of GRAVEST ─▶ a line of each MORE ─▶ more of all, until the page is full
 
-What has fewer lines than it would take ends with "...". So the same text is whole where there is room for it, and the
-least that it says is known beforehand where there is none.
+Sections take turns paragraph by paragraph. A paragraph that gets fewer lines than it has ends with "...".
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,15 +14,12 @@ from orchestrator.report.text import WIDTH, Paragraph, wrap
 
 
 def is_whole(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> bool:
-    """Whether nothing has to be cut, so that `cut` does not stand there."""
+    """Whether everything fits without cutting."""
     return sum(len(one.lines) for one in paragraphs if one is not cut) <= room
 
 
 def on_one_page(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> Iterator[str]:
-    """The lines of a page, at most `room` of them where what must be there is no more.
-
-    cut: stands in its place among the paragraphs where anything was cut or left out, and not at all where nothing was.
-    """
+    """The lines of a page: at most `room`, more only for what must be there. cut: shown only if lines are missing."""
     every = list(paragraphs)
     if is_whole(every, room, cut):
         yield from (line for one in every if one is not cut for line in one.lines)
@@ -34,7 +29,6 @@ def on_one_page(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> I
 
 
 def _shares(paragraphs: Sequence[Paragraph], room: int) -> list[int]:
-    """How many lines each of them gets."""
     wanted = []
     places: dict[str, int] = {}
     for number, one in enumerate(paragraphs):
@@ -49,7 +43,7 @@ def _shares(paragraphs: Sequence[Paragraph], room: int) -> list[int]:
 
 
 def _turn(rank: Rank, place: int, depth: int) -> tuple[int, int]:
-    """When a paragraph gets a line. place: among those of its section. depth: how many lines it has before."""
+    """The order in which a paragraph's lines get room. place: within its section. depth: number of the line."""
     if rank is Rank.MUST or (rank is Rank.GRAVEST and depth == 0):
         return 0, 0
     if rank is Rank.GRAVEST:
@@ -60,7 +54,7 @@ def _turn(rank: Rank, place: int, depth: int) -> tuple[int, int]:
 
 
 def _head(lines: Sequence[str], most: int) -> Iterator[str]:
-    """The first lines, and of the rest as much as the last of them holds."""
+    """The first lines; the last one takes as many words of the rest as fit."""
     yield from lines[: max(most - 1, 0) if most < len(lines) else most]
     if 0 < most < len(lines):
         rest = " ".join([lines[most - 1], *(line.strip() for line in lines[most:])])

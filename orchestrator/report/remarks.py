@@ -1,4 +1,4 @@
-"""What to know before believing a figure, in words and as a mark."""
+"""Caveats about a figure, in words and as a mark."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,16 +12,15 @@ from protocol.result import SteadyState
 CLOCK_LIMIT_PERCENT: Final = 1.0
 MARK: Final = "*"
 MARKED: Final = "in doubt (below its table it is said why)"
-"""What MARK stands for."""
 
 
 def remark(metric: Measured, *, interval: bool = True) -> str:
-    """What to know, in words; empty where nothing is to be said. interval: whether a missing one is to be explained."""
+    """The caveats, empty for none. interval: whether to explain a missing one."""
     return "; ".join(_remarks(metric, interval=interval))
 
 
 def mark(metric: Measured) -> str:
-    """MARK where a figure is in doubt, empty where it is not. That a GPU waits for its host is no doubt."""
+    """MARK for a figure in doubt, else empty. Launch-bound is no doubt."""
     doubtful = (
         metric.degraded
         or metric.steady_state == SteadyState.NONE
@@ -35,18 +34,17 @@ def mark(metric: Measured) -> str:
 
 
 def _clock_moved(metric: Measured) -> bool:
-    """Whether the clock had not settled, by the same limit as the worker has for times."""
+    """The worker has the same limit for times."""
     return metric.sm_clock_drift_percent is not None and abs(metric.sm_clock_drift_percent) > CLOCK_LIMIT_PERCENT
 
 
 def _planned_and_made(metric: Measured) -> int:
-    """How many of its planned launches, which are its first rounds, the figures are of: added ones make up for none."""
+    """Number of planned launches with a result. Added launches replace none."""
     good = {one.round for one in metric.attempts if one.outcome == "result" and one.batch_size == metric.batch_size}
     return sum(number < metric.launches_planned for number in good)
 
 
 def _faster_than_its_part(metric: PhaseMetrics) -> bool:
-    """Whether the latency, which is made of few passes of their own, came out below the forward pass within it."""
     latency_ms, forward_ms = metric.inference_latency_ms, metric.forward_time_ms
     return latency_ms is not None and forward_ms is not None and latency_ms < forward_ms
 
@@ -77,7 +75,6 @@ def _remarks(metric: Measured, *, interval: bool) -> Iterator[str]:
 
 
 def _of_computed(metric: Computed) -> Iterator[str]:
-    """What speaks against a time, and against what it is held against."""
     yield from metric.plausibility.flags
     if metric.plausibility.note.startswith(SHARE_IN_DOUBT):
         yield metric.plausibility.note.partition("; ")[0]
@@ -95,4 +92,4 @@ SHORT: Final = {
     Status.DROPPED: ("drop", "dropped for want of time"),
     Status.MISSING: ("miss", "not measured"),
 }
-"""Why there is no value, in a word for a table and in the words of its legend."""
+"""Reasons for a missing value: short for a table, long for its legend."""

@@ -1,9 +1,9 @@
-"""A report as a tree of sections. A chapter makes sections of a Report once, and every format renders the same types.
+"""A report as a tree of sections. Chapters make sections of a Report, and every format renders them.
 
-Section ── summary, Chart (names the Table that says the same), Table, Finding, parts (sections within it)
+Section ── summary, Chart (names the Table with the same data), Table, Finding, parts (nested sections)
 
-Text and Markdown show no charts. What a narrow format drops is said here: columns by their priority, details and
-logs of findings that are not opened, and, where all has to fit on one page, paragraphs by their rank.
+Text and Markdown show no charts. They drop columns by priority, details of findings that are not opened, and paragraphs
+by rank.
 """
 
 import enum
@@ -16,17 +16,17 @@ from orchestrator.figures.report import Report
 from orchestrator.report.charts import Kind, Plot
 
 MOST_ROWS: Final = 500
-"""Of a table in HTML."""
+"""Rows of a table in HTML."""
 MOST_CELLS: Final = 1500
-"""Rows of the table of all cells: what a reader scrolls through, and most pages have room for."""
+"""Rows of the table of all cells."""
 
 
 SHOWN_REASONS: Final = 3
-"""Of one verdict, where a report has to fit on a page."""
+"""Reasons for a verdict on a one-page report."""
 
 
 class Tone(enum.StrEnum):
-    """How something is to be taken. It is always said in words as well."""
+    """Colour of a statement, which is always in words as well."""
 
     PLAIN = ""
     GOOD = "good"
@@ -36,21 +36,21 @@ class Tone(enum.StrEnum):
 
 
 class Rank(enum.IntEnum):
-    """How much of a paragraph has to be on a page that has no room for all of them."""
+    """How much of a paragraph a full page must show."""
 
     MUST = 0
     """All of it."""
     GRAVEST = 1
-    """Its first line, and all of it before more than a line of any other paragraph."""
+    """Its first line, and all of it before the second line of any other paragraph."""
     TOLD = 2
-    """A line, if what must be there leaves any."""
+    """A line, if there is room after MUST."""
     MORE = 3
-    """A line, if there is room for all that is graver."""
+    """A line, if there is room after all graver paragraphs."""
 
 
 @dataclass(frozen=True)
 class Badge:
-    """A word that stands out."""
+    """A highlighted word."""
 
     text: str
     tone: Tone
@@ -64,10 +64,9 @@ Entry = str | Badge
 
 @dataclass(frozen=True)
 class Column:
-    """number: aligned and sorted as such. priority: of those that do not fit, the highest is dropped first.
+    """A column. number: aligned and sorted as numbers. priority: the highest is dropped first, 0 never.
 
-    A column of priority 0 is never dropped. listed: where it is dropped, its entries stand below the table, each once.
-    least: characters that it takes in text.
+    listed: entries of a dropped column are listed below the table. least: minimal width in text.
     """
 
     title: str
@@ -79,11 +78,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """caption: what it is. words: what to know of it. name: by which a format chooses it.
+    """A table. caption: title. words: note below. framed: in text; a wide unframed table continues below.
 
-    beyond: rows that are not in it; more: where they are, in words with a place for their number.
-    framed: in text; an unframed table is continued below with its first column where it is too wide.
-    most: rows that text shows. remarks: paragraphs on single rows or columns, below the table.
+    beyond: number of missing rows; more: where they are, with a place for the number. most: rows in text. remarks:
+    paragraphs about single rows or columns.
     """
 
     caption: str
@@ -99,16 +97,15 @@ class Table:
 
     @property
     def note(self) -> str:
-        """What stands below it."""
+        """The text below the table."""
         return " ".join(filter(None, (self.words, self.more.format(self.beyond) if self.beyond else "")))
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart, and the table that says the same. empty: why there is nothing to draw, in place of both.
+    """A chart of the table named `table`. empty: why there is nothing to draw.
 
-    choice: what a reader chooses between, where there are several plots. left_out: what the table alone has, in words.
-    table: the name of one of its section.
+    choice: title of the selection among several plots. left_out: what only the table has.
     """
 
     id: str
@@ -124,7 +121,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Log:
-    """Lines of a file, as they were. end: a narrow format shows the last of them, not the first."""
+    """Lines of a file. end: narrow formats show the last lines, not the first."""
 
     title: str
     lines: tuple[str, ...]
@@ -133,11 +130,11 @@ class Log:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that somebody should read: lines, then details, then logs.
+    """Something to read: lines, then details, then logs.
 
-    opened: all of it is shown at once; of others text shows the lines alone. listed: its lines are items of a list.
-    label: stands before each line in text, in place of the title. most: lines that text shows where room is short.
-    ranks: of its first line, and of the others.
+    opened: shown in full; otherwise text shows the lines alone. listed: lines are items of a list. label: precedes each
+    line in text instead of the title. most: lines in text where room is short. ranks: of the first line, and of the
+    others.
     """
 
     badge: Badge | None
@@ -154,7 +151,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Card:
-    """One figure of the overview. detail: what else to know of it."""
+    """One figure of the overview."""
 
     title: str
     figure: str
@@ -164,9 +161,9 @@ class Card:
 
 @dataclass(frozen=True)
 class Cells:
-    """The table of all cells. narrowed: columns that a reader chooses by. ranks: of each row, the lowest first.
+    """The table of all cells; its last column are remarks, which HTML shows below each row.
 
-    Its last column are remarks. The page shows each on a line of its own below its row, to be read at any width.
+    narrowed: columns with a filter. ranks: of each row, the lowest is kept longest.
     """
 
     table: Table
@@ -175,16 +172,16 @@ class Cells:
 
     @property
     def filters(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
-        """Those columns, each with what may be chosen."""
+        """Columns with a filter, each with its choices."""
         rows = self.table.rows
         return tuple((column, tuple(dict.fromkeys(str(row[column]) for row in rows))) for column in self.narrowed)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A chapter, or a part of one. summary: what to know first. notes: what to know last. most: findings in text.
+    """A chapter, or a part of one. summary: shown first. notes: shown last. wide: full-width charts.
 
-    wide: its charts in HTML take the whole width.
+    most: findings in text.
     """
 
     id: str
@@ -204,17 +201,17 @@ class Section:
 
     @property
     def own_tables(self) -> tuple[Table, ...]:
-        """Those that no chart of the section names."""
+        """Tables without a chart."""
         drawn = {chart.table for chart in self.charts}
         return tuple(table for table in self.tables if not table.name or table.name not in drawn)
 
 
 Chapter = Callable[[Report], Section | None]
-"""None where a run has nothing of it."""
+"""None where a run has nothing for it."""
 
 
 def shown(chapter: Chapter, *, tables: Sequence[str] | None = None, findings: bool = True) -> Chapter:
-    """A chapter as a format shows it. tables: the names of those that it has; None for all."""
+    """A chapter with some of its content. tables: names of those to keep, None for all."""
 
     def chosen(report: Report) -> Section | None:
         section = chapter(report)
@@ -245,7 +242,7 @@ def table(
     elsewhere: str = "report.json",
     name: str = "",
 ) -> Table:
-    """A table with all its rows; formats cut it."""
+    """A table with all rows, which formats may shorten."""
     more = f"{{}} more rows are in {elsewhere}."
     return Table(caption, tuple(columns), tuple(rows), note, more=more, name=name)
 
@@ -253,7 +250,7 @@ def table(
 def ranked(
     whole: Table, narrowed: tuple[int, ...], found: Sequence[tuple[int, Callable[[], tuple[Entry, ...]]]]
 ) -> Cells:
-    """The table with the rows that are found, each with its rank. Of too many, the lowest ranks are made."""
+    """The table with these rows, the lowest ranks of more than MOST_CELLS. found: (rank, function making a row)."""
     kept = sorted(found, key=itemgetter(0)) if len(found) > MOST_CELLS else found
     kept = kept[:MOST_CELLS]
     rows = tuple(make() for _, make in kept)
@@ -261,6 +258,6 @@ def ranked(
 
 
 def shortened(one: Table, most: int) -> Table:
-    """The table with its first rows alone, at most so many."""
+    """The table with its first `most` rows."""
     left_out = len(one.rows) - most
     return one if left_out <= 0 else replace(one, rows=one.rows[:most], beyond=one.beyond + left_out)

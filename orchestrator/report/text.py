@@ -1,7 +1,6 @@
-"""Sections as text, never wider than 80 columns as a terminal counts them. rich measures and wraps.
+"""Sections as text of at most 80 terminal columns, tables with ASCII frames. rich measures and wraps.
 
-Tables have frames of ASCII, as the requirements document has them; columns are as wide as their text, and the widest
-are folded where a row would not fit.
+Columns are as wide as their text. The widest are folded where a row would not fit.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +20,7 @@ WIDTH: Final = 80
 RULE: Final = "=" * WIDTH
 THIN_RULE: Final = "-" * WIDTH
 MOST_LINES: Final = 5
-"""Of one field. What tells two names apart may stand anywhere in them, but no name is a page long."""
+"""Of one field: both ends of a long name are kept."""
 LONGEST_NAME: Final = 40
 """In the first column of an unframed table."""
 _LOG_LINES: Final = 8
@@ -31,7 +30,7 @@ _CONSOLE: Final = Console(width=WIDTH, color_system=None, force_terminal=False)
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Lines that belong together, at least one. section: what it is one of several of."""
+    """Lines that belong together, at least one. section: groups paragraphs that take turns on one page."""
 
     rank: Rank
     lines: tuple[str, ...]
@@ -39,7 +38,7 @@ class Paragraph:
 
 
 def wrap(text: str, indent: str = "", hanging: str = "", columns: int = WIDTH) -> Iterator[str]:
-    """`text` as lines that begin with `indent`, later ones with `hanging` too. A word too long for a line is broken."""
+    """Lines beginning with `indent`, later ones with `hanging` too. Words longer than a line are broken."""
     text = plain(text)
     room = columns - cell_len(indent)
     if cell_len(text) <= room:
@@ -64,13 +63,13 @@ def bullet(text: str, indent: str = "  ") -> Iterator[str]:
 
 
 def cut(text: str, columns: int) -> str:
-    """`text` on one line, cut to so many columns; what was cut is shown by "..."."""
+    """`text` on one line, cut to so many columns with "..."."""
     text = plain(text)
     return text if cell_len(text) <= columns else f"{set_cell_size(text, columns - 3).rstrip()}..."
 
 
 def centred(text: str) -> str:
-    """`text` in the middle of the line."""
+    """`text` in the middle of a line."""
     text = cut(text, WIDTH)
     return " " * ((WIDTH - cell_len(text)) // 2) + text
 
@@ -82,7 +81,7 @@ def lines(section: Section | None) -> Iterator[str]:
 
 
 def paragraphs(section: Section, *, heading: bool = True, limited: bool = True) -> Iterator[Paragraph]:
-    """The same as paragraphs with their ranks. limited: whether findings are cut to as many lines as text shows."""
+    """A chapter as ranked paragraphs. limited: cut findings to their `most` lines."""
     content = list(_content(section, limited=limited))
     while content and content[-1].lines == ("",):
         content.pop()
@@ -186,7 +185,6 @@ def _framed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: st
 
 
 def _narrowed(widths: list[int], room: int) -> list[int]:
-    """Widths of which the widest were made narrower until all have room."""
     while sum(widths) > room:
         widths[max(range(len(widths)), key=widths.__getitem__)] -= 1
     return widths
@@ -199,7 +197,7 @@ def _row(row: Iterable[str], widths: Sequence[int], indent: str) -> Iterator[str
 
 
 def _folded(text: str, columns: int) -> list[str]:
-    """`text` in so many columns, on as many lines as it takes; of more than MOST_LINES, those of its two ends."""
+    """`text` folded to so many columns; beyond MOST_LINES the middle is left out."""
     if cell_len(text) <= columns:
         return [text]
     told = list(wrap(text, "", "  " if columns > 8 else "", columns))

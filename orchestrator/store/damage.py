@@ -1,4 +1,4 @@
-"""What a person can do about a damaged file of a run: the end of every message that tells of one."""
+"""Advice about a damaged file of a run, appended to every message about one."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from protocol.paths import RunPaths
 
 
 def advice(file: Path) -> str:
-    """What to do about `file`, which lies in the folder of a run, and what of the run can still be read without it."""
+    """How to go on without `file` in the folder of a run, and which results are still readable."""
     paths = RunPaths(file.parent)
     made = [str(path) for path in (paths.report(kind) for kind in ReportFormat) if path.is_file()]
     words = (

@@ -1,4 +1,4 @@
-"""Folders that a run writes to: found, tried, and made, before anything is started."""
+"""Folders that a run writes to: found, checked and made before anything is started."""
 
 import errno
 import os
@@ -26,10 +26,9 @@ _SECOND: Final = len("20260401-213000")
 
 
 def default_cache(environment: Mapping[str, str], uid: int) -> Path:
-    """Where weights are kept unless the configuration says: below XDG_CACHE_HOME, else HOME, else the temporary folder.
+    """Default folder of weights: below XDG_CACHE_HOME, else HOME, else the temporary folder.
 
-    A service or a container often has no HOME, or one that does not exist. Where there is no temporary folder either,
-    what is named cannot be written, and is refused as such when a run wants it.
+    A service or container may have no HOME.
     """
     cache_home = Path(environment.get("XDG_CACHE_HOME", ""))
     if cache_home.is_absolute():
@@ -41,9 +40,9 @@ def default_cache(environment: Mapping[str, str], uid: int) -> Path:
 
 
 def require_writable(configuration: Configuration, settings: LayeredSettings, *, make: bool) -> None:
-    """Make sure that reports, runs and weights can be written. make: also make the folders that are missing.
+    """Check that reports, runs, weights and temporary files can be written. make: create missing folders.
 
-    So can temporary files, which workers' libraries make. Raises ConfigError naming the option or the line to change.
+    Raises ConfigError naming the option or line to change.
     """
     temporary_files.require()
     origin = settings.origin("output.path", "-o/--output")
@@ -58,7 +57,7 @@ def require_writable(configuration: Configuration, settings: LayeredSettings, *,
 
 
 def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *, make: bool) -> None:
-    """Make sure that a report can be written to `output`. make: also make the folders that are missing.
+    """Check that a report can be written to `output`. make: create missing folders.
 
     Raises ConfigError naming `origin`.
     """
@@ -70,7 +69,7 @@ def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *,
 
 
 def require_file(path: Path, origin: str) -> None:
-    """Make sure that a file can be put at `path`, in a folder that is there. Raises ConfigError naming `origin`."""
+    """Check that a file can be written to `path`, in an existing folder. Raises ConfigError naming `origin`."""
     require_name(path, origin)
     if path.is_dir() or not path.parent.is_dir():
         raise ConfigError(f"{origin}: {path} cannot be written: {'a folder' if path.is_dir() else 'no such folder'}")
@@ -78,10 +77,9 @@ def require_file(path: Path, origin: str) -> None:
 
 
 def require_name(path: Path, origin: str) -> None:
-    """Make sure that a file may be called so, also while it is written under its temporary name, which is longer.
+    """Check that `path` may be a file, also under its longer temporary name. Raises ConfigError naming `origin`.
 
-    A file takes the place of what has its name: of /dev/null for the whole machine, where root asks for that. Raises
-    ConfigError naming `origin`.
+    Devices are refused: as root, a report would replace /dev/null.
     """
     if path.absolute().parent == _DEVICES or (safe_read.is_there(path) and not (path.is_file() or path.is_dir())):
         raise ConfigError(f"{origin}: {path} is a device, a pipe or a socket, and no place for a file; name another")
@@ -97,7 +95,7 @@ def require_name(path: Path, origin: str) -> None:
 
 
 def require_room_for_reports(paths: RunPaths) -> None:
-    """Make sure that reports can be rendered into the run's folder. Raises RunFolderError."""
+    """Check that reports can be rendered into the run's folder. Raises RunFolderError."""
     try:
         with tempfile.TemporaryFile(dir=paths.folder):
             pass
@@ -109,9 +107,9 @@ def require_room_for_reports(paths: RunPaths) -> None:
 
 
 def _try_writing(folder: Path, origin: str, what: str, *, make: bool) -> None:
-    """Trying is the only question that root, read-only mounts and full disks all answer truly.
+    """Write a nameless file, the only true check for root, read-only mounts and full disks.
 
-    What is tried has no name, so nobody sees it. Where `folder` is not made, the nearest one that is there answers.
+    Without `make`, the nearest existing folder is checked.
     """
     try:
         standing = next(place for place in (folder, *folder.parents) if place.exists())
@@ -129,7 +127,7 @@ def _try_writing(folder: Path, origin: str, what: str, *, make: bool) -> None:
 
 
 def current() -> Path:
-    """The folder that relative paths are seen from. Raises ConfigError when somebody has removed it."""
+    """The current folder. Raises ConfigError if it was removed."""
     try:
         return Path.cwd()
     except OSError as error:
@@ -138,9 +136,9 @@ def current() -> Path:
 
 @contextmanager
 def new_run(runs: Path, origin: str, now: datetime) -> Iterator[RunPaths]:
-    """A new folder for a run; the body puts into it what a run begins with.
+    """Make a folder for a run; the body writes its first files.
 
-    Where the disk has no room for that, no folder is left that is none of a run: ConfigError naming `origin`.
+    Raises ConfigError naming `origin` if the disk refuses, and removes the folder.
     """
     begun: list[RunPaths] = []
     try:
@@ -156,7 +154,7 @@ def new_run(runs: Path, origin: str, now: datetime) -> Iterator[RunPaths]:
 
 
 def make_run(runs: Path, now: datetime) -> RunPaths:
-    """A new folder for a run, named by the time and chance: 20260401-213000-1f2e3d. No other run has it."""
+    """A new folder for a run, named by time and chance: 20260401-213000-1f2e3d."""
     while True:
         folder = runs / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         try:
@@ -167,7 +165,7 @@ def make_run(runs: Path, now: datetime) -> RunPaths:
 
 
 def existing_run(name: str | None, runs: str) -> RunPaths:
-    """The run in the folder `name`, or the newest one in `runs`. Raises RunFolderError when there is none."""
+    """The run in the folder `name`, or the newest one in `runs`. Raises RunFolderError for none."""
     try:
         return RunPaths(_newest(runs) if name is None else _named(name))
     except OSError as error:
@@ -175,15 +173,12 @@ def existing_run(name: str | None, runs: str) -> RunPaths:
 
 
 def in_order(runs: Path) -> list[Path]:
-    """The folders of the runs in a folder, the newest last."""
+    """Folders of the runs in a folder, the newest last."""
     return [config.parent for config in sorted(runs.glob("*/run.yaml"), key=_begun)]
 
 
 def require_ours(paths: RunPaths) -> None:
-    """Make sure that the run can be gone on with.
-
-    Raises RunFolderError for the run of another user, and on a file system that is read-only.
-    """
+    """Check that the run can be resumed. Raises RunFolderError for another user's run or a read-only file system."""
     if os.statvfs(paths.folder).f_flag & os.ST_RDONLY:
         raise RunFolderError(
             f"{paths.folder}: cannot be written: {os.strerror(errno.EROFS)}. Resume the run where it can be written, "
@@ -222,6 +217,6 @@ def _newest(runs: str) -> Path:
 
 
 def _begun(config: Path) -> tuple[str, int, str]:
-    """When a run began: its name begins with the second, and run.yaml is never written again."""
+    """Start time of a run: its name begins with the second, and run.yaml is written once."""
     name = config.parent.name
     return name[:_SECOND], config.stat().st_mtime_ns, name

@@ -1,11 +1,10 @@
-"""The journal: what a run must not forget, in a file that only ever grows.
+"""The journal: everything that a run must not forget, in an append-only file.
 
     file    MAGIC, then records
     record  length (u32)  CRC of the body (u32)  sequence number (u64)  CRC of these three (u32)  │  body, MessagePack
 
-One writer. Each record is on the disk before `append` returns. A record that was being written when the machine died is
-cut off when the file is opened again; damage anywhere else is an error, never skipped. While the file is open, room on
-the disk is kept beside it (reserve.py), so that a full disk has place for `last_word`.
+One writer. Each record is on disk before `append` returns. A torn last record is cut off when the file is opened again;
+other damage is an error. Reserved disk space (reserve.py) lets `last_word` be written on a full disk.
 """
 
 import os
@@ -32,13 +31,12 @@ _PREFIX: Final = _HEADER.size + _HEADER_CRC.size
 
 
 class Journal:
-    """The writer. Opening recovers: the records that are there are in `recovered`, a torn last one is cut off."""
+    """The writer. `recovered` has the records found on opening, without a torn last one."""
 
     def __init__(self, path: Path) -> None:
         """Open or make the journal at `path`.
 
-        Raises RunFolderError for a file that is not a journal, is larger than any (safe_read.py) or is damaged
-        before its end, StorageError when the disk refuses.
+        Raises RunFolderError for a damaged file or one that is no journal, StorageError when the disk refuses.
         """
         fresh = not path.exists()
         self._path = path
@@ -59,9 +57,9 @@ class Journal:
         self._broken = False
 
     def append(self, record: Record) -> None:
-        """Write one record and wait until it is on the disk.
+        """Write one record and wait until it is on disk.
 
-        Raises StorageError when that fails; what the disk then holds is unknown, so every later call fails too.
+        Raises StorageError if that fails. Then every later call fails too.
         """
         if self._broken:
             raise StorageError(f"{self._path}: an earlier write failed; nothing more can be recorded")
@@ -69,16 +67,16 @@ class Journal:
         self._sequence += 1
 
     def require_room(self) -> None:
-        """Make sure that the disk is not full. Raises StorageError."""
+        """Check that the disk is not full. Raises StorageError."""
         try:
             self._reserve.require_more()
         except OSError as error:
             raise StorageError(f"{self._path.parent}: cannot be written: {error.strerror}") from error
 
     def last_word(self, record: Record) -> bool:
-        """Write a record where no other can be written any more, in the room that was kept. Says whether it is there.
+        """Write a record into the reserved space after a failed write. Returns whether it is on disk.
 
-        A record that was cut short goes; one whose sync has failed stays as it may be, and nothing is written after it.
+        Nothing is written after a failed sync.
         """
         self._reserve.give_up()
         if not self._synced:
@@ -93,7 +91,7 @@ class Journal:
         return True
 
     def close(self) -> None:
-        """Give the file back."""
+        """Release the file and its reserve."""
         self._reserve.give_up()
         os.close(self._fd)
 
@@ -111,7 +109,7 @@ class Journal:
             raise StorageError(f"{path}: no room can be kept for the run's last words: {error.strerror}") from error
 
     def _repair(self, whole: int, *, fresh: bool) -> None:
-        """Cut a torn tail off, or begin a new file and make its name durable too."""
+        """Cut off a torn tail, or start a new file and make its name durable."""
         try:
             os.ftruncate(self._fd, whole)
             if whole == 0:
@@ -123,7 +121,7 @@ class Journal:
             raise StorageError(f"{self._path}: cannot be written: {error.strerror}") from error
 
     def _write(self, data: bytes) -> None:
-        """Write all of `data`: a full disk first shows as a short write without an error."""
+        """Write all of `data`: a full disk first causes a short write."""
         self._broken = True
         rest = memoryview(data)
         try:
@@ -139,23 +137,21 @@ class Journal:
 
 
 def _framed(record: Record, sequence: int) -> bytes:
-    """A record as it lies in the file."""
     body = codec.encode(record)
     header = _HEADER.pack(len(body), zlib.crc32(body), sequence)
     return header + _HEADER_CRC.pack(zlib.crc32(header)) + body
 
 
 def read(path: Path) -> tuple[Record, ...]:
-    """The records of the journal at `path`, also while a run is still writing it.
+    """The records of the journal at `path`, also while a run writes it.
 
-    Raises RunFolderError when there is none, it is not a journal, is larger than any (safe_read.py), or is damaged
-    before its end.
+    Raises RunFolderError for no journal, a damaged one, or one that is too large (safe_read.py).
     """
     return _scan(_contents(path), path)[0]
 
 
 def length(path: Path) -> int:
-    """How many bytes the journal at `path` has; it only ever grows. 0 where there is none."""
+    """Size of the journal at `path` in bytes, 0 without one."""
     try:
         return path.stat().st_size
     except OSError:
@@ -172,19 +168,15 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_durably(path: Path, data: bytes, move: Callable[[Path, Path], object] = Path.rename) -> None:
-    """Put `data` at `path` whole or not at all: a temporary name, synced, renamed, the folder synced.
+    """Write `data` to `path`, whole or not at all: a temporary name, synced, renamed, the folder synced.
 
-    move: renames the first path to the second, in another way than replacing what is there. Raises StorageError when
-    the disk refuses.
+    move: replaces Path.rename. Raises StorageError when the disk refuses.
     """
     write_parts_durably(path, (data,), move)
 
 
 def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path, Path], object] = Path.rename) -> None:
-    """The same with what is made while it is written, so that there is never all of it in memory.
-
-    Whatever ends the making of them ends this too, and leaves no file.
-    """
+    """As write_durably, with parts that are generated while they are written. An error in generating leaves no file."""
     unfinished = temporary(path, os.getpid())
     try:
         with unfinished.open("wb") as file:
@@ -202,7 +194,7 @@ def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path
 
 
 def temporary(path: Path, pid: int) -> Path:
-    """The name under which a process writes what is to be at `path`."""
+    """The temporary name of a file that a process writes to `path`."""
     return path.with_name(f".{path.name}.{pid}.tmp")
 
 
@@ -214,7 +206,7 @@ def _contents(path: Path) -> bytes:
 
 
 def _scan(data: bytes, path: Path) -> tuple[tuple[Record, ...], int]:
-    """The whole records in `data`, and the length up to which it is sound."""
+    """The whole records in `data`, and the length of its intact part."""
     if not data.startswith(MAGIC):
         if MAGIC.startswith(data):
             return (), 0
@@ -242,7 +234,7 @@ def _scan(data: bytes, path: Path) -> tuple[tuple[Record, ...], int]:
 
 
 def _body_at(data: bytes, offset: int, sequence: int) -> bytes | None:
-    """The body of the record at `offset`, or None when it is not whole, not sound or not the one expected."""
+    """The body of the record at `offset`, or None if it is not whole, intact and the expected one."""
     header = data[offset : offset + _HEADER.size]
     check = data[offset + _HEADER.size : offset + _PREFIX]
     if len(check) < _HEADER_CRC.size or _HEADER_CRC.unpack(check)[0] != zlib.crc32(header):
@@ -255,7 +247,7 @@ def _body_at(data: bytes, offset: int, sequence: int) -> bytes | None:
 
 
 def _later_record(data: bytes, start: int, sequence: int) -> bool:
-    """Whether a sound header of this record or a later one stands behind `start`: then damage is not a torn tail."""
+    """Whether an intact header of this or a later record follows `start`: then the damage is no torn tail."""
     for offset in range(start, len(data) - _PREFIX + 1):
         header = data[offset : offset + _HEADER.size]
         (check,) = _HEADER_CRC.unpack_from(data, offset + _HEADER.size)

@@ -1,9 +1,9 @@
-"""Who works on a run: one process, which holds the lock of the run's folder and has written into it who it is.
+"""The lock of a run's folder: held by the one process that works on the run, with its identity inside.
 
     working process   flock on `lock`, its Holder inside         ends ─▶ emptied, released
-    anybody           reads the Holder, and sees by PID and start time whether that process still lives
+    anybody           reads the Holder, and checks by PID and start time whether it still lives
 
-Readers never try the lock: for that moment they would keep out the process that the run belongs to.
+Readers never try the lock, which would keep out its owner for that moment.
 """
 
 import enum
@@ -28,8 +28,7 @@ _MAX_BYTES: Final = 4096
 class Holder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The process that works on a run.
 
-    start_ticks: field 22 of /proc/PID/stat, which tells it from a later process of the same number. boot_id, hostname,
-    namespace: where its PID means anything.
+    start_ticks: field 22 of /proc/PID/stat. boot_id, hostname, namespace: where its PID is valid.
     """
 
     pid: int
@@ -40,7 +39,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Life(enum.StrEnum):
-    """Whether a holder still lives, as seen from here."""
+    """State of a holder as seen from this process."""
 
     ALIVE = "alive"
     ENDED = "ended"
@@ -49,7 +48,7 @@ class Life(enum.StrEnum):
 
 @contextmanager
 def held(paths: RunPaths) -> Iterator[None]:
-    """Keep every other process away from the run's folder. Raises RunFolderError where one works on it."""
+    """Keep every other process away from the run's folder. Raises RunFolderError if one works on it."""
     try:
         lock = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -64,10 +63,7 @@ def held(paths: RunPaths) -> Iterator[None]:
 
 
 def require_free(paths: RunPaths) -> None:
-    """Make sure that no process works on the run, without writing anything. For one that is about to work on it.
-
-    Raises RunFolderError where one does.
-    """
+    """Check that no process works on the run, without writing. Raises RunFolderError if one does."""
     try:
         lock = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -79,7 +75,7 @@ def require_free(paths: RunPaths) -> None:
 
 
 def holder(paths: RunPaths) -> Holder | None:
-    """Who has written into the lock last and did not leave in order; None where nobody has."""
+    """The last process that did not release the lock in order; None without one."""
     try:
         with paths.lock.open("rb") as file:
             return msgspec.json.decode(file.read(_MAX_BYTES), type=Holder)
@@ -88,7 +84,7 @@ def holder(paths: RunPaths) -> Holder | None:
 
 
 def life(of: Holder) -> Life:
-    """Whether that process lives. One on another host or in another container cannot be seen from here."""
+    """Whether that process lives; ELSEWHERE on another host or in another container."""
     here = myself()
     if of.hostname != here.hostname and of.boot_id != here.boot_id:
         return Life.ELSEWHERE
@@ -111,7 +107,7 @@ def myself() -> Holder:
 
 
 def _namespace() -> str:
-    """Which space of PIDs this process is in; empty where the kernel does not tell."""
+    """The PID namespace of this process; empty where unknown."""
     try:
         return str(_NAMESPACE.readlink())
     except OSError:
@@ -129,7 +125,7 @@ def _take(lock: int, paths: RunPaths) -> None:
 
 
 def _write(lock: int, data: bytes) -> None:
-    """Replace what the lock says. A disk that is full keeps nobody from working: then nobody can be told who works."""
+    """Replace the lock's contents. On a full disk the run goes on without them."""
     try:
         os.ftruncate(lock, 0)
         os.pwrite(lock, data, 0)

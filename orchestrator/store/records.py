@@ -1,24 +1,23 @@
-"""What the journal holds: one record for each thing that must not be forgotten, in the order it happened.
+"""Records of the journal, in the order in which they happen.
 
     Header                          once, when the run is made
-    Segment                         each time a process begins to work on the run (the first time, and each resume)
-    ZygoteStarted                   what the shared start-up cost
+    Segment                         a process starts to work on the run (at first, and at each resume)
+    ZygoteStarted                   the cost of the shared start-up
     Start  Spawned  End  Left       an attempt: intended, running, over, its process gone
-    Beside                          somebody else computed on the GPU of an attempt, and was allowed to
-    Foreign                         somebody else came to a GPU, or left it
-    ClockSet                        the host's time of day has jumped
-    StoodStill                      the orchestrator itself did not go on for a while
-    TelemetryEnded                  nobody looks at the GPUs any more
-    TooHot                          a GPU whose load was ended for its heat
-    TakenOut                        a device that cannot be used any more
-    Skipped                         a model that is not run any more
-    Added                           launches beyond the plan, because a GPU is SUSPECT or a burn-in has time left
-    Dropped                         a launch, planned or added, for which there was no time
-    StopAsked                       a person wants the run to end: nothing new begins
+    Beside                          another process computed on the GPU of an attempt, which was allowed
+    Foreign                         another process came to a GPU, or left it
+    ClockSet                        the host's time of day jumped
+    StoodStill                      the orchestrator was suspended
+    TelemetryEnded                  no more readings of the GPUs
+    TooHot                          a GPU whose load was ended for its temperature
+    TakenOut                        a quarantined device
+    Skipped                         a skipped model
+    Added                           launches beyond the plan: a GPU is SUSPECT, or a burn-in has time left
+    Dropped                         a planned or added launch without time for it
+    StopAsked                       a person requested a stop
     Finished                        no more work, or stopped on request
 
-An End that names a result is written after that result is safely on disk. A Start without an End is an attempt that
-was interrupted.
+An End with a result follows that result's sync. A Start without an End is an interrupted attempt.
 """
 
 import msgspec
@@ -28,11 +27,11 @@ from protocol.failure import Failure
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
-    """A record: a map whose "type" is the class's name. Wall times are seconds since the epoch."""
+    """A map whose "type" is the class's name. Wall times are seconds since the epoch."""
 
 
 class Header(_Record, frozen=True, kw_only=True):
-    """Which run this is. `plan_hash` is that of the plan in plan.json; another plan is not resumed."""
+    """Identity of the run. `plan_hash`: of plan.json; another plan is not resumed."""
 
     run_id: str
     plan_hash: str
@@ -43,10 +42,10 @@ class Header(_Record, frozen=True, kw_only=True):
 
 
 class Segment(_Record, frozen=True, kw_only=True):
-    """A process takes the run over. wall and monotonic_ns, read together, place monotonic times on the calendar.
+    """A process takes over the run. wall and monotonic_ns are read together and convert monotonic times.
 
-    settings: environment variables that change what is measured, as they were set (gpu/environment.py). served_s: what
-    a burn-in had served before of the time that was asked for (kinds/burn_in/busy_time.py).
+    settings: environment variables with an effect (gpu/environment.py). served_s: seconds that a burn-in had served
+    before (kinds/burn_in/busy_time.py).
     """
 
     boot_id: str
@@ -59,19 +58,19 @@ class Segment(_Record, frozen=True, kw_only=True):
     served_s: float = 0.0
 
     def at(self, monotonic_ns: int) -> float:
-        """A moment of it, in seconds since the epoch."""
+        """Seconds since the epoch of a monotonic time."""
         return self.wall + (monotonic_ns - self.monotonic_ns) / 1e9
 
 
 class ZygoteStarted(_Record, frozen=True, kw_only=True):
-    """The zygote is ready. start_ms: from its process's start to Ready; failed: module → error of the import."""
+    """The zygote is ready. start_ms: from its start to Ready. failed: module → error of the import."""
 
     start_ms: float
     failed: dict[str, str]
 
 
 class Start(_Record, frozen=True, kw_only=True):
-    """An attempt is about to be made. `attempt` counts from 1 within the cell, over all its rounds."""
+    """An attempt begins. `attempt` counts from 1 within the cell, over all rounds."""
 
     launch: int
     cell: str
@@ -83,7 +82,7 @@ class Start(_Record, frozen=True, kw_only=True):
 
 
 class Spawned(_Record, frozen=True, kw_only=True):
-    """The attempt's process. start_ticks (field 22 of /proc/PID/stat) tells it from a later one of the same number."""
+    """The attempt's process. start_ticks: field 22 of /proc/PID/stat."""
 
     launch: int
     pid: int
@@ -91,10 +90,9 @@ class Spawned(_Record, frozen=True, kw_only=True):
 
 
 class End(_Record, frozen=True, kw_only=True):
-    """An attempt is over, with a result or a failure, never both. result_sha256: of result.msgpack, which was written
-    and synced by at_ns.
+    """An attempt is over, with a result or a failure. result_sha256: of result.msgpack, synced by at_ns.
 
-    figures: of a result that is a step of a scan for the batch size, so that the journal alone says how far it is.
+    figures: of a step of a batch scan, which the journal alone can continue.
     """
 
     launch: int
@@ -105,10 +103,9 @@ class End(_Record, frozen=True, kw_only=True):
 
 
 class Left(_Record, frozen=True, kw_only=True):
-    """The process of an attempt is gone and its device free again. Follows End, and may be missing.
+    """The process of an attempt (the last of several) is gone and its device free. Follows End, may be missing.
 
-    Of several processes it is the one that left last. exit_code, signal: how it ended, exactly one of them set; neither
-    where it cannot be killed. teardown_ms: from the End's at_ns, where there was one, to the device free again.
+    exit_code, signal: exactly one is set; neither if it cannot be killed. teardown_ms: from the End's at_ns.
     """
 
     launch: int
@@ -118,7 +115,7 @@ class Left(_Record, frozen=True, kw_only=True):
 
 
 class Beside(_Record, frozen=True, kw_only=True):
-    """The result of an attempt counts though `by` computed on its GPU too: the user has allowed that."""
+    """The result of an attempt counts although `by` computed on its GPU, as the user allowed."""
 
     launch: int
     at_ns: int
@@ -126,9 +123,7 @@ class Beside(_Record, frozen=True, kw_only=True):
 
 
 class Foreign(_Record, frozen=True, kw_only=True):
-    """From then on `by` computes on a GPU; empty for nobody. What was measured beside it is told from this by resume,
-    where the process that would have taken the result back was killed before it could.
-    """
+    """From now on `by` computes on a GPU; empty for nobody. Resume finds contaminated results by it."""
 
     device: str
     at_ns: int
@@ -136,7 +131,7 @@ class Foreign(_Record, frozen=True, kw_only=True):
 
 
 class ClockSet(_Record, frozen=True, kw_only=True):
-    """The time of day is another by `by_s` seconds than the monotonic clock says; `wall` is the new one."""
+    """The time of day jumped by `by_s` seconds against the monotonic clock, to `wall`."""
 
     at_ns: int
     wall: float
@@ -144,23 +139,20 @@ class ClockSet(_Record, frozen=True, kw_only=True):
 
 
 class StoodStill(_Record, frozen=True, kw_only=True):
-    """Until at_ns the process that works on the run did not go on for `seconds`: it was stopped, or its machine paused.
-
-    No deadline went on meanwhile.
-    """
+    """The orchestrator was suspended for `seconds` until at_ns, stopped or with its machine. Deadlines were paused."""
 
     at_ns: int
     seconds: float
 
 
 class TelemetryEnded(_Record, frozen=True, kw_only=True):
-    """The telemetry process is gone, or answers no more: nobody relies on it in the rest of this segment."""
+    """The telemetry process is gone or does not answer, for the rest of this segment."""
 
     at_ns: int
 
 
 class TooHot(_Record, frozen=True, kw_only=True):
-    """The load of a GPU was ended for its heat: its limit, and how hot it was, are in `reason`."""
+    """The load of a GPU was ended for its temperature. reason: with limit and temperature."""
 
     device: str
     at_ns: int
@@ -168,7 +160,7 @@ class TooHot(_Record, frozen=True, kw_only=True):
 
 
 class TakenOut(_Record, frozen=True, kw_only=True):
-    """A device is not used any more, until somebody resumes the run."""
+    """A device is quarantined until a resume."""
 
     device: str
     at_ns: int
@@ -176,9 +168,9 @@ class TakenOut(_Record, frozen=True, kw_only=True):
 
 
 class Skipped(_Record, frozen=True, kw_only=True):
-    """Nothing more of a model is launched, for `reason`. It follows from the ends before it; reports read it here.
+    """No more launches of a model. Follows from earlier Ends, recorded for reports.
 
-    only: in which work, or at which size, it is not, empty for all.
+    only: the workload or size that is skipped, empty for all.
     """
 
     model: str
@@ -188,10 +180,10 @@ class Skipped(_Record, frozen=True, kw_only=True):
 
 
 class Added(_Record, frozen=True, kw_only=True):
-    """More launches of planned cells, (id of the cell, round) each: because GPUs are SUSPECT
-    (state/added_launches.py), or as another round of a burn-in that has time left (kinds/burn_in/more_rounds.py).
+    """More launches of planned cells, (cell id, round) each.
 
-    slots: in the order in which each device makes its own. suspects: the GPUs in doubt, none in a burn-in.
+    For SUSPECT GPUs (state/added_launches.py), or another round of a burn-in (kinds/burn_in/more_rounds.py). slots: in
+    each device's order. suspects: GPUs in doubt, none in a burn-in.
     """
 
     slots: tuple[tuple[str, int], ...]
@@ -200,7 +192,7 @@ class Added(_Record, frozen=True, kw_only=True):
 
 
 class Dropped(_Record, frozen=True, kw_only=True):
-    """A launch is not made, for `reason`: the run has a time limit."""
+    """A launch is not made for lack of time."""
 
     cell: str
     round: int
@@ -209,19 +201,13 @@ class Dropped(_Record, frozen=True, kw_only=True):
 
 
 class StopAsked(_Record, frozen=True, kw_only=True):
-    """Somebody asked the process to stop, with `stop`, Ctrl-C or SIGTERM: it begins nothing new.
-
-    The second of a segment: it was asked once more, and ends what runs at once.
-    """
+    """`stop`, Ctrl-C or SIGTERM: nothing new begins. The second in a segment ends running launches."""
 
     at_ns: int
 
 
 class Finished(_Record, frozen=True, kw_only=True):
-    """The process leaves the run.
-
-    interrupted: launches of the plan were left over, for `reason`. broken: gpubench itself could not go on.
-    """
+    """The process leaves the run. interrupted: launches remain, for `reason`. broken: gpubench itself failed."""
 
     at_ns: int
     interrupted: bool

@@ -1,10 +1,7 @@
-"""Where a run was begun, and where its report goes beside its own folder.
+"""Places of a run's report besides its folder. Pure, except for looking at files.
 
-    the folder that it was begun in     to -o, as it was asked for
-    the same, moved                     to -o too; that place may look strange by now, so it is said
-    a copy, the original being there    nowhere else: what lies at -o is the original's
-
-Pure, but for the looks at what is there.
+the run's original folder, also moved     to -o
+a copy, while the original exists         nowhere else: the file at -o is the original's
 """
 
 import filecmp
@@ -17,7 +14,7 @@ from protocol.paths import RunPaths
 
 
 def published(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
-    """The files that the user wants the report in, a file for each format; none for a copy of a run."""
+    """The requested report files, one for each format; none for a copy of a run."""
     if is_copy(stored, paths):
         return ()
     output = Path(stored.configuration.output_path)
@@ -25,13 +22,13 @@ def published(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
 
 
 def unwritten(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
-    """Files of its report that a run which is over should have, in its folder and at -o, and that are not there."""
+    """Missing report files of a finished run, in its folder and at -o."""
     own = (paths.report(kind) for kind in dict.fromkeys((*ALWAYS, *stored.configuration.formats)))
     return tuple(path for path in (*own, *published(stored, paths)) if _is_missing(path))
 
 
 def shown(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
-    """Where its report is, a file for each format: where the user wanted it, unless another run wrote there since."""
+    """Where the report is, one file for each format: at -o unless another run replaced it, else in the folder."""
     wanted = published(stored, paths)
     own = [paths.report(kind) for kind in stored.configuration.formats[: len(wanted)]]  # of a copy none is wanted
     both = zip(wanted, own, strict=True)
@@ -39,12 +36,12 @@ def shown(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
 
 
 def home(stored: StoredRun) -> Path:
-    """The folder that the run was begun in."""
+    """The folder in which the run was started."""
     return Path(stored.configuration.runs_folder) / stored.run_id
 
 
 def is_copy(stored: StoredRun, paths: RunPaths) -> bool:
-    """Whether the folder in which the run was begun is there, and is another one."""
+    """Whether the original folder of the run exists elsewhere."""
     original = RunPaths(home(stored)).config
     try:
         return original.exists() and not original.samefile(paths.config)
@@ -60,7 +57,6 @@ def _alike(one: Path, other: Path) -> bool:
 
 
 def _is_missing(path: Path) -> bool:
-    """In a folder that is closed to us, that cannot be known."""
     try:
         return not path.exists()
     except OSError:

@@ -1,4 +1,4 @@
-"""What was asked for, as it lies in the folder of a run: run.yaml for people, plan.json for the cells and their order.
+"""The configuration and plan of a run in its folder: run.yaml for people, plan.json for cells and order.
 
 StoredRun ── store ──▶ plan.json, then run.yaml ── load ──▶ StoredRun
 journal.gpj begins with the plan's hash ── require_one_run
@@ -20,16 +20,15 @@ from orchestrator.system import safe_read
 from protocol.paths import RunPaths
 
 MAX_RUN_BYTES: Final = 16 * 1024 * 1024
-"""Of run.yaml. 17 models and eight GPUs take 30 KB; anything beyond this was not written by gpubench."""
+"""Of run.yaml. 17 models and eight GPUs take 30 KB."""
 MAX_PLAN_BYTES: Final = 128 * 1024 * 1024
-"""Of plan.json. 20,000 cells with three launches each take 10 MB. Whoever made the folder, it is read within 3 GB."""
+"""Of plan.json, read within 3 GB of memory. 20,000 cells with three launches take 10 MB."""
 
 
 def store(stored: StoredRun, paths: RunPaths) -> None:
-    """Write plan.json and run.yaml, each whole or not at all. Raises StorageError when the disk refuses.
+    """Write plan.json, then run.yaml, which makes the folder a run's. Raises StorageError when the disk refuses.
 
-    run.yaml comes last, because it makes the folder one of a run. The plan has a file of its own, which is read in a
-    fiftieth of the time that YAML takes.
+    plan.json is read in a fiftieth of the time that YAML takes.
     """
     told = msgspec.to_builtins(stored, builtin_types=())
     del told["plan"]
@@ -39,9 +38,9 @@ def store(stored: StoredRun, paths: RunPaths) -> None:
 
 
 def load(paths: RunPaths) -> StoredRun:
-    """What run.yaml and plan.json say. Raises RunFolderError when one is missing or is not what `store` writes.
+    """Read run.yaml and plan.json. Raises RunFolderError if one is missing or damaged.
 
-    A run.yaml that holds the plan itself, as it did until plan.json was written, needs none.
+    An old run.yaml may contain the plan itself.
     """
     try:
         with paths.config.open("rb") as file:
@@ -66,7 +65,7 @@ def load(paths: RunPaths) -> StoredRun:
 
 
 def _plan(path: Path, told: object) -> Plan:
-    """What stands in plan.json. told: in run.yaml, which says who wrote both."""
+    """The plan in plan.json. told: contents of run.yaml."""
     try:
         return msgspec.json.decode(safe_read.read(path, cap_bytes=MAX_PLAN_BYTES), type=Plan)
     except OSError as error:
@@ -76,7 +75,7 @@ def _plan(path: Path, told: object) -> Plan:
 
 
 def _refused(path: Path, told: object, error: Exception) -> RunFolderError:
-    """Why a file of the run is not what this version writes. told: in run.yaml."""
+    """The error for a file that this version did not write. told: contents of run.yaml."""
     version = told.get("tool_version") if isinstance(told, dict) else None
     if isinstance(error, msgspec.ValidationError) and isinstance(version, str) and version != TOOL_VERSION:
         return RunFolderError(f"{path}: {_of_another_version(version)}: {error}")
@@ -91,7 +90,7 @@ def _of_another_version(version: str) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """SafeDumper that knows tuples and writes every value out: the same tuple twice is no reason for an alias."""
+    """SafeDumper with tuples as lists and without aliases."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -101,9 +100,9 @@ _Dumper.add_representer(tuple, _Dumper.represent_list)
 
 
 def require_one_run(stored: StoredRun, header: Header, paths: RunPaths) -> None:
-    """Raise RunFolderError when the journal was begun with another plan than the folder holds.
+    """Check that the journal belongs to the folder's plan. Raises RunFolderError.
 
-    The hash is of the plan as this version reads it, so that it is another one where cells have got new fields since.
+    The hash changes when this version adds fields to cells.
     """
     if (header.run_id, header.plan_hash) == (stored.run_id, stored.plan.hash):
         return

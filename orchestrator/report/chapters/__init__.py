@@ -1,1 +1,1 @@
-"""The chapters of the report: each turns a Report into sections, once for all formats."""
+"""The chapters of the report: each turns a Report into sections for all formats."""

@@ -1,7 +1,4 @@
-"""The batch sizes that scans have tried: throughput and memory over the batch, a table for each scan.
-
-Each size is one launch, and a quick one: where its times were not steady it is marked, and said below the table.
-"""
+"""Batch scans: a table of throughput and memory by batch size for each scan."""
 
 from typing import Final
 
@@ -18,7 +15,7 @@ BAR: Final = 20
 
 
 def batch_scans(report: Report) -> Section | None:
-    """A table for every scan, after the name of its device where there are several."""
+    """A table for each scan, with its device where there are several."""
     if not report.batch_scans:
         return None
     several = len(report.gpu_info) > 1
@@ -57,7 +54,7 @@ def _row(point: BatchPoint, top: float, *, best: bool) -> tuple[str, ...]:
 
 
 def _doubts(point: BatchPoint) -> str:
-    """Why the throughput of its one launch is in doubt; empty where it is not."""
+    """Why the throughput of a size's single launch is in doubt, empty for no doubt."""
     unsteady = "not steady after warm-up" if point.steady_state == SteadyState.NONE else ""
     moved = point.drifting and point.drift_percent is not None
     return "; ".join(filter(None, (unsteady, f"drifting by {point.drift_percent:+.1f}%" if moved else "")))

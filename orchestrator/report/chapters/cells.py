@@ -1,4 +1,4 @@
-"""Every planned cell: what became of it, and its figures, as text that agrees with the other formats."""
+"""The tables of every planned cell: its status and its figures."""
 
 from functools import partial
 from typing import Final
@@ -7,7 +7,8 @@ from orchestrator.config.naming import plural
 from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.figures.cells import LoadMetrics, Status
 from orchestrator.figures.report import Report
-from orchestrator.report.device_labels import label
+from orchestrator.report.device_labels import by_uuid
+from orchestrator.report.figure_rows import interval
 from orchestrator.report.layout import Layout
 from orchestrator.report.lines import Line, lines, memory_mb, time_ms
 from orchestrator.report.numbers import NOT_AVAILABLE, number, share, unit
@@ -36,21 +37,20 @@ COLUMNS: Final = (
     *texts("Remarks"),
 )
 _FILTERED: Final = (0, 2, 7)
-"""Device, phase and status: what a reader narrows the table down to."""
+"""Device, phase and status."""
 _CHECKS: Final = (
     *texts("GPU", "Model", "Phase", "Precision", "Status"),
     *numbers("Launches", "Attempts"),
     *texts("Remarks"),
 )
-"""A check has no figures of its own: what it found is told of each GPU. How many launches were planned says nothing:
-more rounds are planned than there is time for."""
+"""A check has no figures. Planned launches say nothing: more are planned than there is time for."""
 _FILTERED_CHECKS: Final = (0, 2, 4)
 
 
 def cells(report: Report, layout: Layout) -> Cells:
     """Every planned cell with its figures, in columns that can be sorted."""
     columns, narrowed = (_CHECKS, _FILTERED_CHECKS) if layout.checks else (COLUMNS, _FILTERED)
-    names = {device.gpu_uuid: label(device) for device in report.gpu_info}
+    names = by_uuid(report)
     row = _check if layout.checks else _row
     found = [
         (int(line.entry.status is Status.OK), partial(row, names[line.entry.gpu_uuid], line)) for line in lines(report)
@@ -91,7 +91,7 @@ def _row(device: str, line: Line) -> tuple[Entry, ...]:
 
 
 def listed(report: Report) -> Section | None:
-    """A row for each, with what it is called in one column."""
+    """Every planned cell, with its name in one column."""
     if not report.cells:
         return None
     counts = report.summary.cells
@@ -102,7 +102,7 @@ def listed(report: Report) -> Section | None:
         *texts("Status"),
         *numbers("Rate", "Time", "95% interval", "Launch spread", "Memory"),
     )
-    names = {device.gpu_uuid: label(device) for device in report.gpu_info}
+    names = by_uuid(report)
     rows = tuple(_listed(line, names[line.entry.gpu_uuid]) for line in lines(report))
     return Section(
         "cells",
@@ -118,7 +118,7 @@ def _listed(line: Line, device: str) -> tuple[str, ...]:
     size = NOT_AVAILABLE if entry.batch_size is None or entry.workload in WITHOUT_BATCH else str(entry.batch_size)
     if metric is None:
         return (_name(line), device, size, status, *(NOT_AVAILABLE,) * 5)
-    interval, figure = metric.relative_half_width, line.figure
+    figure = line.figure
     return (
         _name(line),
         device,
@@ -126,14 +126,14 @@ def _listed(line: Line, device: str) -> tuple[str, ...]:
         status,
         NOT_AVAILABLE if isinstance(metric, LoadMetrics) or figure is None else unit(line.value, figure.unit),
         unit(time_ms(metric), "ms"),
-        NOT_AVAILABLE if interval is None else f"+/- {interval * 100:.2f}%",
+        interval(metric),
         share(metric.launch_spread_percent),
         unit(memory_mb(metric), "MB"),
     )
 
 
 def _name(line: Line) -> str:
-    """What was measured: "resnet50 inference fp32 b8"; sizes and formats where a cell has any."""
+    """The name of a cell: "resnet50 inference fp32 b8", with sizes and formats where it has any."""
     entry = line.entry
     words = [entry.model_name, entry.workload, entry.precision]
     if entry.workload not in (Workload.LOAD, Workload.PROBE):
@@ -150,12 +150,12 @@ def _remark(text: str) -> str:
 
 
 def batch(phase: str, size: int) -> str:
-    """The batch size, of phases that have one."""
+    """The batch size; empty for phases without one."""
     return "" if phase in WITHOUT_BATCH else str(size)
 
 
 def badge(status: Status) -> Badge:
-    """What became of a cell."""
+    """The status of a cell."""
     return Badge(status.replace("_", " "), _TONES[status])
 
 

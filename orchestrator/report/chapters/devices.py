@@ -1,4 +1,4 @@
-"""The devices of the run: what identical ones share is said once, and what tells them apart for each."""
+"""The devices of the run: facts that identical ones share, then those in which they differ."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -13,12 +13,12 @@ _READINGS: Final = "power, temperature, clocks and utilisation of the whole GPU,
 
 
 def devices(report: Report) -> Section:
-    """Each device with its verdict, and what led to it; then what is known of it."""
+    """A table of verdicts, and a table of facts."""
     return Section("devices", "Devices and their health", tables=(health.verdicts(report), _facts(report)))
 
 
 def described(report: Report) -> Section:
-    """Every device as it was found, group by group, as the requirements document lays it out."""
+    """Every device, group by group, as in the requirements document."""
     of_groups = [group.devices for group in groups(report)]
     if len(report.gpu_info) == 1:
         part = Section("gpus", "GPU Information:", tuple(_lines(report.gpu_info)))
@@ -32,8 +32,8 @@ def described(report: Report) -> Section:
 
 
 def _lines(devices_of: Sequence[GpuInfo]) -> Iterator[str]:
-    """What the devices share, then what each has of its own."""
-    known = [facts_of(device) for device in devices_of]
+    """The shared facts, then those of each device."""
+    known = [_facts_of(device) for device in devices_of]
     shared = {name: fact for name, fact in known[0].items() if all(facts[name] == fact for facts in known)}
     yield from (f"{name}: {fact}" for name, fact in shared.items() if fact is not None)
     for device, facts in zip(devices_of, known, strict=True):
@@ -43,8 +43,8 @@ def _lines(devices_of: Sequence[GpuInfo]) -> Iterator[str]:
 
 
 def _facts(report: Report) -> Table:
-    """A row for each device, a column for each fact in which they differ; what is the same of all is said below."""
-    known = [facts_of(device) for device in report.gpu_info]
+    """A row for each device, a column for each differing fact; shared facts below."""
+    known = [_facts_of(device) for device in report.gpu_info]
     told = {name: {found[name] for found in known} for name in known[0]}
     names = [name for name, values in told.items() if len(values) > 1]
     alike = [f"{name} {value}" for name, values in told.items() if len(values) == 1 for value in values if value]
@@ -59,8 +59,7 @@ def _facts(report: Report) -> Table:
     return table("What is known of each device", texts("Id", *names), rows, shared)
 
 
-def facts_of(device: GpuInfo) -> Mapping[str, str | None]:
-    """What is known of a device, by its name; None where it is not."""
+def _facts_of(device: GpuInfo) -> Mapping[str, str | None]:
     memory, limit = device.gpu_memory_total_mb, device.power_limit_w
     pcie = f"generation {device.pcie_generation}, {device.pcie_width} lanes" if device.pcie_generation else None
     return {

@@ -1,4 +1,4 @@
-"""What went wrong: the root cause with its evidence first, then every other launch without a result."""
+"""Launches without a result: the root cause with its evidence first, then the others."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -18,7 +18,7 @@ MOST_FAILURES: Final = 100
 MOST_LINES: Final = 40
 """Of one log."""
 _SKIPPED: Final = ("the model is skipped", "the cell is skipped")
-"""How outcomes.py begins the reason of a cell that was not tried because it had failed elsewhere."""
+"""Beginnings of reasons (analysis/outcomes.py) of cells that were not tried because of an earlier failure."""
 FACTS: Final = {
     "fault": "Whose fault",
     "exit": "Exit",
@@ -33,11 +33,11 @@ MEMORY: Final = {
     "available_bytes": "{} available on the host",
 }
 FILES: Final = {"stderr": ("End of stderr", True), "stacks": ("Stacks", False)}
-"""Whether the end matters: in stacks the innermost call comes first."""
+"""Title of a file, and whether its end matters: in stacks the innermost call comes first."""
 
 
 def failures(report: Report) -> Section | None:
-    """Every launch without a result, up to MOST_FAILURES, the one that explains most before the others."""
+    """Every launch without a result, up to MOST_FAILURES, the root cause first."""
     if not report.failures:
         return None
     first = root(report.failures)
@@ -79,7 +79,6 @@ def _evidence(one: FailureReport) -> Iterator[str]:
 
 
 def _consequences(one: FailureReport, report: Report) -> Iterator[str]:
-    """What to do, and what the run did about it."""
     if one.category is not None:
         yield f"What to do: {POLICY[Category(one.category)].advice}"
     for device in report.gpu_info:
@@ -97,12 +96,12 @@ def _logs(one: FailureReport) -> Iterator[Log]:
 
 
 def _gib(count: str) -> str:
-    """Bytes, as evidence has them, in GiB; anything else as it is."""
+    """Bytes in GiB; any other text unchanged."""
     return f"{int(count) / 2**30:.1f} GiB" if count.isdecimal() else count
 
 
 def what(failure: FailureReport, report: Report) -> str:
-    """Which launch it was, by its device and its cell."""
+    """The launch of a failure, by device and cell."""
     device = label_of(failure.gpu_uuid, report)
     cell = next(cell for cell in report.cells if cell.cell == failure.cell)
     name = sized(cell.model_name, cell.input_size, input_sizes(report)[cell.model_name, cell.workload])

@@ -1,4 +1,4 @@
-"""The hardware's health: a verdict for each device and for the machine, and what led to those that are not PASS."""
+"""Health of the hardware: a verdict for each device and for the machine, with the reasons."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -21,7 +21,7 @@ TONES: Final = {
 
 
 def health(report: Report) -> Section | None:
-    """What each device and the machine has to say; None where no device has signals and the machine is well."""
+    """Findings for each device and the machine; None where no device has signals and the machine is healthy."""
     slices = {device.gpu_uuid for device in report.gpu_info if device.slice_of}
     told = [
         device
@@ -41,13 +41,13 @@ def health(report: Report) -> Section | None:
 
 
 def words(judged: DeviceHealth | NodeHealth) -> str:
-    """The verdict, with how many of the signals that can be there were read."""
+    """The verdict, with the number of applicable signals that were read."""
     read = f" ({judged.readable} of {judged.applicable} applicable signals were read)" if judged.applicable else ""
     return f"{judged.verdict}{read}"
 
 
 def findings(signals: Sequence[SignalReport]) -> Iterator[str]:
-    """What led to a verdict, and what else a signal has to say."""
+    """Signals that explain a verdict, and messages of others."""
     for signal in signals:
         if signal.state in {State.WARN, State.FAIL}:
             yield f"{signal.state.upper()}: {signal.words}"
@@ -94,5 +94,5 @@ def _signals(judged: DeviceHealth | NodeHealth) -> str:
 
 
 def badge(verdict: HealthVerdict) -> Badge:
-    """A verdict on hardware."""
+    """The badge of a health verdict."""
     return Badge(verdict, TONES[verdict])

@@ -1,8 +1,8 @@
-"""What the charts of models are made of: figures by choice, model and batch size, medians over identical devices. Pure.
+"""Figures of models for charts: by choice, model and batch size, as medians over identical devices. Pure.
 
-choice   "inference, fp32", with the mode and the kind of device where the run has several: what a reader picks
-model    as people call it, with its input size and memory format where the run has several
-batch    the size that ran: a cell of 32 that ran at 16 for want of memory is a point at 16
+choice   "inference, fp32", with mode and kind of device where the run has several
+model    its name, with input size and memory format where the run has several
+batch    the size that ran, which may be smaller than the requested one
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from orchestrator.figures import keys
 from orchestrator.figures.cells import BatchScan, Measured
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.report import Report
-from orchestrator.report.device_labels import groups, label, labels
+from orchestrator.report.device_labels import by_uuid, groups, labels
 from orchestrator.system.plain_text import plain
 from protocol.cell import Workload
 
@@ -26,7 +26,7 @@ Figures = Mapping[str, Mapping[str, Mapping[int, float]]]
 
 
 class Found(NamedTuple):
-    """A measurement of a model, and where it belongs."""
+    """A measurement of a model."""
 
     choice: str
     model: str
@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """What tells measurements of a model in one phase apart, but for batch size, precision, mode and device."""
+    """What distinguishes measurements of a model in one phase, apart from batch size, precision, mode and device."""
 
     model: str
     phase: Workload
@@ -58,7 +58,7 @@ def found(report: Report) -> Iterator[Found]:
 
 
 def figures(report: Report, read: Callable[[Measured], float | None], *phases: Workload) -> Figures:
-    """A figure of every model, as medians over identical devices; choices without any are left out."""
+    """A figure of every model, as medians over identical devices. Choices without values are missing."""
     values: dict[str, dict[str, dict[int, list[float]]]] = {}
     for one in found(report):
         value, batch = read(one.metric), one.metric.batch_size
@@ -75,12 +75,9 @@ def figures(report: Report, read: Callable[[Measured], float | None], *phases: W
 
 
 def scans(report: Report) -> Figures:
-    """The throughput of each batch size that a scan has tried, in samples a second whatever the phase.
-
-    Each scan stands for itself: on its own device, in its own mode, of its own shape of the model.
-    """
+    """Throughput in samples/s of each batch size of each scan, separately for each device."""
     names, modes = _names(report), _modes(report)
-    devices = {device.gpu_uuid: label(device) for device in report.gpu_info}
+    devices = by_uuid(report)
     values: dict[str, dict[str, dict[int, float]]] = {}
     for scan in report.batch_scans:
         mode = scan.mode if len(modes) > 1 else ""
@@ -97,7 +94,7 @@ def scans(report: Report) -> Figures:
 
 
 def over(report: Report) -> str:
-    """What one figure of a chart stands for: several devices, or another batch size than was asked for."""
+    """What to know about a chart's values: medians over devices, and reduced batch sizes."""
     words = []
     alike = [group for group in groups(report) if len(group.devices) > 1]
     if alike:
@@ -108,7 +105,7 @@ def over(report: Report) -> str:
 
 
 def _kinds(report: Report) -> dict[str, str]:
-    """What tells the devices of the run apart, by UUID; nothing where all are alike."""
+    """The kind of each device by UUID; empty if all are alike."""
     several = groups(report)
     if len(several) == 1:
         return dict.fromkeys((device.gpu_uuid for device in report.gpu_info), "")
@@ -120,7 +117,6 @@ def _kinds(report: Report) -> dict[str, str]:
 
 
 def _names(report: Report) -> dict[_Shape, str]:
-    """How a model is called, by all that tells its measurements in one phase apart."""
     shapes: dict[tuple[str, Workload], dict[_Shape, None]] = {}
     for shape in _shapes(report):
         shapes.setdefault((shape.model, shape.phase), {})[shape] = None
@@ -139,7 +135,6 @@ def _names(report: Report) -> dict[_Shape, str]:
 
 
 def _shapes(report: Report) -> Iterator[_Shape]:
-    """Of everything that was measured, and of every scan, also of one that has not come to a measurement."""
     for result in report.results:
         for key, _ in keys.of_model(result):
             yield _shape(key, key.phase)
@@ -152,5 +147,4 @@ def _shape(of: CellKey | BatchScan, phase: Workload) -> _Shape:
 
 
 def _modes(report: Report) -> set[str]:
-    """Alone, or with all devices at work: whatever the run has."""
     return {result.mode for result in report.results} | {scan.mode for scan in report.batch_scans}

@@ -1,4 +1,4 @@
-"""All models of one GPU at a glance: a line for each model, precision and input size; the tables below have the rest.
+"""An overview of all models of one GPU: a line for each model, precision and input size.
 
 Model            Prec.   Batch 1  Inference/s @B   Training/s @B   Tokens/s
 resnet50         fp32    4.00 ms     2727.1 @32       750.2 @32
@@ -19,7 +19,7 @@ _HEAD: Final = ("Prec.", "Batch 1", "Inference/s @B", "Training/s @B", "Tokens/s
 
 
 class _Key(NamedTuple):
-    """What makes a line: a model's generation stands beside its inference, whatever the length of the prompt."""
+    """Identity of a line. Generation joins the line of inference, whatever its prompt length."""
 
     model: str
     precision: str
@@ -29,15 +29,13 @@ class _Key(NamedTuple):
 
 @dataclass
 class _Line:
-    """What a line is made of."""
-
     inference: dict[str, PhaseMetrics] = field(default_factory=dict)
     training: dict[str, PhaseMetrics] = field(default_factory=dict)
     generation: dict[str, GenerationMetrics] = field(default_factory=dict)
 
 
 def overview(results: Sequence[ModelResult]) -> Table:
-    """The table, without rows for a single line: the tables of that model say it all."""
+    """The table, without rows if there is only one line."""
     lines = _lines(results)
     drawn = [(_name(key, lines), *_entries(key, line)) for key, line in lines.items()] if len(lines) > 1 else []
     shown = [place for place in range(1, len(_HEAD) + 1) if any(row[place] for row in drawn)]
@@ -66,7 +64,6 @@ def _key(result: ModelResult) -> _Key:
 
 
 def _name(key: _Key, lines: Iterable[_Key]) -> str:
-    """The model, with its input size and memory format where it has several."""
     same = [other for other in lines if (other.model, other.precision) == (key.model, key.precision)]
     size = f"@{key.input_size}" if len({other.input_size for other in same}) > 1 else ""
     layout_of_images = f" {key.memory_format}" if len({other.memory_format for other in same}) > 1 else ""
@@ -84,7 +81,7 @@ def _entries(key: _Key, line: _Line) -> tuple[str, ...]:
 
 
 def _first(metrics: Mapping[str, PhaseMetrics]) -> str:
-    """Forward time at batch size 1, where that was measured."""
+    """Forward time at batch size 1."""
     one = metrics.get("batch_size_1")
     if one is None:
         return ""
@@ -92,7 +89,6 @@ def _first(metrics: Mapping[str, PhaseMetrics]) -> str:
 
 
 def _best(metrics: Mapping[str, Measured], figure: str, *, at_batch: bool = True) -> str:
-    """The highest rate, with the batch size that ran."""
     known = [metric for metric in metrics.values() if getattr(metric, figure) is not None]
     if not known:
         return next((_without(metric) for metric in metrics.values()), "")
@@ -102,7 +98,6 @@ def _best(metrics: Mapping[str, Measured], figure: str, *, at_batch: bool = True
 
 
 def _without(metric: Measured) -> str:
-    """Why there is no rate."""
     return SHORT[metric.status][0] if metric.status in SHORT else metric.status
 
 

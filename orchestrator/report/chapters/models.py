@@ -1,4 +1,4 @@
-"""The models of one GPU of each kind: a table for each phase, precision and input size, batch sizes in columns."""
+"""Results of one GPU of each kind: a table for each phase, precision and input size, batch sizes as columns."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,14 +18,14 @@ from orchestrator.report.sections import Column, Section, Table
 COLUMNS: Final = 3
 """Batch sizes side by side: more do not fit into 80 columns with throughputs of six digits."""
 LEAST: Final = (16, 11)
-"""Widths of the columns in the requirements document: the first, the others."""
+"""Widths in the requirements document: of the first column, and of the others."""
 _SECONDS: Final = re.compile(r", this took [0-9.]+ s")
-"""What differs from note to note for the same reason."""
+"""The part that differs between notes with the same reason."""
 _MODES: Final = {"solo": "Alone at work on the node", "loaded": "With all devices at work"}
 
 
 def models(report: Report) -> Section | None:
-    """The results of one device of each kind, model by model, after its probes and all of its models at a glance."""
+    """Results of one device of each kind, model by model, after its probes and the overview."""
     if not report.results and not report.probes:
         return None
     parts = [part for group in groups(report) for part in _group(report, group)]
@@ -69,7 +69,7 @@ def _model(results: Sequence[ModelResult]) -> Section:
 
 
 def _lacking(results: Sequence[ModelResult]) -> Iterator[Measured]:
-    """Cells without readings. Why is said once for all of a device: their notes differ in little but seconds."""
+    """Cells without utilisation or power. Their reason is printed once for a device."""
     for result in results:
         phases = (result.inference_metrics, result.training_metrics, result.generation_metrics)
         for metric in (metric for of_phase in phases for metric in of_phase.values()):
@@ -78,7 +78,7 @@ def _lacking(results: Sequence[ModelResult]) -> Iterator[Measured]:
 
 
 def reasons(lacking: Iterable[Measured]) -> str:
-    """Why these have no readings, each reason once; empty where nobody said why."""
+    """Distinct reasons for missing readings; empty if unknown."""
     notes = [_SECONDS.sub("", metric.telemetry_note) for metric in lacking if metric.telemetry_note]
     return "; ".join(dict.fromkeys(reason for note in notes for reason in note.split("; ")))
 
@@ -117,7 +117,7 @@ def _phase(title: str, result: ModelResult, metrics: Mapping[str, M], own: Seque
 
 
 def _shape(result: ModelResult) -> str:
-    """Precision, sizes, and how images lie in memory where that is not torch's default."""
+    """Precision, sizes, and a memory format other than torch's default."""
     words = [result.precision]
     if result.new_tokens is not None:
         words.append(f"{result.new_tokens} tokens after {result.input_size}")
@@ -129,7 +129,7 @@ def _shape(result: ModelResult) -> str:
 
 
 def _rows(columns: Sequence[M], own: Sequence[Row[M]]) -> list[tuple[str, ...]]:
-    """The rows of a table. Those in which no column has a value are left out: the lines below it say why."""
+    """The rows of a table, without those that have no value at all."""
     rows = [(words, *(say(metric) for metric in columns)) for words, say in (*own, *SHARED)]
     known = [row for row in rows if set(row[1:]) != {NOT_AVAILABLE}]
     if any(metric.status != "ok" for metric in columns):
@@ -138,7 +138,6 @@ def _rows(columns: Sequence[M], own: Sequence[Row[M]]) -> list[tuple[str, ...]]:
 
 
 def _remarks(columns: Sequence[Measured]) -> Iterator[str]:
-    """What is to be said of the columns, once for those of which the same is said."""
     sizes: dict[str, list[str]] = {}
     for metric in columns:
         if words := "; ".join(filter(None, (remark(metric), _without_rate(metric, columns)))):
@@ -148,7 +147,7 @@ def _remarks(columns: Sequence[Measured]) -> Iterator[str]:
 
 
 def _without_rate(metric: Measured, columns: Sequence[Measured]) -> str:
-    """Why its operations were not counted, where they were of another column; where of none, there is no such row."""
+    """Why a column has no operation count although another one has."""
     known = [one.plausibility.achieved_tflops for one in columns if isinstance(one, Computed)]
     if not isinstance(metric, Computed) or metric.plausibility.achieved_tflops is not None or {*known} == {None}:
         return ""

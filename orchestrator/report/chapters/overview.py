@@ -1,4 +1,4 @@
-"""What stands first and last: the verdict with its reasons, the run in a few figures, its stack and its command."""
+"""The first and last chapters: verdict with reasons, key figures, software stack, command."""
 
 import datetime
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _RUN: Final = {
 
 
 def head(report: Report, layout: Layout) -> Section:
-    """The run and its stack, then what to know before reading any figure."""
+    """The run, its stack and its notices."""
     answer = layout.answer(report)
     first = [] if answer is None else [f"{layout.title}: {answer.badge}"]
     facts_of = (f"{name}: {fact}" for name, fact in facts(report, layout))
@@ -31,7 +31,7 @@ def head(report: Report, layout: Layout) -> Section:
 
 
 def ticket(report: Report, layout: Layout) -> Section:
-    """The same with the verdict and its reasons first."""
+    """The run and its stack, after the verdict, with its reasons."""
     answer = layout.answer(report)
     ended = f"{report.verdict.word} (exit code {report.verdict.exit_code})"
     title = f"gpubench: {ended}"
@@ -43,7 +43,7 @@ def ticket(report: Report, layout: Layout) -> Section:
 
 
 def facts(report: Report, layout: Layout) -> Iterator[tuple[str, str]]:
-    """The run, and the stack that it ran on."""
+    """The run, and the stack it used."""
     data = report.metadata
     yield "Test Date", f"{_date(data):%Y-%m-%d %H:%M:%S} UTC"
     yield "Duration", duration(data.test_duration_seconds)
@@ -65,7 +65,7 @@ def facts(report: Report, layout: Layout) -> Iterator[tuple[str, str]]:
 
 
 def more_facts(report: Report) -> Iterator[tuple[str, str]]:
-    """What a reader looks up."""
+    """Further versions, and the command."""
     data = report.metadata
     versions = {"Driver": data.driver_version, "cuDNN": data.cudnn_version, "transformers": data.transformers_version}
     yield from ((name, version) for name, version in versions.items() if version)
@@ -93,7 +93,7 @@ def _iterations(count: int) -> str:
 
 
 def notices(report: Report) -> Iterator[str]:
-    """What to know before reading any figure."""
+    """Caveats about all figures."""
     if report.metadata.running:
         yield "The run still goes on: what has no result here has not been measured yet."
     if report.test_configuration.allow_busy:
@@ -107,7 +107,7 @@ def notices(report: Report) -> Iterator[str]:
 
 
 def _mixed_stack(data: Metadata) -> str:
-    """What differs between launches, and what that means; empty where all ran on one stack."""
+    """How the stack differs between launches; empty if it does not."""
     of_launches = {
         "PyTorch": data.pytorch_version,
         "CUDA": data.cuda_version,
@@ -125,7 +125,7 @@ def _mixed_stack(data: Metadata) -> str:
 
 
 def summary(report: Report) -> Section:
-    """The run in a few figures, as the requirements document has them; what nobody knows is not there."""
+    """Key figures of the run, as in the requirements document, without unknown ones."""
     one = report.summary
     told = {
         "Overall Performance Score": None if one.overall_score is None else number(one.overall_score),
@@ -146,10 +146,7 @@ def _best(report: Report, best: BestThroughput) -> str:
 
 
 def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
-    """What became of the planned cells that are not ok; what did not happen is not listed.
-
-    rounds: cells that were measured may have rounds still to be done.
-    """
+    """Counts of the planned cells that are not ok, without zeros. rounds: count cells with remaining rounds."""
     found = {
         "degraded (measured at a smaller batch size)": cells.degraded,
         "referred (measured as another planned batch size)": cells.referred,
@@ -163,7 +160,7 @@ def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
 
 
 def ended(report: Report, layout: Layout) -> Section:
-    """The verdict, what its exit code means, and every reason: it stands above the prompt of a printed report."""
+    """The verdict, the meaning of its exit code, and every reason."""
     code = f"Exit code {report.verdict.exit_code}: {report.verdict.meaning}"
     must = Finding(None, f"Verdict: {verdict(report, layout).text}", (code,), ranks=(Rank.MUST, Rank.MUST))
     most = SHOWN_REASONS if layout.one_page else MOST_ROWS
@@ -172,28 +169,28 @@ def ended(report: Report, layout: Layout) -> Section:
 
 
 def verdict(report: Report, layout: Layout) -> Badge:
-    """How the run ended, in a word, or what it says of its devices."""
+    """The verdict on the run, or the answer that replaces it."""
     if (answer := layout.answer(report)) is not None:
         return answer.badge
     return Badge(report.verdict.word.upper(), _RUN.get(ExitCode(report.verdict.exit_code), Tone.BAD))
 
 
 def heading(report: Report, layout: Layout) -> str:
-    """What was measured, and where: "8 x NVIDIA H200 on node-01"."""
+    """The devices and the host: "8 x NVIDIA H200 on node-01"."""
     kinds = [f"{len(group.devices)} x {group.shown.gpu_name}" for group in groups(report)]
     what = f"{layout.title} of " if layout.title else ""
     return f"{what}{' and '.join(kinds)} on {report.metadata.hostname}"
 
 
 def meaning(report: Report, layout: Layout) -> str:
-    """What the verdict says in full; how far the run came for its answer stands first."""
+    """The meaning of the verdict, after what supports the answer."""
     answer = layout.answer(report)
     ended = f"Exit code {report.verdict.exit_code}: {report.verdict.meaning}"
     return ended if answer is None else f"{answer.reach}. {ended}"
 
 
 def cards(report: Report, layout: Layout) -> Iterator[Card]:
-    """The run in a few figures; what nobody knows has no card."""
+    """Key figures of the run, without unknown ones."""
     summary, cells = report.summary, report.summary.cells
     for group in groups(report):
         device = group.shown

@@ -1,4 +1,4 @@
-"""The chapter on models: how fast, where an iteration's time goes, how much memory, and what a larger batch brings."""
+"""Charts of models: throughput, parts of an iteration, memory, and throughput by batch size."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -15,9 +15,9 @@ from orchestrator.report.sections import Chart, Section, Table, numbers, table, 
 from protocol.cell import Workload
 
 MOST_MODELS: Final = 60
-"""In one chart of bars or fields."""
+"""In one chart of bars or boxes."""
 MOST_LINES: Final = 8
-"""Curves in one chart: more cannot be told apart by their colours."""
+"""Curves in one chart: more cannot be told apart by colour."""
 _UNITS: Final = {Workload.INFERENCE: "smp/s", Workload.TRAINING: "smp/s", Workload.GENERATION: "tok/s"}
 _OF_SCANS: Final = "smp/s"
 """A scan counts whole sequences, also of generation."""
@@ -29,11 +29,11 @@ _PARTS: Final = {"forward": "forward_time_ms", "backward": "backward_time_ms", "
 
 
 Drawn = tuple[Chart, Table]
-"""A chart, and the table that says the same."""
+"""A chart, and the table with the same data."""
 
 
 class Rates(NamedTuple):
-    """Throughputs of models under one choice, all in one unit."""
+    """Throughputs of models under one choice: model → batch size → value."""
 
     choice: str
     unit: str
@@ -41,7 +41,7 @@ class Rates(NamedTuple):
 
 
 def performance(report: Report) -> Section:
-    """All charts of models, also those with nothing to draw: they say what is missing."""
+    """All charts of models, including empty ones, which say what is missing."""
     over = measured.over(report)
     rates = [
         Rates(choice, unit_of, models)
@@ -60,7 +60,7 @@ def performance(report: Report) -> Section:
 
 
 def throughput(metric: Measured) -> float | None:
-    """Samples a second, of generation tokens a second."""
+    """Samples/s, of generation tokens/s."""
     if isinstance(metric, GenerationMetrics):
         return metric.tokens_per_second
     return metric.throughput_samples_per_sec if isinstance(metric, PhaseMetrics) else None
@@ -91,13 +91,12 @@ def _throughput(rates: Sequence[Rates], over: str) -> Drawn:
 
 
 def _left_out(counts: Mapping[str, int]) -> str:
-    """What a chart does not draw. counts: its models, under each name that a reader picks."""
+    """What a chart does not draw. counts: models by choice."""
     more = [f"{count - MOST_MODELS} more of {name}" for name, count in counts.items() if count > MOST_MODELS]
     return f"The first {MOST_MODELS} models are drawn. Not drawn: {'; '.join(more)}." if more else ""
 
 
 def _by_batch(models: Mapping[str, Mapping[int, float]]) -> Iterator[Series]:
-    """A series for each batch size, over the models."""
     for batch in sorted({batch for batches in models.values() for batch in batches}):
         yield Series(f"batch {batch}", tuple(batches.get(batch) for batches in models.values()))
 
@@ -140,7 +139,6 @@ def _reader(field: str) -> Callable[[Measured], float | None]:
 
 
 def _memory(report: Report, over: str) -> Drawn:
-    """A field for each size that ran or was asked for: also where nothing fits there is something to know."""
     found = measured.figures(report, lambda metric: metric.peak_memory_mb, *_UNITS)
     without = _without(report)
     plots, rows = [], []
@@ -182,7 +180,7 @@ def _memory(report: Report, over: str) -> Drawn:
 
 
 def _without(report: Report) -> Mapping[str, Mapping[str, Mapping[int, Status]]]:
-    """What became of each size that has no figure of its own, by choice and model: it ran at another, or not at all."""
+    """Status of each size without a figure of its own, by choice and model."""
     without: dict[str, dict[str, dict[int, Status]]] = {}
     for one in measured.found(report):
         if one.key.phase in _UNITS and (one.metric.degraded or one.metric.peak_memory_mb is None):
@@ -191,7 +189,7 @@ def _without(report: Report) -> Mapping[str, Mapping[str, Mapping[int, Status]]]
 
 
 def _box(column: int, row: int, what: str, found: float | Status | None) -> Box:
-    """found: the figure, or what became of a cell that has none; None where none was planned."""
+    """found: the figure, or the status of a cell without one; None if none was planned."""
     match found:
         case Status():
             short, meaning = _MEANS[found]
@@ -205,9 +203,11 @@ def _curve(rates: Sequence[Rates], over: str) -> Drawn:
     plots, rows = [], []
     for choice, unit_of, models in rates:
         several = {model: sorted(of.items()) for model, of in models.items() if len(of) > 1}
-        for name, chosen in _few(choice, list(several.items())):
-            lines = tuple(Line(model, tuple((float(batch), value) for batch, value in of)) for model, of in chosen)
-            plots.append(Curves(name, "batch size", unit_of, lines))
+        lines = [Line(model, tuple((float(batch), value) for batch, value in of)) for model, of in several.items()]
+        for begin in range(0, len(lines), MOST_LINES):
+            part = tuple(lines[begin : begin + MOST_LINES])
+            name = choice if len(lines) <= MOST_LINES else f"{choice}: {part[0].name} to {part[-1].name}"
+            plots.append(Curves(name, "batch size", unit_of, part))
         rows += [
             (choice, model, str(batch), number(value), unit_of, _gain(of[0], (batch, value)))
             for model, of in several.items()
@@ -232,22 +232,11 @@ def _curve(rates: Sequence[Rates], over: str) -> Drawn:
     return chart, table("Throughput by batch size", header, rows, name="batches")
 
 
-def _few(
-    choice: str, models: Sequence[tuple[str, list[tuple[int, float]]]]
-) -> Iterator[tuple[str, Sequence[tuple[str, list[tuple[int, float]]]]]]:
-    """The curves of a choice, in as many charts as it takes."""
-    for begin in range(0, len(models), MOST_LINES):
-        part = models[begin : begin + MOST_LINES]
-        whole = len(models) <= MOST_LINES
-        yield choice if whole else f"{choice}: {part[0][0]} to {part[-1][0]}", part
-
-
 def _gain(first: tuple[int, float], point: tuple[int, float]) -> str:
     return NOT_AVAILABLE if not first[1] else f"{point[1] / first[1]:.2f} x"
 
 
 def _probes(report: Report) -> Iterator[Table]:
-    """What each kind of device reaches without a model."""
     for group in groups(report):
         found = [probe for probe in report.probes if probe.gpu_uuid == group.shown.gpu_uuid]
         where = f" ({label(group.shown)}: {group.shown.gpu_name})" if len(report.gpu_info) > 1 else ""

@@ -1,4 +1,4 @@
-"""What the GPUs reach without a model: matrix products, their memory, and the way to the host."""
+"""Probes: rates of matrix products, device memory and host transfers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from orchestrator.report.sections import Table, numbers, table, texts
 
 
 def probes(found: Sequence[ProbeMetrics], where: str = "", *, with_mode: bool = False) -> Table:
-    """A row for each rate of the probes of one device. where: behind the caption."""
+    """A row for each rate of one device's probes. where: appended to the caption."""
     rows = [
         (f"{name}, {probe.mode}" if with_mode else name, *figures) for probe in found for name, *figures in rates(probe)
     ]
@@ -21,7 +21,7 @@ def probes(found: Sequence[ProbeMetrics], where: str = "", *, with_mode: bool = 
 
 
 def rates(probe: ProbeMetrics) -> Iterator[tuple[str, str, str]]:
-    """A row for each rate. A probe without a result has one that says so."""
+    """A row for each rate, or the status of a probe without a result."""
     if probe.sustained_tflops is not None:
         yield _name(probe), unit(probe.sustained_tflops, "TFLOP/s"), unit(probe.best_tflops, "TFLOP/s")
     found = {", copy": probe.copy_gb_per_sec, ", triad": probe.triad_gb_per_sec, "": probe.transfer_gb_per_sec}
@@ -33,5 +33,4 @@ def rates(probe: ProbeMetrics) -> Iterator[tuple[str, str, str]]:
 
 
 def _name(probe: ProbeMetrics) -> str:
-    """With the precision where that is what differs."""
     return f"{probe.title}, {probe.precision}" if probe.name == "gemm" else probe.title

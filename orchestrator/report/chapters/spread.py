@@ -1,20 +1,18 @@
-"""Identical devices side by side: the spread of each cell, then who differs from the median, and by how much.
+"""Identical devices compared: the spread of each cell, then the devices that differ from the median.
 
-    Cell                     GPU 0 GPU 1 GPU 2 GPU 3        percent of the median speed, "." within 1 % of it
-    resnet50 train fp32 b8       .     .  96.1     .
-
-A node of eight GPUs has some forty cells: in text only what differs is left to be read.
+Cell                     GPU 0 GPU 1 GPU 2 GPU 3        percent of the median speed, "." within 1 % of it
+resnet50 train fp32 b8       .     .  96.1     .
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from orchestrator.figures.comparisons import Spread, SpreadValue
 from orchestrator.figures.report import Report
 from orchestrator.report.charts import Box, Heat, Kind
-from orchestrator.report.device_labels import label
+from orchestrator.report.device_labels import by_uuid
 from orchestrator.report.figure_rows import LOAD, UNITS, cell_name
 from orchestrator.report.numbers import share, unit
 from orchestrator.report.remarks import SHORT
@@ -22,26 +20,23 @@ from orchestrator.report.sections import Chart, Finding, Section, Table, numbers
 from orchestrator.stats.siblings import SiblingVerdict
 
 SIMILAR_PERCENT: Final = 1.0
-"""What identical devices may differ by without being listed: the interval target of the standard profile."""
+"""Deviation from the median that is not listed: the interval target of the standard profile."""
 SHOWN_NOTES: Final = 6
 SHOWN_CELLS: Final = 3
 MOST_CELLS: Final = 60
 """In the heat map, those with the largest spread."""
 STANDS_OUT_PERCENT: Final = 3.0
-"""By which a device must be slower than the median to be marked, where there are no verdicts."""
+"""Slowness below the median that is marked without a verdict."""
 NOT_COMPARABLE: Final = ("n/c", "not comparable")
 _FREQUENT: Final = "not steady"
-"""A short warm-up makes many of these notes; they must not hide the others."""
+"""A frequent note, sorted last."""
 _OF_VERDICTS: Final = "A frame marks the devices that are called STRAGGLER or SUSPECT"
 _OF_FIGURES: Final = f"is slower than the median by more than {STANDS_OUT_PERCENT:g} %"
 
 
 def spread(report: Report) -> Section:
-    """Tables, for each group of identical devices: "spread" of its cells, and "differing", what text shows of them.
-
-    The chart's, "percent", has all groups. A run without identical devices has an empty chart that says so.
-    """
-    names = {device.gpu_uuid: label(device) for device in report.gpu_info}
+    """Tables "spread" and "differing" for each group of identical devices, and "percent", the chart's, for all."""
+    names = by_uuid(report)
     tables, plots, rows = [], [], []
     doubts: list[str] = []
     judged: set[bool] = set()
@@ -80,7 +75,6 @@ def spread(report: Report) -> Section:
 
 
 def _by_devices(spreads: Iterable[Spread]) -> Iterable[list[Spread]]:
-    """The comparisons of each group of identical devices."""
     found: dict[tuple[str, ...], list[Spread]] = {}
     for one in spreads:
         found.setdefault(tuple(value.gpu_uuid for value in one.values), []).append(one)
@@ -111,7 +105,7 @@ def _row(one: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _speed_percent(one: Spread, value: SpreadValue) -> float | None:
-    """Percent of the median speed. Of a time, the longest is the slowest. None where that is not known."""
+    """Percent of the median speed, None if unknown. Of a load time the longest is the slowest."""
     percent = value.percent_of_median
     if not percent:
         return None
@@ -119,9 +113,8 @@ def _speed_percent(one: Spread, value: SpreadValue) -> float | None:
 
 
 def _differing(cells: Mapping[str, Spread], names: Mapping[str, str]) -> Table:
-    """The cells in which a device is not near the median."""
     uuids = [value.gpu_uuid for value in next(iter(cells.values())).values]
-    entered = [(cell, *(_entry(one, value) for value in one.values)) for cell, one in cells.items()]
+    entered = [(cell, *(_entry(one, value, _short) for value in one.values)) for cell, one in cells.items()]
     rows = [row for row in entered if {*row[1:]} != {"."}]
     entries = {entry for row in rows for entry in row[1:]}
     legend = (f"{short}: {meaning}" for short, meaning in (*SHORT.values(), NOT_COMPARABLE) if short in entries)
@@ -133,30 +126,24 @@ def _differing(cells: Mapping[str, Spread], names: Mapping[str, str]) -> Table:
     return Table(caption, columns, tuple(rows), "; ".join(legend), name="differing", framed=False)
 
 
-def _entry(one: Spread, value: SpreadValue) -> str:
+def _entry(one: Spread, value: SpreadValue, written: Callable[[float], str]) -> str:
     speed = _speed_percent(one, value)
-    return SHORT.get(value.status, NOT_COMPARABLE)[0] if speed is None else _short(speed)
+    return SHORT.get(value.status, NOT_COMPARABLE)[0] if speed is None else written(speed)
 
 
 def _cell_names(spreads: Sequence[Spread]) -> Iterator[str]:
-    """Names of the cells, each once: with input size, memory format and the like where these tell cells apart."""
+    """Distinct names of the cells, with input size and memory format where needed."""
     modes = {one.mode for one in spreads}
     named = [f"{cell_name(one)} {one.mode}" if len(modes) > 1 else cell_name(one) for one in spreads]
     common = Counter(named)
     for cell, one in zip(named, spreads, strict=True):
-        yield cell if common[cell] == 1 else f"{cell}{_further(one)}"
-
-
-def _further(one: Spread) -> str:
-    size = "" if one.input_size is None else f" s{one.input_size}"
-    return f"{size} {one.memory_format}" if one.memory_format == "channels_last" else size
+        size = "" if one.input_size is None else f" s{one.input_size}"
+        layout = " channels_last" if one.memory_format == "channels_last" else ""
+        yield cell if common[cell] == 1 else f"{cell}{size}{layout}"
 
 
 def _notes(cells: Mapping[str, Spread]) -> Iterator[str]:
-    """Each note once, with the cells that it is about; a note about every cell stands alone and first.
-
-    Of the others, those about few cells come first: what happened once is what nobody would look for.
-    """
+    """Each note once with its cells: first those about every cell, then by number of cells, rarest first."""
     about: dict[str, list[str]] = {}
     for cell, one in cells.items():
         for note in one.notes:
@@ -172,14 +159,14 @@ def _notes(cells: Mapping[str, Spread]) -> Iterator[str]:
 
 
 def _frames(judged: set[bool]) -> str:
-    """What a frame means. judged: for each group of identical devices, whether there are verdicts."""
+    """The meaning of a frame. judged: whether each group of identical devices has verdicts."""
     if True not in judged:
         return f"A frame marks what {_OF_FIGURES}"
     return f"{_OF_VERDICTS}; among devices without a verdict, what {_OF_FIGURES}" if False in judged else _OF_VERDICTS
 
 
 def _flagged(report: Report, one: Spread) -> set[str] | None:
-    """The devices of a group that are called STRAGGLER or SUSPECT; None where none of the group has a verdict."""
+    """Devices of a group that are STRAGGLER or SUSPECT; None if the group has no verdict."""
     group = {value.gpu_uuid for value in one.values}
     told = {each.gpu_uuid: each.verdict for each in report.stragglers if each.gpu_uuid in group}
     if {*told.values()} <= {SiblingVerdict.NONE}:
@@ -215,11 +202,6 @@ def _short(speed: float) -> str:
 
 
 def _percents(cell: str, one: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
-    entered = {value.gpu_uuid: _percent(one, value) for value in one.values}
+    entered = {value.gpu_uuid: _entry(one, value, "{:.1f}".format) for value in one.values}
     of_devices = (entered.get(uuid, "") for uuid in names)
     return (cell, unit(one.median, UNITS[one.metric]), share(one.spread_percent), *of_devices)
-
-
-def _percent(one: Spread, value: SpreadValue) -> str:
-    speed = _speed_percent(one, value)
-    return SHORT.get(value.status, NOT_COMPARABLE)[0] if speed is None else f"{speed:.1f}"

@@ -1,7 +1,4 @@
-"""Which GPU is slower than its siblings, why, and in which slot; then what a full node loses.
-
-GPUs that are OK share a line. Each other one has a finding with what to look for and what to do.
-"""
+"""Stragglers: GPUs slower than their siblings, with reasons and next steps; then the losses of a full node."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +7,7 @@ from typing import Final
 
 from orchestrator.figures.comparisons import SLOWED_DOWN, FullNode, SiblingEffect, Standing
 from orchestrator.figures.report import GpuInfo, Report
-from orchestrator.report.device_labels import label, labels
+from orchestrator.report.device_labels import by_uuid, label, labels
 from orchestrator.report.figure_rows import UNITS, cell_name
 from orchestrator.report.numbers import NOT_AVAILABLE, number, share, unit
 from orchestrator.report.sections import Badge, Finding, Section, Tone, numbers, table, texts
@@ -28,16 +25,16 @@ TONES: Final = {
     SiblingVerdict.NONE: Tone.QUIET,
 }
 _FOUND: Final[Sequence[str]] = (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT, SLOWED_DOWN)
-"""Each has a finding, in this order."""
+"""Verdicts with a finding of their own, in this order."""
 
 
 def stragglers(report: Report) -> Section | None:
-    """Whether each device is slower than its siblings; None for a device that has none."""
+    """The comparison of each device with its siblings; None for a single device."""
     return answer(report) if len(report.gpu_info) > 1 else None
 
 
 def answer(report: Report) -> Section | None:
-    """The same, also of a single device: why there is no answer is one, where somebody has asked."""
+    """The comparison with siblings, also for a single device, where it explains why there is none."""
     if not report.stragglers:
         return None
     devices = {device.gpu_uuid: device for device in report.gpu_info}
@@ -75,7 +72,6 @@ def _standing(one: Standing) -> tuple[str | Badge, ...]:
 
 
 def _finding(one: Standing, device: GpuInfo) -> Finding:
-    """A GPU that is, or may be, slow: the board to look for, by how much, where, why, and what to do."""
     board = {"at": device.pci_address, "serial": device.serial, "": device.gpu_uuid}
     who = ", ".join([label(device), *(f"{word} {fact}".strip() for word, fact in board.items() if fact)])
     return Finding(_badge(one), who, tuple(_lines(one)), opened=True)
@@ -100,7 +96,7 @@ def _cell(effect: SiblingEffect) -> str:
 
 
 def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Iterator[str]:
-    """A line for all that are OK, and one for all that have no verdict for the same reason."""
+    """A line for all devices that are OK, and one for each reason without a verdict."""
     told: dict[str, list[GpuInfo]] = {}
     for one in standings:
         if one.slowed:
@@ -113,13 +109,13 @@ def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Ite
 
 
 def full_node(report: Report) -> Section | None:
-    """What the cells lose when all devices are at work, the most first; None for a run of one mode.
+    """The loss of each cell when all devices work, largest first; None for a run of one mode.
 
-    Tables: "means" over the devices, and "devices" with each of them.
+    Tables: "means" over the devices, and "devices".
     """
     if not report.full_node:
         return None
-    names = {device.gpu_uuid: label(device) for device in report.gpu_info}
+    names = by_uuid(report)
     cells = _by_cell([one for one in report.full_node if one.ratio is not None])
     means = sorted((_mean_row(cell, several, names) for (cell, _), several in cells.items()), key=lambda row: -row[0])
     more = f"{len(means) - SHOWN_LOSSES} more cells, which lose less, are in the JSON report."
@@ -148,7 +144,6 @@ def _loss(one: FullNode) -> tuple[str, ...]:
 
 
 def _by_cell(compared: Sequence[FullNode]) -> Mapping[tuple[str, str], list[FullNode]]:
-    """By the name of the cell, with its input size where the run has several, and by the metric."""
     common = Counter(name for name, _ in {(cell_name(one), one.input_size) for one in compared})
     cells: dict[tuple[str, str], list[FullNode]] = {}
     for one in compared:
@@ -159,10 +154,7 @@ def _by_cell(compared: Sequence[FullNode]) -> Mapping[tuple[str, str], list[Full
 
 
 def _mean_row(cell: str, several: Sequence[FullNode], names: Mapping[str, str]) -> tuple[float, tuple[str, ...]]:
-    """Geometric means over the devices, of which the ratio is that of the means; and the device that loses most.
-
-    Before it what the rows are sorted by.
-    """
+    """The loss to sort by, and the row: geometric means over the devices, and the device that loses most."""
     lost = {one.gpu_uuid: one.lost_percent or 0.0 for one in several}
     most = max(lost, key=lost.__getitem__)
     alone, together = (_mean(side) for side in zip(*((one.solo, one.loaded) for one in several), strict=True))
@@ -178,7 +170,7 @@ def _mean(values: Iterable[float | None]) -> float:
 def _doubts(
     every: Iterable[FullNode], cells: Mapping[tuple[str, str], Sequence[FullNode]], names: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """What to know before believing a row, each once, with the devices that it is about."""
+    """Caveats about rows, each once with its devices."""
     without = [f"{names[one.gpu_uuid]}, {one.cell}: {one.remark}" for one in every if one.not_comparable is not None]
     if without:
         yield Finding(None, "Not comparable", tuple(without), listed=True, most=SHOWN_CELLS)

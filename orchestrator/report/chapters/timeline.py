@@ -1,4 +1,4 @@
-"""What happened when: the readings of each GPU over the run, and the launches on all devices beside each other."""
+"""The timeline: readings of each GPU over the run, and the launches on all devices."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -7,7 +7,7 @@ from typing import Final
 from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import DeviceTimeline, Stretch, Timeline
 from orchestrator.report.charts import Bar, Course, Kind, Reading, Spans
-from orchestrator.report.device_labels import label
+from orchestrator.report.device_labels import by_uuid
 from orchestrator.report.layout import Layout
 from orchestrator.report.numbers import NOT_AVAILABLE, number
 from orchestrator.report.sections import Chart, Section, Table, numbers, table, texts
@@ -20,14 +20,14 @@ READINGS: Final[Mapping[str, tuple[str, str]]] = {
     "memory_clock_mhz": ("Memory clock", "MHz"),
 }
 GAP_S: Final = 10.0
-"""From here on two points are not joined; longer where the points themselves are further apart."""
+"""Distance from which two points are not joined; longer where points are further apart."""
 
 Point = tuple[float, float | None, float | None, float | None]
 
 
 def course(report: Report, timeline: Timeline, layout: Layout) -> Section:
-    """The chapter: all launches over time, and the readings of each GPU that has any."""
-    names = {device.gpu_uuid: label(device) for device in report.gpu_info}
+    """All launches over time, and the readings of each GPU."""
+    names = by_uuid(report)
     known = [device for device in timeline.devices if device.gpu_uuid in names]
     launches, table_of_launches = _launches(layout, timeline, known, names)
     readings, table_of_readings = _readings(timeline, known, names)
@@ -50,7 +50,7 @@ def _launches(
         f"{each}, coloured by what it did; a red mark is a launch without a result, unless the time limit ended it. "
         "Launches that lie too close "
         f"together to be seen are drawn as one.{_not_drawn(known)}",
-        (Spans("launches", _milliseconds(timeline.began), labels, bars),) if bars else (),
+        (Spans("launches", round(timeline.began * 1000), labels, bars),) if bars else (),
         "launches",
         "" if bars else "Nothing was launched, or the folder of the run is not at hand.",
     )
@@ -58,21 +58,14 @@ def _launches(
 
 
 def _row(name: str, device: DeviceTimeline) -> tuple[str, ...]:
-    """What a device's bars say; the launch that ended last need not be the one that began last."""
     failed = sum(span.failed for span in device.spans) + device.unseen
     ended_s = max(span.end_s for span in device.spans)
     return (name, str(failed), _clock(device.spans[0].start_s), _clock(ended_s))
 
 
 def _not_drawn(known: list[DeviceTimeline]) -> str:
-    """What to know where a device failed more often than can be drawn."""
     unseen = sum(device.unseen for device in known)
     return f" Of those without a result the earliest of each device are drawn: {unseen} more are not." if unseen else ""
-
-
-def _milliseconds(seconds: float) -> int:
-    """A time of day for a script; whole, because the digits of other numbers are cut (sanitizing.py)."""
-    return round(seconds * 1000)
 
 
 def _bars(device: DeviceTimeline, row: int) -> Iterator[Bar]:
@@ -83,12 +76,12 @@ def _bars(device: DeviceTimeline, row: int) -> Iterator[Bar]:
 def _readings(timeline: Timeline, known: list[DeviceTimeline], names: Mapping[str, str]) -> tuple[Chart, Table]:
     plots, rows = [], []
     for device in known:
-        readings = tuple(_reading(name, device.stretches) for name in READINGS if device.stretches)
-        readings = tuple(one for one in readings if any(mean is not None for _, mean, _, _ in one.points))
+        every = (Reading(*words, tuple(_points(name, device.stretches))) for name, words in READINGS.items())
+        readings = tuple(one for one in every if any(mean is not None for _, mean, _, _ in one.points))
         if not readings:
             continue
         who = names[device.gpu_uuid]
-        plots.append(Course(who, _milliseconds(timeline.began), readings, tuple(_bars(device, 0))))
+        plots.append(Course(who, round(timeline.began * 1000), readings, tuple(_bars(device, 0))))
         rows += [(who, f"{one.title}, {one.unit}", *_summary(one)) for one in readings]
     header = (*texts("GPU", "Reading"), *numbers("Lowest", "Median point", "Highest"))
     chart = Chart(
@@ -106,13 +99,8 @@ def _readings(timeline: Timeline, known: list[DeviceTimeline], names: Mapping[st
     return chart, table("Readings of each GPU", header, rows, name="readings")
 
 
-def _reading(name: str, stretches: tuple[Stretch, ...]) -> Reading:
-    title, unit = READINGS[name]
-    return Reading(title, unit, tuple(_points(name, stretches)))
-
-
 def _points(name: str, stretches: tuple[Stretch, ...]) -> Iterator[Point]:
-    """The points, with an empty one wherever a line may not be drawn through."""
+    """The points, with an empty one wherever the line is interrupted."""
     for number_of, stretch in enumerate(stretches):
         if number_of:
             yield stretch.at_s[0], None, None, None
@@ -137,6 +125,6 @@ def _summary(reading: Reading) -> tuple[str, str, str]:
 
 
 def _clock(seconds: float) -> str:
-    """Since the run began: 0:07:42."""
+    """Time since the start of the run: 0:07:42."""
     whole = round(max(0.0, seconds))
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

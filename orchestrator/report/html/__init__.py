@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs no network: see page.py for how it is made."""
+"""The report as one HTML file that needs no network."""
 
 from orchestrator.report.html.page import to_html
 

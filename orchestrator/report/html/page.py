@@ -1,10 +1,6 @@
-"""The report as one HTML file.
+"""The report as an HTML page.
 
-    Report   ┐
-             ├── Page ── size_limit.py ── render.py ──▶ bytes
-    Timeline ┘
-
-The verdict comes first, and every number is written as the text report writes it.
+Report, Timeline ──▶ Page ── size_limit.py ── render.py ──▶ bytes
 """
 
 from typing import Final
@@ -30,12 +26,12 @@ FOOTER: Final = (
 
 
 def to_html(report: Report, timeline: Timeline, layout: Layout = DEFAULT) -> bytes:
-    """The whole page."""
+    """The report as an HTML file."""
     return fitted(page(report, timeline, layout))
 
 
 def page(report: Report, timeline: Timeline, layout: Layout = DEFAULT) -> Page:
-    """What the page says: chapters of the layout, then what happened when, and what was not measured."""
+    """The contents of the page: chapters of the layout, then the timeline, failures, and what was not measured."""
     first = (chapter(report) for chapter in layout.html)
     last = (chapter(report) for chapter in (failures, not_measured, time))
     sections = (*first, course(report, timeline, layout), *last)

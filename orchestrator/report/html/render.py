@@ -1,9 +1,9 @@
-"""A page as one file that needs no network. Pure, but for reading the files of this folder.
+"""Renders a page as one self-contained file. Reads the files of this folder.
 
     Page ──           templates/page.html.j2, autoescaped ┐
       └── plots, as JSON (sanitizing.py) ── static/, vendor/ ───┴──▶ bytes
 
-Each chart has a table that says the same. Without scripts, all tables are there.
+Each chart has a table with the same data, shown without scripts too.
 """
 
 from dataclasses import dataclass
@@ -32,10 +32,7 @@ SCRIPTS: Final = (
 
 @dataclass(frozen=True)
 class Page:
-    """All of it. facts: what was run, where and on what. file_name: of the cells, exported.
-
-    elsewhere: where there is what the page has no room for.
-    """
+    """The contents of a page. elsewhere: file with what did not fit. file_name: of the exported cells."""
 
     title: str
     heading: str

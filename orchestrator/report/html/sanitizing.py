@@ -1,8 +1,8 @@
-"""What makes a page harmless whatever the names in it say: text, data for scripts, and what the browser may run.
+"""Makes a page harmless whatever the names in it contain.
 
-text      escaped by the templates, after control characters and marks of direction were taken out
+text      without control characters and direction marks; the templates escape it
 data      JSON in which no character can end a script element or begin a comment
-scripts   run only where their hash is one of those in the Content-Security-Policy
+scripts   run only if their hash is in the Content-Security-Policy
 """
 
 import base64
@@ -16,22 +16,22 @@ from markupsafe import Markup, escape
 from orchestrator.system.plain_text import aligned, plain
 
 LONGEST: Final = 2000
-"""Characters of one piece of text: beyond it, nobody reads on."""
+"""Characters of one piece of text."""
 _ESCAPES: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def text(value: object) -> object:
-    """A value as the templates may write it: one line, of characters that can be seen. What is markup stays so."""
+    """A value for the templates: text on one line, of printable characters; markup unchanged."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else cut(plain(value))
 
 
 def log(line: str) -> Markup:
-    """A line of a log, escaped, with its indentation: without it, nobody can read a traceback."""
+    """A line of a log, escaped, with its indentation."""
     return escape(cut(aligned(line)))
 
 
 def cut(words: str) -> str:
-    """As much of it as anybody reads."""
+    """The first LONGEST characters."""
     return words if len(words) <= LONGEST else f"{words[:LONGEST]}…"
 
 
@@ -46,15 +46,14 @@ def data(value: object) -> Markup:
 def policy(scripts: Iterable[str]) -> str:
     """The Content-Security-Policy of a page that runs these scripts and fetches nothing.
 
-    Styles may stand in elements: ECharts places its labels and tooltips by style attributes. No style can fetch
-    anything, as default-src forbids that to images and fonts as well.
+    Inline styles are allowed because ECharts needs them; default-src forbids them to fetch anything.
     """
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in scripts)
     return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 def _plain(value: object) -> object:
-    """All text in it made harmless, and numbers cut to what numbers.py shows of them: six digits, or two decimals."""
+    """All text harmless, and floats rounded to six digits, or two decimals from 1000 on."""
     match value:
         case str():
             return cut(plain(value))

@@ -1,7 +1,7 @@
-"""How much of a page is shown, so that the whole of it stays below 3 MB whatever its chapters hold. Pure.
+"""Shortens a page until it is below 3 MB. Pure.
 
-The table of all cells has what the others leave: what matters least is left out first, and the note below the table
-counts it. Where that is not enough, the other tables, the logs and the choices of charts are shortened step by step.
+The table of all cells is cut first, least important rows first. If that is not enough, other tables, logs and the
+choices of charts are cut in steps.
 """
 
 from dataclasses import replace
@@ -12,11 +12,11 @@ from orchestrator.report.sections import MOST_ROWS, Cells, Chart, Finding, Secti
 
 MOST_BYTES: Final = 3_000_000
 LEAST_CELLS: Final = 300
-"""Rows of the table of all cells, where there are so many, before the other chapters keep what they have."""
+"""Rows of the table of all cells that are kept before other chapters are cut."""
 
 
 class _Room(NamedTuple):
-    """The most rows of a table, findings of a chapter whose logs are shown, and choices of a chart."""
+    """The most rows of a table, findings with logs in a chapter, and choices of a chart."""
 
     rows: int
     logs: int
@@ -27,28 +27,22 @@ _STEPS: Final = (_Room(200, 20, 40), _Room(60, 5, 12), _Room(20, 1, 3))
 
 
 def fitted(page: Page, rows: int = MOST_ROWS) -> bytes:
-    """The page as a file of at most MOST_BYTES, but where what cannot be left out takes more. rows: of a table."""
+    """The page as a file of at most MOST_BYTES, unless what cannot be cut takes more. rows: of a table."""
     whole = (replace(one, tables=tuple(shortened(table, rows) for table in one.tables)) for one in page.sections)
     page = replace(page, sections=tuple(whole))
-    made = bound(page)
     for room in (None, *_STEPS):
         smaller = page if room is None else replace(page, sections=tuple(_section(one, room) for one in page.sections))
-        if room is not None:
-            made = bound(smaller)
+        made = bound(smaller)
         if len(made) <= MOST_BYTES:
             break
         found = _with_fewer_cells(smaller, len(made), 0 if room is _STEPS[-1] else LEAST_CELLS)
         if found is not None:
-            made = found
-            break
+            return found
     return made
 
 
 def _with_fewer_cells(page: Page, size: int, least: int) -> bytes | None:
-    """The page with as many cells as it has room for; None where these are less than `least`.
-
-    Where none may be shown and even that is too much, the page without any.
-    """
+    """The page with as many cells as fit; None if they are fewer than `least`. With least 0 at worst without any."""
     count = len(page.cells.table.rows)
     bare = bound(replace(page, cells=_few(page.cells, 0)))
     if len(bare) > MOST_BYTES:
@@ -63,7 +57,6 @@ def _with_fewer_cells(page: Page, size: int, least: int) -> bytes | None:
 
 
 def _few(cells: Cells, most: int) -> Cells:
-    """The rows that matter most."""
     order = sorted(range(len(cells.ranks)), key=cells.ranks.__getitem__)
     rows = tuple(cells.table.rows[place] for place in order)
     ranks = tuple(cells.ranks[place] for place in order[:most])

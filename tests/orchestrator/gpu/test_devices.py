@@ -219,17 +219,13 @@ def test_many_processes_on_a_gpu_are_one_remark() -> None:
 
 
 def test_inventory_has_gpus_and_the_state_of_nvml(eight: FakeNvml) -> None:
-    """`info` shows every GPU, and the reason when there is none."""
+    """Every GPU that can be opened, whatever CUDA_VISIBLE_DEVICES is, and the reason for others."""
     whole: Any = eight.python(INVENTORY, CUDA_VISIBLE_DEVICES="1")
     eight.fail("*", 15, gpu=7)
     partial: Any = eight.python(INVENTORY)
-    eight.fail("nvmlInit", 18)
-    broken: Any = eight.python(INVENTORY)
     assert (whole["nvml"], len(whole["gpus"]), whole["driver_version"]) == ("ok", 8, "580.95.05")
     assert (partial["nvml"], len(partial["gpus"])) == ("ok", 7)
     assert partial["reason"].startswith("GPU 7 cannot be used")
-    assert (broken["nvml"], broken["gpus"]) == ("broken", [])
-    assert "reboot" in broken["reason"]
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,12 @@ faults.prepare(Path("run"), faults.model("good"), machines=devices.resolve("all"
 print("null")
 """
 
-HANGS = [(None, "nvmlInit"), (None, "nvmlDeviceGetCount"), (1, "nvmlDeviceGetComputeRunningProcesses")]
-"""At the very start, at the first call, and at the last one, of a GPU that works otherwise."""
+HANGS = [
+    (None, "nvmlInit", ("resume", "run")),
+    (None, "nvmlDeviceGetCount", ("run", "-m", "lstm")),
+    (1, "nvmlDeviceGetComputeRunningProcesses", ("run", "-m", "lstm")),
+]
+"""At the very start, at the first call, and at the last one, of a GPU that works otherwise; and a command."""
 
 
 @pytest.fixture
@@ -97,21 +101,20 @@ def in_time(fake: FakeNvml, folder: Path, *arguments: str) -> subprocess.Complet
     return done
 
 
-@pytest.mark.parametrize(("gpu", "function"), HANGS)
+@pytest.mark.parametrize(("gpu", "function", "arguments"), HANGS)
 def test_a_run_is_not_started_or_resumed_on_a_driver_that_hangs(
-    fake: FakeNvml, tmp_path: Path, gpu: int | None, function: str
+    fake: FakeNvml, tmp_path: Path, gpu: int | None, function: str, arguments: tuple[str, ...]
 ) -> None:
     """Exit code 2, with what hangs and what to do; nothing is written, and the run can be resumed later."""
     fake.python(f"import os; os.chdir({str(tmp_path)!r})\n{PREPARED}")
     fake.hang(gpu, function)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    for arguments in (("run", "-m", "lstm"), ("resume", "run")):
-        refused = in_time(fake, tmp_path, *arguments)
-        assert refused.returncode == ExitCode.USAGE, refused.stderr
-        assert "still waiting" in refused.stderr
-        assert HANGING.search(refused.stderr)
-        assert "Nothing was started." in refused.stderr
-        assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    refused = in_time(fake, tmp_path, *arguments)
+    assert refused.returncode == ExitCode.USAGE, refused.stderr
+    assert "still waiting" in refused.stderr
+    assert HANGING.search(refused.stderr)
+    assert "Nothing was started." in refused.stderr
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
 @pytest.mark.parametrize(

@@ -79,16 +79,12 @@ def test_a_model_that_does_not_fit_at_all_is_tried_once() -> None:
     assert (batch_scan.largest(tried), batch_scan.best(tried), batch_scan.bound(tried, ROOM)) == (None, None, "")
 
 
-def test_an_iteration_is_never_made_too_long() -> None:
-    """A slow device is not kept busy for minutes to learn where its memory ends."""
+def test_a_scan_is_bounded_by_time_and_by_the_cap() -> None:
+    """Where memory never fills up: iterations do not become too long, nor batches larger than the cap."""
     room = Room(memory_bytes=10**12, largest=64, longest_s=2.0)
     tried = scanned(room, base=1e9, item=1e6, latency_s=0.1, item_s=0.25)
     assert max(sizes(tried)) <= 8
     assert batch_scan.bound(tried, room) == "time"
-
-
-def test_a_small_model_ends_at_the_cap() -> None:
-    """Memory that never fills up is no reason to go on for ever."""
     room = Room(memory_bytes=None, largest=64, longest_s=1e9)
     tried = scanned(room, base=1e6, item=0.0, latency_s=0.001, item_s=0.0)
     assert sorted(sizes(tried)) == [1, 2, 4, 8, 16, 32, 64]
@@ -101,15 +97,14 @@ def test_only_running_out_of_memory_is_called_memory() -> None:
     works = Figures(peak_bytes=10**9, items_per_second=1.0)
     kernel, memory = Category.CUDA_ERROR, Category.OUT_OF_MEMORY
     below = [step(n, size, works) for n, size in enumerate((1, 2, 4, 8, 16, 20))]
-    assert batch_scan.bound([*below, step(6, 21, None, kernel)], room) == "failure: CUDA error"
-    assert (
-        batch_scan.bound([*below, step(6, 24, None, memory), step(7, 21, None, kernel)], room) == "failure: CUDA error"
-    )
-    assert batch_scan.bound([*below, step(6, 24, None, kernel), step(7, 21, None, memory)], room) == "memory"
-    assert (
-        batch_scan.bound([*below, step(6, 21, None, Category.HOST_OUT_OF_MEMORY)], room)
-        == "failure: host out of memory"
-    )
+    for failures, bound in (
+        ({21: kernel}, "failure: CUDA error"),
+        ({24: memory, 21: kernel}, "failure: CUDA error"),
+        ({24: kernel, 21: memory}, "memory"),
+        ({21: Category.HOST_OUT_OF_MEMORY}, "failure: host out of memory"),
+    ):
+        failed = [step(6 + n, size, None, category) for n, (size, category) in enumerate(failures.items())]
+        assert batch_scan.bound([*below, *failed], room) == bound
 
 
 def test_nothing_bounds_a_scan_that_is_not_over() -> None:

@@ -68,14 +68,13 @@ def test_a_further_round_waits_for_the_one_before() -> None:
 
 def test_identical_gpus_keep_the_same_order() -> None:
     """Their difference is then their own."""
-    devices = (gpu(0), gpu(1))
-    made = planner.make(ASKED, devices)
+    made = planner.make(ASKED, (gpu(0), gpu(1)))
     cells = {cell.id: cell for cell in made.cells}
-    queues = [
-        [(cells[one].model, cells[one].workload, cells[one].batch_size) for one, _ in made.order[device.uuid]]
-        for device in devices
-    ]
-    assert queues[0] == queues[1]
+    one, other = (
+        [(cells[cell].model, cells[cell].workload, cells[cell].batch_size) for cell, _ in order]
+        for order in made.order.values()
+    )
+    assert one == other
 
 
 def test_without_a_limit_the_order_stays_random() -> None:

@@ -10,15 +10,12 @@ import msgspec
 import pytest
 
 from orchestrator.config.report_formats import ReportFormat, target
-from orchestrator.figures.comparisons import Met, ThresholdResult
 from orchestrator.figures.report import Report
-from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.report import publish
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_pytorch import to_pytorch
 from protocol.cell import Precision, Workload
 from protocol.failure import Category
-from tests.fakes.nights import Night
 from tests.fakes.reports import launches_of
 from tests.fakes.runs import FakeRun, gpus, shipped
 
@@ -66,53 +63,6 @@ def test_markdown_of_others_text_is_text(tmp_path: Path) -> None:
     widths = [len(re.findall(r"(?<!\\)\|", line)) for line in rows]
     tables = [widths[place] for place, line in enumerate(rows) if re.fullmatch(r"\|(---\|)+", line)]
     assert set(widths) == set(tables)
-
-
-def test_markdown_of_a_burn_in_has_a_verdict_for_each_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a table of its own, in place of cells, which are checks there."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(f"os.{name}", lambda _fd: None)
-    night = Night(tmp_path, gpus(2), "10m")
-    night.work()
-    night.well()
-    night.finish()
-    report = night.report()
-    text = to_markdown(report, BURN_IN.layout)
-    assert report.burn_in is not None
-    for gpu in report.burn_in.gpus:
-        assert f"| GPU {gpu.gpu_id} | {gpu.verdict} |" in text
-    assert "| Cell | GPU |" not in text
-
-
-def test_markdown_has_the_gravest_threshold_first(tmp_path: Path) -> None:
-    """Missed, not measured, met; each with its cell as people name it, and why where that has to be said."""
-    report = made(tmp_path)
-    gpu = report.gpu_info[1]
-    met = ThresholdResult(
-        threshold="quick",
-        figure="latency",
-        target="< 100 ms",
-        actual=12.5,
-        unit="ms",
-        status=Met.MET,
-        note="",
-        cell=report.cells[0].cell,
-        gpu_id=gpu.gpu_id,
-        gpu_uuid=gpu.gpu_uuid,
-        model_name="resnet50",
-        phase="inference",
-        precision="bf16",
-        batch_size=8,
-    )
-    missed = msgspec.structs.replace(met, actual=250.0, status=Met.MISSED)
-    unknown = msgspec.structs.replace(met, actual=None, status=Met.NOT_MEASURED, cell=None, note="no such cell")
-    text = to_markdown(msgspec.structs.replace(report, thresholds=(met, unknown, missed)))
-    cell = "GPU 1 resnet50 inference bf16 b8"
-    assert [line for line in text.splitlines() if line.endswith((" missed |  |", "no such cell |", " met |  |"))] == [
-        f"| {cell} | &lt; 100 ms | 250.0 ms | missed |  |",
-        "| none | &lt; 100 ms | N/A | not measured | no such cell |",
-        f"| {cell} | &lt; 100 ms | 12.5 ms | met |  |",
-    ]
 
 
 # ── PyTorch's benchmark database ──────────────────────────────────────────────────────────────────────────────────────
@@ -186,13 +136,6 @@ def test_a_record_has_the_values_of_all_launches(tmp_path: Path) -> None:
     assert first["model"]["name"] == shipped("resnet50")[0].name
     assert (first["runners"][0]["gpu_count"], first["runners"][0]["avail_gpu_mem_in_gb"]) == (1, 140)
     assert first["dependencies"]["pytorch"]["version"] == "2.15.0"
-
-
-def test_a_cell_without_figures_is_not_lost(tmp_path: Path) -> None:
-    """It has a record that says so, and why."""
-    records = json.loads(to_pytorch(made(tmp_path)))
-    lost = [one for one in records if one["metric"]["benchmark_values"] == [0.0]]
-    assert [(one["metric"]["name"], one["metric"]["extra_info"]["status"]) for one in lost] == [("measured", "failed")]
 
 
 # ── names ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

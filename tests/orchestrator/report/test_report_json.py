@@ -37,8 +37,10 @@ SUMMARY = (
 )
 
 
-def runs(folder: Path) -> list[FakeRun]:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[FakeRun]:
     """Runs of many kinds: complete, mixed, empty, on CPU devices, on eight GPUs."""
+    folder = tmp_path_factory.mktemp("runs")
     every = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
     complete = FakeRun(folder / "complete", devices=gpus(2), workloads=every)
     complete.everything()
@@ -56,10 +58,10 @@ def runs(folder: Path) -> list[FakeRun]:
     return [complete, mixed, on_cpu, FakeRun(folder / "empty")]
 
 
-def test_every_report_obeys_the_schema_that_ships(tmp_path: Path) -> None:
+def test_every_report_obeys_the_schema_that_ships(runs: list[FakeRun]) -> None:
     """Complete, mixed, CPU and empty runs all validate, and read back as what they were."""
     validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_bytes()))
-    for run in runs(tmp_path):
+    for run in runs:
         made = run.report()
         validator.validate(json.loads(to_json(made)))
         assert msgspec.json.decode(to_json(made), type=Report) == made
@@ -69,17 +71,13 @@ def test_the_schema_that_ships_is_that_of_the_types() -> None:
     """Change the types and configs/report.schema.json together: write orchestrator.report.as_json.schema() to it."""
     assert SCHEMA.read_bytes() == schema()
     jsonschema.Draft202012Validator.check_schema(json.loads(schema()))
+    assert "1 MB = 1024 x 1024 bytes" in json.loads(schema())["$defs"]["Report"]["description"]
 
 
-def test_the_schema_says_what_a_megabyte_is() -> None:
-    """The keys end in _mb, as the requirements have it; who reads them learns that these are 1024 x 1024 bytes."""
-    assert "1 MB = 1024 x 1024 bytes" in json.loads(SCHEMA.read_bytes())["$defs"]["Report"]["description"]
-
-
-def test_the_schema_refuses_what_is_no_report(tmp_path: Path) -> None:
+def test_the_schema_refuses_what_is_no_report(runs: list[FakeRun]) -> None:
     """An unknown key, a missing key and a wrong key of a batch are found."""
     validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_bytes()))
-    good = json.loads(to_json(runs(tmp_path)[0].report()))
+    good = json.loads(to_json(runs[0].report()))
     for damage in (
         {**good, "surprise": 1},
         {key: value for key, value in good.items() if key != "summary"},
@@ -88,9 +86,9 @@ def test_the_schema_refuses_what_is_no_report(tmp_path: Path) -> None:
         assert not validator.is_valid(damage)
 
 
-def test_the_names_of_the_requirements_are_kept(tmp_path: Path) -> None:
+def test_the_names_of_the_requirements_are_kept(runs: list[FakeRun]) -> None:
     """Section 6.1: every field is there under its name, with its unit."""
-    made = json.loads(to_json(runs(tmp_path)[0].report()))
+    made = json.loads(to_json(runs[0].report()))
     result = made["results"][0]
     assert set(METADATA.split()) <= made["metadata"].keys()
     assert set(GPU_INFO.split()) <= made["gpu_info"][0].keys()
@@ -105,9 +103,9 @@ def test_the_names_of_the_requirements_are_kept(tmp_path: Path) -> None:
     assert {"schema_version", "cross_gpu", "health", "failures", "verdict"} <= made.keys()
 
 
-def test_formats_are_written_into_the_run(tmp_path: Path) -> None:
+def test_formats_are_written_into_the_run(runs: list[FakeRun]) -> None:
     """Rendering again replaces what was rendered before, and leaves nothing else behind."""
-    run = runs(tmp_path)[0]
+    run = runs[0]
     for _ in range(2):
         made = reporting.make_all(run.paths)
         report.write(made.report, run.paths, ReportFormat, samples=made.samples)
@@ -115,9 +113,9 @@ def test_formats_are_written_into_the_run(tmp_path: Path) -> None:
     assert names == sorted(f"report.{kind}" for kind in ReportFormat)
 
 
-def test_an_existing_report_is_kept(tmp_path: Path) -> None:
+def test_an_existing_report_is_kept(runs: list[FakeRun], tmp_path: Path) -> None:
     """Each new report moves the one before to the next free number, in every format that is asked for."""
-    made = runs(tmp_path)[3].report()
+    made = runs[3].report()
     target = tmp_path / "new folder" / "out" / "report.json"
     for _ in range(3):
         written = report.publish(made, target, (ReportFormat.JSON, ReportFormat.TXT))

@@ -1,5 +1,6 @@
 """What cells are called: no two alike, and no longer than that needs."""
 
+import pytest
 from msgspec.structs import replace
 
 from orchestrator.figures import keys
@@ -19,24 +20,20 @@ KEY = CellKey(
 )
 
 
-def test_a_cell_alone_has_short_words() -> None:
-    """Neither mode nor size, where nothing else has its words."""
-    other = replace(KEY, model_name="vit-base", mode="solo")
-    assert keys.names([KEY, other]) == {KEY: "resnet50 training bf16 b64", other: "vit-base training bf16 b64"}
-
-
-def test_what_shares_its_words_is_told_apart_by_what_differs() -> None:
-    """Mode, size, layout, tokens and compile mode: those that differ, and no other; the same cell has one name."""
-    solo = replace(KEY, mode="solo")
-    assert list(keys.names([KEY, solo, KEY]).values()) == [
-        "resnet50 training bf16 b64 loaded",
-        "resnet50 training bf16 b64 solo",
-    ]
-    for change, word in (
-        ({"input_size": 512}, "input 512"),
-        ({"memory_format": "contiguous"}, "contiguous"),
-        ({"new_tokens": 32}, "32 tokens"),
-        ({"compile_mode": "default"}, "default"),
-    ):
-        other = replace(KEY, **change)
-        assert keys.names([KEY, other])[other] == f"resnet50 training bf16 b64 {word}"
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"model_name": "vit-base", "mode": "solo"}, ("", None)),
+        ({"mode": "solo"}, (" loaded", " solo")),
+        ({"input_size": 512}, (" input 224", " input 512")),
+        ({"memory_format": "contiguous"}, (" channels_last", " contiguous")),
+        ({"new_tokens": 32}, ("", " 32 tokens")),
+        ({"compile_mode": "default"}, (" eager", " default")),
+    ],
+)
+def test_cells_are_named_by_what_differs(change: dict[str, object], names: tuple[str, str | None]) -> None:
+    """Mode, size, layout, tokens and compile mode only where two cells share their words; no name twice."""
+    other = replace(KEY, **change)
+    words = "resnet50 training bf16 b64"
+    expected = "vit-base training bf16 b64" if names[1] is None else f"{words}{names[1]}"
+    assert keys.names([KEY, other, KEY]) == {KEY: f"{words}{names[0]}", other: expected}

@@ -50,7 +50,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 def test_every_record_is_synced_before_append_returns(tmp_path: Path, disk: Disk) -> None:
-    """With all of its bytes; so are the first bytes of the file, and its name."""
+    """With all of its bytes, as the file's first bytes and name, and the cut of a torn end before anything follows."""
     path = tmp_path / "j"
     with Journal(path) as opened:
         assert disk.data[0] == len(MAGIC)
@@ -59,13 +59,6 @@ def test_every_record_is_synced_before_append_returns(tmp_path: Path, disk: Disk
             seen = len(disk.data)
             opened.append(RECORD)
             assert disk.data[seen:] == [path.stat().st_size]
-
-
-def test_a_torn_end_is_cut_off_durably(tmp_path: Path, disk: Disk) -> None:
-    """Before anything is written behind it."""
-    path = tmp_path / "j"
-    with Journal(path) as opened:
-        opened.append(RECORD)
     whole = path.stat().st_size
     path.write_bytes(path.read_bytes() + b"torn")
     disk.data.clear()

@@ -79,8 +79,12 @@ def require_writable(tmp_path: Path, *, make: bool = True, **changes: str) -> No
     folders.require_writable(resolved, everything, make=make)
 
 
-def test_missing_folders_are_made(tmp_path: Path) -> None:
-    """Nobody has to make the folder of a report first."""
+def test_missing_folders_are_made_unless_it_is_a_dry_run(tmp_path: Path) -> None:
+    """Nobody has to make the folder of a report first; a dry run tries the nearest existing folder."""
+    require_writable(tmp_path, make=False)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ConfigError, match=r"/proc/none/deeper: cannot be written"):
+        require_writable(tmp_path, make=False, folder="/proc/none/deeper")
     require_writable(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"out", "runs", "cache"}
     assert list((tmp_path / "out/deep").iterdir()) == []
@@ -109,41 +113,35 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, changes: dict[
 
 
 def test_resume_finds_the_newest_run(tmp_path: Path) -> None:
-    """The names of runs begin with the time; a folder without run.yaml is none."""
-    for name in ("20260101-000000-aaaaaa", "20260102-000000-000000"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "run.yaml").touch()
-    (tmp_path / "20260103-000000-ffffff").mkdir()
-    assert folders.existing_run(None, str(tmp_path)).folder.name == "20260102-000000-000000"
-
-
-def test_of_two_runs_of_one_second_the_later_one_is_the_newest(tmp_path: Path) -> None:
-    """Behind the second, the names are chance."""
-    for at_ns, name in ((1, "20260101-000000-bbbbbb"), (2, "20260101-000000-aaaaaa")):
+    """By the second in its name, then by the time of its run.yaml, without which a folder is no run."""
+    for at_ns, name in enumerate(("20260102-000000-bbbbbb", "20260102-000000-aaaaaa", "20260101-000000-cccccc")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.yaml").touch()
         os.utime(tmp_path / name / "run.yaml", ns=(at_ns, at_ns))
-    assert folders.existing_run(None, str(tmp_path)).folder.name == "20260101-000000-aaaaaa"
+    (tmp_path / "20260103-000000-ffffff").mkdir()
+    assert folders.existing_run(None, str(tmp_path)).folder.name == "20260102-000000-aaaaaa"
 
 
-@pytest.mark.parametrize("name", [None, "missing", ".", "", "file"])
-def test_a_folder_without_a_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None) -> None:
-    """Missing, or something else."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").touch()
-    with pytest.raises(RunFolderError):
-        folders.existing_run(name, str(tmp_path))
-
-
-@pytest.mark.parametrize(("runs", "message"), [("", "got an empty text"), ("file", "file is a file, not a folder")])
-def test_a_runs_folder_that_is_none_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: str, message: str
+@pytest.mark.parametrize(
+    ("name", "runs", "message"),
+    [
+        (None, ".", "there is no run in it"),
+        (None, "", "got an empty text"),
+        (None, "file", "file is a file, not a folder"),
+        ("missing", ".", "there is no such folder"),
+        (".", ".", "it has no run.yaml"),
+        ("", ".", "got an empty text"),
+        ("file", ".", "is a file, not the folder of a run"),
+    ],
+)
+def test_a_folder_without_a_run_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None, runs: str, message: str
 ) -> None:
-    """Where `resume` is to look for the newest run."""
+    """Named, or searched for the newest run."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(RunFolderError, match=message):
-        folders.existing_run(None, runs)
+        folders.existing_run(name, runs)
 
 
 @pytest.mark.parametrize("name", ["pipe", "link", "/dev/null", "/dev/stdout", "/dev/gpubench.json"])
@@ -164,14 +162,6 @@ def test_a_file_is_refused_in_a_folder_that_cannot_be_written(tmp_path: Path) ->
         folders.require_file(Path("/proc/x.xml"), "--junit")
     folders.require_file(tmp_path / "x.xml", "--junit")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_nothing_is_made_to_find_out(tmp_path: Path) -> None:
-    """A dry run tries the nearest folder that is there."""
-    require_writable(tmp_path, make=False)
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ConfigError, match=r"/proc/none/deeper: cannot be written"):
-        require_writable(tmp_path, make=False, folder="/proc/none/deeper")
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,9 @@ def written(path: Path, count: int) -> list[Record]:
 
 
 def test_what_was_appended_is_read(tmp_path: Path) -> None:
-    """Records come back in order, and a second writer goes on behind them."""
+    """In order, and a second writer goes on behind it, also where the first was killed within the first line."""
     path = tmp_path / "j"
+    path.write_bytes(MAGIC[:5])
     records = written(path, 3)
     assert list(journal.read(path)) == records
     with Journal(path) as again:
@@ -90,15 +91,6 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         journal.read(path)
     with pytest.raises(RunFolderError, match="not a journal"):
         Journal(path)
-
-
-def test_a_file_cut_within_its_first_line_is_begun_again(tmp_path: Path) -> None:
-    """Killed while the file was being made: there was nothing to lose."""
-    path = tmp_path / "j"
-    path.write_bytes(MAGIC[:5])
-    with Journal(path) as begun:
-        begun.append(start(1))
-    assert journal.read(path) == (start(1),)
 
 
 def test_a_full_disk_is_an_error_for_good(tmp_path: Path) -> None:

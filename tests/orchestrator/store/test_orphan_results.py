@@ -138,5 +138,5 @@ def test_a_damaged_result_is_a_cell_without_a_result(invoke: Invoke, tmp_path: P
     told = json.loads(run.paths.report("json").read_text())
     assert (told["verdict"]["exit_code"], told["summary"]["cells"]["failed"]) == (ExitCode.INCOMPLETE, 1)
     assert invoke("watch", folder).exit_code == ExitCode.INCOMPLETE
-    explained = invoke("explain", folder)
-    assert "result.msgpack" in explained.stdout
+    explained = "".join(invoke("explain", folder).stdout.split())  # a long path is folded
+    assert "result.msgpack" in explained

@@ -65,8 +65,14 @@ runpy.run_module("orchestrator", run_name="__main__", alter_sys=True)
 DRY = "--gpu-ids cpu:0 -m lstm --dry-run"
 
 
-@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
-@pytest.mark.parametrize("module", ["click", "orchestrator.cli.report", "orchestrator.cli.hooks"])
+@pytest.mark.parametrize(
+    ("module", "number"),
+    [
+        *(("click", number) for number in ("SIGINT", "SIGTERM", "SIGHUP")),
+        ("orchestrator.cli.report", "SIGTERM"),
+        ("orchestrator.cli.hooks", "SIGINT"),
+    ],
+)
 def test_a_program_handles_signals_before_its_imports(tmp_path: Path, module: str, number: str) -> None:
     """While it imports its modules, and before a command handles them: exit code 4; SIGHUP changes nothing."""
     source = AT_AN_IMPORT.format(module=module, number=number, words=DRY)

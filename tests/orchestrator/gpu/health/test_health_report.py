@@ -14,7 +14,6 @@ from orchestrator.gpu.telemetry.frames import FrameFile
 from orchestrator.report.as_text import to_text
 from protocol import codec
 from protocol.failure import Category
-from protocol.messages import XidSeen
 from tests.fakes.health import WELL
 from tests.fakes.nights import Night
 from tests.fakes.runs import BOOT, SECOND_NS, FakeRun, cpus, gpus
@@ -64,17 +63,6 @@ def finished(folder: Path, count: int = 2, *, name: str = "NVIDIA H200", broken:
 def verdicts(report: Report) -> list[HealthVerdict]:
     """Those of the GPUs."""
     return [device.verdict for device in report.health.gpus]
-
-
-def test_a_healthy_node_passes(tmp_path: Path) -> None:
-    """PASS for each GPU and for the machine, with the number of signals read."""
-    run = finished(tmp_path)
-    write(run, gpus=2)
-    report = run.report()
-    assert report.health.verdict is HealthVerdict.PASS
-    assert verdicts(report) == [HealthVerdict.PASS, HealthVerdict.PASS]
-    assert report.verdict.exit_code == 0
-    assert "GPU 0: PASS (19 of 19 " in to_text(report)
 
 
 @pytest.mark.parametrize(("broken", "exit_code"), [(False, 3), (True, 5)])
@@ -161,18 +149,6 @@ def test_a_warning_leaves_the_exit_code(tmp_path: Path) -> None:
     assert any("memory errors, corrected: 99 " in reason for reason in report.verdict.reasons)
 
 
-def test_the_report_has_xids_with_their_times(tmp_path: Path) -> None:
-    """Number, meaning and time of day; the GPU fails, the other one does not."""
-    run = finished(tmp_path)
-    uuid = run.stored.devices[1].uuid
-    write(run, XidSeen(uuid=uuid, xid=79, at_ns=1_000 * SECOND_NS + 5 * SECOND_NS), gpus=2)
-    report = run.report()
-    assert [(xid.xid, xid.meaning) for xid in report.health.gpus[1].xids] == [(79, "reboot the machine")]
-    assert report.health.gpus[1].xids[0].at.startswith("2024-01-15T10:30:0")
-    assert report.verdict.exit_code == 3
-    assert report.health.gpus[0].verdict is HealthVerdict.PASS
-
-
 def test_without_readings_health_is_unknown_and_the_run_incomplete(tmp_path: Path) -> None:
     """Exit code 4 though every cell has its result, with a reason for each GPU."""
     report = finished(tmp_path).report()
@@ -213,16 +189,6 @@ def test_a_gpu_whose_failed_work_passes_elsewhere_does_not_pass(tmp_path: Path) 
     report = run.report()
     assert verdicts(report) == [HealthVerdict.PASS, HealthVerdict.WARN]
     assert "(deadline exceeded)" in to_text(report)
-
-
-def test_readings_that_break_off_are_unknown(tmp_path: Path) -> None:
-    """Where telemetry hung or died long before the end, its readings are no PASS."""
-    run = FakeRun(tmp_path / "longer", devices=gpus(1), watched=False)
-    write(run, gpus=1)
-    run.measured(run.cell(batch_size=1), forward_ms=100.0)
-    report = run.report()
-    assert report.health.gpus[0].verdict is HealthVerdict.UNKNOWN
-    assert "the readings broke off" in report.health.gpus[0].note
 
 
 def test_a_gap_in_the_middle_is_unknown(tmp_path: Path) -> None:
@@ -275,18 +241,6 @@ def test_a_launch_on_several_gpus_is_work_of_each(tmp_path: Path) -> None:
     night.telemetry_ended()
     night.measured(next(cell for cell in cells if len(cell.devices) == 2))
     assert all(gpu.note.endswith("telemetry ended too early") for gpu in night.report().health.gpus)
-
-
-def test_cpu_devices_have_no_health(tmp_path: Path) -> None:
-    """No verdict and no chapter, and the exit code is that of the measurements."""
-    run = FakeRun(tmp_path, devices=cpus(2))
-    run.everything()
-    run.finish()
-    report = run.report()
-    assert set(verdicts(report)) == {HealthVerdict.NOT_APPLICABLE}
-    assert report.health.node.verdict is HealthVerdict.NOT_APPLICABLE
-    assert report.verdict.exit_code == 0
-    assert "Health of the hardware" not in to_text(report)
 
 
 def test_a_reboot_is_a_finding_about_the_machine(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_cool_gpus_continue(nvml: FakeNvml, tmp_path: Path) -> None:
     assert heard(tmp_path, celsius=70) is None
 
 
-@pytest.mark.parametrize(("degrees", "stops"), [(95, True), (84, True), (80, False)])
+@pytest.mark.parametrize(("degrees", "stops"), [(84, True), (80, False)])
 def test_an_injected_heat_is_read_as_if_it_were_real(nvml: FakeNvml, tmp_path: Path, degrees: int, stops: bool) -> None:
     """In the samples, and by the margin: 53 degrees above its real 31, the GPU is at its limit."""
     found = heard(tmp_path, injected=degrees)

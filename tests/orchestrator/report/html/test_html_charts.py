@@ -65,24 +65,6 @@ def test_times_of_day_reach_the_script_whole(tmp_path: Path) -> None:
     assert began == {round(CREATED * 1000)}
 
 
-def test_a_smaller_batch_stands_at_the_size_that_ran(tmp_path: Path) -> None:
-    """32 ran out of memory and 16 was measured: no chart shows its figures as those of 32, and all say so."""
-    run = FakeRun(tmp_path, batch_sizes=(1, 32))
-    run.measured(run.cell(batch_size=1))
-    run.failed(run.cell(batch_size=32), Category.OUT_OF_MEMORY)
-    run.measured(run.cell(batch_size=32), batch_size=16)
-    run.finish()
-    report = run.report()
-    assert [row[2] for row in rows(performance(report), "throughput")] == ["1", "16"]
-    assert [points for *_, points in lines(report)] == [[1.0, 16.0]]
-    assert [column for _, column, _ in memory(report)] == ["b1", "b16", "b32"]
-    assert memory(report)[1][2].isdecimal()
-    assert memory(report)[2][2] == "less"
-    assert rows(performance(report), "memory")[2][2:] == ["32", "ran at a smaller batch size for want of memory"]
-    for name in ("throughput", "batches", "memory"):
-        assert "What ran out of memory stands at the batch size that it ran at" in chart(report, name).says
-
-
 def test_models_that_a_chart_does_not_draw_are_counted_below_it(tmp_path: Path) -> None:
     """Of each choice the first sixty are drawn, and the table has all of them; where all are drawn nothing is said."""
     (model,) = shipped("resnet50")

@@ -9,7 +9,6 @@ from orchestrator.compare import wording
 from orchestrator.compare.as_html import MOST_DRAWN, MOST_NAMES, page, to_html
 from orchestrator.compare.comparison import Comparison, compare
 from orchestrator.config import margins
-from orchestrator.report.charts import Ratios
 from orchestrator.report.sections import MOST_CELLS, MOST_ROWS, shortened
 from protocol.exit_codes import ExitCode
 from tests.fakes.browser import Browser
@@ -87,31 +86,6 @@ def test_a_comparison_is_silent_and_fetches_nothing(opened: Browser, whole: Path
     assert opened.complaints() == []
 
 
-def test_the_verdict_and_the_exit_code_come_first(opened: Browser) -> None:
-    """Then what changed, the mean, and how many cells got which word."""
-    texts = opened.run(
-        "return [...document.querySelectorAll('main :is(.badge, h1, .meaning)')].map((e) => e.textContent)"
-    )
-    assert texts[:3] == ["FAILED", "Driver 570.86 -> 580.95", "Exit code 1: a verdict that fails the comparison"]
-    assert opened.driver.title == "FAILED: Driver 570.86 -> 580.95"
-    cards = opened.run("return [...document.querySelectorAll('.card')].map((one) => one.innerText.split('\\n'))")
-    assert [one[:2] for one in cards[1:]] == [
-        *(["SLOWER", "1"], ["FASTER", "1"], ["INCONCLUSIVE", "2"], ["SAME", "3"], ["NOT COMPARABLE", "1"])
-    ]
-    changed = opened.run("return [...document.querySelectorAll('#changes tbody tr')].map((row) => row.innerText)")
-    assert [row.split() for row in changed] == [["driver", "570.86", "580.95"]]
-
-
-def test_the_mean_has_its_interval() -> None:
-    """On its card, in the digits of the other formats."""
-    found = compare(side(*cells(5)), side(*cells(5, speed=0.95, seed=2)), margins.load())
-    assert found.mean is not None
-    card = page([found], ExitCode.MISSED).cards[0]
-    assert card.figure == f"{found.mean.ratio:.3f}"
-    assert f"{found.mean.low:.3f} to {found.mean.high:.3f} (95%), over 5 cells" in card.detail
-    assert wording.mean(found).startswith(f"geometric mean of the speed {card.figure}")
-
-
 def test_the_chart_has_every_ratio_on_its_margin(opened: Browser, mixed: Comparison) -> None:
     """A mark at the ratio in the colour of its verdict, and an interval that goes beyond the chart has no ends."""
     for one in mixed.cells:
@@ -128,17 +102,6 @@ def test_the_chart_has_every_ratio_on_its_margin(opened: Browser, mixed: Compari
     with_interval = [one for one in mixed.cells if one.low is not None]
     assert opened.run(ends) == 3 * (len(with_interval) - 1) + 1
     assert opened.complaints() == []
-
-
-def test_the_margin_is_the_same_both_ways(mixed: Comparison) -> None:
-    """On the logarithm, as the test has it; the mean has none, and stands first."""
-    (plot,) = page([mixed], ExitCode.MISSED).sections[1].charts[0].plots
-    assert isinstance(plot, Ratios)
-    first, *rows = plot.rows
-    assert (first.name, first.word, first.margin_low) == ("geometric mean", "all together", None)
-    assert {(row.margin_low, row.margin_high) for row in rows} == {(0.99, 1 / 0.99)}
-    ordered = [one.cell for one in wording.ordered(mixed.cells) if one.ratio is not None]
-    assert [row.name for row in rows] == ordered
 
 
 def test_the_chart_can_be_read_without_seeing_it(opened: Browser, mixed: Comparison) -> None:
@@ -158,19 +121,6 @@ def test_the_chart_can_be_read_without_seeing_it(opened: Browser, mixed: Compari
         assert opened.run("return document.querySelectorAll(arguments[0]).length", name) == 1, name
     unnamed = "return [...document.querySelectorAll('input, select')].filter((one) => !one.labels.length).length"
     assert opened.run(unnamed) == 0
-
-
-def test_what_has_no_verdict_says_why(opened: Browser) -> None:
-    """Each fact once, with its cells; and what only one of the runs has."""
-    text = opened.run("return document.getElementById('apart').innerText")
-    rows = opened.run(
-        "return [...document.querySelectorAll('#apart tbody tr')]"
-        ".map((row) => [...row.cells].map((one) => one.textContent))"
-    )
-    assert rows[0] == ["NOT COMPARABLE", "the second is throttled", "1", "hot inference bf16 b8"]
-    assert {row[0] for row in rows[1:]} == {"INCONCLUSIVE"}
-    assert any("one launch: no verdict" in row[1] and row[3].startswith("one ") for row in rows)
-    assert "1 cell of before was not measured in the other run: gone inference bf16 b8." in text
 
 
 def test_several_runs_are_chosen_between(browser: Browser, mixed: Comparison, tmp_path: Path) -> None:
@@ -208,17 +158,6 @@ def test_names_are_text_whatever_they_say(browser: Browser, tmp_path: Path) -> N
     assert [SHOWN_AS in browser.run(TIP, series) for series in range(2)] == [False, True]
     assert browser.run("return [window.struck, document.images.length, document.scripts.length]") == [None, 0, 8]
     assert (browser.complaints(), browser.requests()) == ([], [path.as_uri()])
-
-
-def test_nothing_in_common_is_said(browser: Browser, tmp_path: Path) -> None:
-    """No chart, but why there is none; the exit code says that it is no verdict."""
-    path = tmp_path / "nothing.html"
-    path.write_bytes(to_html([compare(side(cell("a")), side(cell("b")), margins.load())], ExitCode.INCOMPLETE))
-    browser.open(path)
-    assert browser.run("return document.querySelectorAll('.plot').length") == 0
-    assert "no cell was measured in both" in browser.run("return document.querySelector('.empty').textContent")
-    assert browser.run("return document.querySelector('main .badge').textContent") == "INCOMPLETE"
-    assert browser.complaints() == []
 
 
 def test_a_huge_comparison_fits(mixed: Comparison) -> None:

@@ -13,15 +13,12 @@ from orchestrator.compare import references
 from orchestrator.compare.references import Against
 from orchestrator.compare.thresholds import Threshold
 from orchestrator.config.report_formats import ReportFormat
-from orchestrator.figures.cells import Status
 from orchestrator.figures.comparisons import Standing
 from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.figures.table import LimitName
 from orchestrator.figures.timeline import NOTHING_KEPT
-from orchestrator.kinds.triage import TRIAGE
 from orchestrator.report import render
 from orchestrator.report.charts import Box, Heat, Kind
-from orchestrator.report.default_layout import DEFAULT
 from orchestrator.report.html import to_html
 from orchestrator.report.html.page import page
 from orchestrator.report.html.render import bound
@@ -45,7 +42,7 @@ from protocol.cell import Workload
 from protocol.exit_codes import ExitCode
 from protocol.failure import Category
 from tests.fakes.pages import SLOW, many, timeline
-from tests.fakes.runs import FakeRun, gpus, shipped
+from tests.fakes.runs import FakeRun, gpus
 
 Invoke = Callable[..., Result]
 
@@ -96,8 +93,8 @@ def test_every_chapter_at_once_fits_as_well(zoo: Report) -> None:
     rows = {name: text.partition('id="cells-table"')[2].count("<tr><td>") for name, text in made.items()}
     assert all(len(text.encode()) <= MOST_BYTES for text in made.values())
     assert LEAST_CELLS < rows["held"] < rows["plain"] <= MOST_CELLS
-    shown = len(page(held, NOTHING_KEPT).cells.table.rows)
-    beyond = page(held, NOTHING_KEPT).cells.table.beyond + shown - rows["held"]
+    cells = page(held, NOTHING_KEPT).cells.table
+    beyond = cells.beyond + len(cells.rows) - rows["held"]
     assert f"{beyond} more cells are in report.csv and report.json" in made["held"]
     assert made["held"].partition('id="cells-table"')[2].count(">failed</span>") == 32
     assert "more rows are in report.json" in made["held"]
@@ -175,23 +172,6 @@ def standing(device: GpuInfo, verdict: SiblingVerdict) -> Standing:
     )
 
 
-def test_a_triage_begins_with_its_answer(node: Report) -> None:
-    """Who is slow comes before any chart, and no score that nobody asked for; other runs have it where they had it."""
-    report = msgspec.structs.replace(
-        node,
-        stragglers=tuple(standing(device, SiblingVerdict.OK) for device in node.gpu_info),
-        cross_gpu=node.cross_gpu[:3],
-    )
-    answer, chart, score = "Who is slower than its identical", 'id="plot-spread"', "Baseline"
-    for layout, asked in ((TRIAGE.layout, True), (DEFAULT, False)):
-        made = page(report, NOTHING_KEPT, layout)
-        assert (made.sections[0].id == "stragglers") is asked
-        assert (score in {one.title for one in (*made.sections, *made.cards)}) is not asked
-        text = to_html(report, NOTHING_KEPT, layout).decode()
-        assert min(text.index(answer), text.index(chart)) > 0
-        assert (text.index(answer) < text.index("Model performance</h2>")) is asked
-
-
 def framed(report: Report) -> list[set[str]]:
     """The devices that have a frame, of each heat map."""
     (chart,) = section(report, "spread").charts
@@ -235,23 +215,6 @@ def test_groups_of_devices_are_framed_each_by_its_own_rule(node: Report) -> None
     assert framed(report) == [{f"GPU {SLOW}"}, {"GPU 0"}]
     says = section(report, "spread").charts[0].says
     assert "STRAGGLER or SUSPECT; among devices without a verdict, what is slower than the median" in says
-
-
-def test_what_does_not_fit_is_a_word_in_the_memory_map(tmp_path: Path) -> None:
-    """A cell without a figure has the word of the text report where its figure would be."""
-    run = FakeRun(tmp_path, models=shipped("resnet50", "lstm"), batch_sizes=(1, 8))
-    run.everything()
-    report = run.report()
-    first = report.results[0]
-    gone = msgspec.structs.replace(
-        first.inference_metrics["batch_size_8"], peak_memory_mb=None, status=Status.DOES_NOT_FIT
-    )
-    changed = msgspec.structs.replace(first, inference_metrics={**first.inference_metrics, "batch_size_8": gone})
-    report = msgspec.structs.replace(report, results=(changed, *report.results[1:]))
-    chart = next(one for one in section(report, "performance").charts if one.id == "memory")
-    texts = {(box.column, box.row): box.text for box in chart.plots[0].boxes}  # type: ignore[union-attr]  # a heat map
-    assert texts[1, 0] == "oom"
-    assert texts[0, 0].isdecimal()
 
 
 def test_the_root_cause_comes_first(tmp_path: Path) -> None:
