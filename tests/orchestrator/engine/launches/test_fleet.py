@@ -191,5 +191,5 @@ def test_a_device_without_a_process_is_not_blamed(unborn: Held) -> None:
 
 def test_killing_one_kills_all(held: Held) -> None:
     """At once, without SIGTERM."""
-    list(held.fleet.kill(held.members[0], RAISED, time.monotonic()))
+    list(held.fleet.end(held.members[0], RAISED, time.monotonic(), immediately=True))
     assert [process.wait(timeout=10) for process in held.processes] == [-9] * DEVICES
