@@ -170,22 +170,23 @@ def test_it_ends_when_nobody_is_suspect_and_at_seven_launches(tmp_path: Path) ->
     assert {one.launches_added for one in report.stragglers} == {8}
     assert report.verdict.exit_code == 0
     assert "64 launches were added because a GPU was SUSPECT" in report.verdict.reasons
-    assert look(measured(tmp_path / "sound", noise=0.002)) == NOTHING
+    assert look(measured(tmp_path / "sound", noise=0.002, gpus_=4)) == NOTHING
 
 
 def test_in_doubt_are_the_cells_of_the_mode_that_is_not_settled(tmp_path: Path) -> None:
     """A GPU at the margin when all are at work is asked for that alone; one that is a STRAGGLER there, for nothing."""
-    run = measured(tmp_path / "one", slower(3, Mode.LOADED), noise=0.004, modes=(Mode.LOADED, Mode.SOLO))
+    both = {"noise": 0.004, "gpus_": 4, "modes": (Mode.LOADED, Mode.SOLO)}
+    run = measured(tmp_path / "one", slower(3, Mode.LOADED), **both)
     uuid = run.stored.devices[SLOW].uuid
     assert doubts(run) == {(uuid, ids(run, model, Mode.LOADED)) for model in ("resnet50", "bert-base")}
 
     def worse(place: int, cell: Cell) -> float:
         return slower(12, Mode.SOLO)(place, cell) * slower(3, Mode.LOADED)(place, cell)
 
-    assert doubts(measured(tmp_path / "two", worse, noise=0.004, modes=(Mode.LOADED, Mode.SOLO))) == set()
+    assert doubts(measured(tmp_path / "two", worse, **both)) == set()
 
 
-@pytest.mark.parametrize("shape", [{"kind": FakeRun}, {"gpus_": 3}])
+@pytest.mark.parametrize("shape", [{"kind": FakeRun, "gpus_": 4}, {"gpus_": 3}])
 def test_runs_that_do_not_adapt_get_no_launches(tmp_path: Path, shape: dict[str, Any]) -> None:
     """An exact number of launches was requested, or there are too few GPUs."""
     assert look(measured(tmp_path, slower(3), **shape)) == NOTHING
@@ -211,7 +212,7 @@ def test_a_time_limit_bounds_what_is_added(at_margin: FakeRun, left_s: float, ad
 
 def test_an_added_launch_that_is_not_made_leaves_the_run_complete(tmp_path: Path) -> None:
     """The plan was kept: dropped or failed, it is no planned launch; and nobody counts a dropped one as added."""
-    run = measured(tmp_path, slower(3))
+    run = measured(tmp_path, slower(3), gpus_=4)
     cell = run.stored.plan.cells[0]
     run.added((cell.id, 3), suspect=SLOW)
     run.dropped(cell, "no time was left", number=3)
@@ -258,7 +259,7 @@ def test_an_added_launch_that_is_out_of_memory_changes_no_figure(tmp_path: Path)
 
 def test_what_has_happened_while_it_looked_decides(tmp_path: Path) -> None:
     """Nothing is added for a GPU that has gone out since, nor to a run that was asked to stop."""
-    run = measured(tmp_path, slower(3), noise=0.004)
+    run = measured(tmp_path, slower(3), noise=0.004, gpus_=4)
     uuid, now, adaptive = run.stored.devices[SLOW].uuid, stands(run), adaptive_of(run)
     found = adaptive.look(now)
     assert {doubt.gpu for doubt in found} == {uuid}
@@ -266,7 +267,7 @@ def test_what_has_happened_while_it_looked_decides(tmp_path: Path) -> None:
     assert adaptive.over(step(now, StopAsked()), found) == NOTHING
     assert adaptive.over(step(now, Quarantined(uuid, "gone")), found) == NOTHING
     other = Quarantined(run.stored.devices[0].uuid, "gone")
-    assert len(adaptive.over(step(now, other), found).slots) == 14
+    assert len(adaptive.over(step(now, other), found).slots) == 6
 
 
 @pytest.mark.parametrize("stops", [True, False])
@@ -274,7 +275,7 @@ def test_a_stop_during_the_look_is_heeded_before_anything_is_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: bool
 ) -> None:
     """The plan was complete: so is the run, and not one launch more is begun."""
-    run = measured(tmp_path / "run", slower(3))
+    run = measured(tmp_path / "run", slower(3), gpus_=4)
     doubts = adaptive_launches.doubts(run.paths, run.stored)
 
     def read(paths: RunPaths, stored: StoredRun) -> tuple[Doubt, ...]:
