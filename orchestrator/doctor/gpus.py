@@ -1,4 +1,4 @@
-"""The GPUs: whether the driver works, NVML and CUDA with it, whether they are free, and how they are set up."""
+"""The GPUs: their driver, NVML and CUDA, whether they are free, and how they are set up."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 import psutil
 
+from orchestrator.config.naming import plural
 from orchestrator.doctor import Finding, Level, said
 from orchestrator.errors import DeviceError
 from orchestrator.gpu import cuda_probe, devices, environment, gpu_users, inventory
@@ -107,7 +108,7 @@ def _driver(facts: Facts) -> Iterator[Finding]:
     found = facts.inventory
     match found.nvml:
         case NvmlStatus.ABSENT if facts.on_bus:
-            words = f"{_number(facts.on_bus)} on the PCI bus, and no driver for it: {found.reason}"
+            words = f"{plural(facts.on_bus, 'GPU')} on the PCI bus, and no driver for it: {found.reason}"
             yield Finding(Level.BROKEN, "Driver", words, _INSTALL)
         case NvmlStatus.ABSENT:
             yield Finding(Level.BROKEN, "Driver", f"no NVIDIA GPU in this machine: {found.reason}", _GIVE_A_GPU)
@@ -166,16 +167,12 @@ def _default_mode(gpu: Device) -> str:
 def _counted(devices: Sequence[Device]) -> str:
     slices = sum(device.slice_of is not None for device in devices)
     whole = len(devices) - slices
-    words = [_number(whole)] if whole or not slices else []
-    return " and ".join([*words, f"{slices} MIG slice{'' if slices == 1 else 's'}"] if slices else words)
-
-
-def _number(gpus: int) -> str:
-    return f"{gpus} GPU{'' if gpus == 1 else 's'}"
+    words = [plural(whole, "GPU")] if whole or not slices else []
+    return " and ".join([*words, plural(slices, "MIG slice")] if slices else words)
 
 
 def _on_bus() -> int | None:
-    """How many NVIDIA GPUs the PCI bus shows, with or without a driver."""
+    """Count the NVIDIA GPUs on the PCI bus, with or without a driver."""
     try:
         slots = list(_BUS.iterdir())
     except OSError:
@@ -187,7 +184,6 @@ def _on_bus() -> int | None:
 
 
 def _mps_runs() -> bool:
-    """Whether CUDA would go through MPS."""
     if "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
         return True
     return any((process.info["name"] or "").startswith(_MPS_DAEMON) for process in psutil.process_iter(["name"]))

@@ -28,7 +28,7 @@ SHM: Final = "/dev/shm"  # noqa: S108 - its size is read, nothing is written
 SHM_MIN: Final = GIB
 FILES_MIN: Final = 1024
 PROCESSES_A_GPU: Final = 64
-"""Threads count as processes: a worker has one for each of its cores, and CUDA's own."""
+"""Threads count as processes: a worker has one per core, and those of CUDA."""
 
 _UNLIMITED: Final = resource.RLIM_INFINITY
 
@@ -197,7 +197,6 @@ def _open_link() -> None:
 
 
 def _error(check: Callable[[], None]) -> str:
-    """The error of a check; empty where there is none."""
     try:
         check()
     except UserError as error:

@@ -1,10 +1,9 @@
-"""Looks at a run of which every launch has been made: whether it leaves a GPU SUSPECT, and what is to be added for it.
+"""Add launches once all others have been made and leave a GPU SUSPECT.
 
     journal, results, telemetry ──▶ the standings of a report made now: look ──▶ adding.decide: over ──▶ slots, suspects
 
-The thin step between the disk and added_launches.py. It reads what the report will be made of, so that both agree,
-at a moment
-at which no launch is at work that it could disturb: 0.15 s on one core for 288 launches, beside their telemetry.
+The thin step between the disk and added_launches.py, at a moment at which no launch runs that it could disturb: 0.15 s
+on one core for 288 launches with their telemetry.
 """
 
 import time
@@ -20,7 +19,7 @@ from protocol.paths import RunPaths
 
 
 class More(NamedTuple):
-    """Launches to add, none where nothing is in doubt or may be settled. suspects: the GPUs that are SUSPECT."""
+    """Launches to add, may be none. suspects: the GPUs that are SUSPECT."""
 
     slots: tuple[Slot, ...]
     suspects: tuple[str, ...]
@@ -34,23 +33,20 @@ def doubts(paths: RunPaths, stored: StoredRun) -> tuple[added_launches.Doubt, ..
 
 
 class AdaptiveLaunches:
-    """Of one run."""
+    """The adaptive launches of one run."""
 
     def __init__(self, around: RunContext) -> None:
         self._around = around
         self._applies = added_launches.applies(around.stored.configuration, around.stored.devices)
 
     def look(self, state: RunState) -> tuple[added_launches.Doubt, ...]:
-        """What is in doubt in a run of which no launch is at work, and to which anything may be added.
-
-        Raises RunFolderError for one that cannot be read. It takes a while, in which much may happen.
-        """
+        """Return the doubts where launches may be added. Slow: merges the run. Raises RunFolderError."""
         return doubts(self._around.paths, self._around.stored) if self._may_add(state) else ()
 
     def over(self, state: RunState, found: Sequence[added_launches.Doubt]) -> More:
-        """What to add for the doubts `found`. state: after whatever has happened while they were looked for.
+        """Decide what to add for these doubts. state: with all that happened while they were found.
 
-        Nothing for a GPU that is out of the run, and would make no launch of it.
+        Adds nothing for quarantined GPUs.
         """
         on_gpus = [doubt for doubt in found if not state.devices[doubt.gpu].quarantined]
         if not on_gpus or not self._may_add(state):

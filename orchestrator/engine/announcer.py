@@ -1,7 +1,4 @@
-"""Tells the display what becomes of the run: what ended, what is worth knowing, and where it stands.
-
-What is said is made in progress.py; this keeps what that needs to know of launches that are over.
-"""
+"""Show on the display what becomes of the run: ended launches, notices, snapshots (progress.py)."""
 
 import time
 from collections.abc import Collection, Mapping
@@ -21,11 +18,11 @@ from protocol.messages import Sample
 from protocol.result import Result
 
 COUNT_EVERY_S: Final = 5.0
-"""How often the cells are counted by where they stand: 10 ms for 20,000 of them."""
+"""Interval at which cells are counted by status: 10 ms for 20,000 of them."""
 
 
 class Announcer:
-    """Of one run, which begins now. rounds: it adds rounds until its time is up."""
+    """For one run, which begins now. rounds: launches are added until its time is up."""
 
     def __init__(self, stored: StoredRun, display: Display, *, rounds: bool) -> None:
         self._display = display
@@ -42,18 +39,18 @@ class Announcer:
         self._cells: Mapping[SlotStatus, int] = {}
 
     def tell(self, level: str, message: str, event: str = "notice", **fields: Any) -> None:  # noqa: ANN401 - JSON values of a notice
-        """Say something about the run as a whole. event, fields: as in Notice."""
+        """Show a notice about the run as a whole. event, fields: as in Notice."""
         self._display.tell(Notice(level=level, message=message, event=event, fields=fields))
 
     def ended(self, state: RunState, live: Live, outcome: Result | Failure, lasted_s: float) -> None:
-        """A launch is over, which lasted for so long. state: the run with it."""
+        """A launch is over, after `lasted_s` seconds. state: after its end."""
         for uuid in live.next.cell.devices:
             number, total_s = self._durations.get(uuid, (0, 0.0))
             self._durations[uuid] = number + 1, total_s + lasted_s
         self._display.tell(progress.ended(state, live, live.device, outcome, self._alike))
 
     def added(self, slots: Collection[Slot], suspects: Collection[str]) -> None:
-        """Launches were added, because these GPUs are SUSPECT."""
+        """Launches were added because these GPUs are SUSPECT."""
         who = ", ".join(self._devices[uuid].label for uuid in suspects)
         number, cells = len(slots), len({cell for cell, _ in slots})
         more = f"{plural(number, 'launch', 'launches')} of {plural(cells, 'cell')}"
@@ -76,10 +73,7 @@ class Announcer:
         stops_s: float | None,
         note: str,
     ) -> None:
-        """Where the run stands.
-
-        limited: how it stands in its time, None where that has no limit. stops_s, note: as in progress.snapshot.
-        """
+        """Show a snapshot. limited: None without a time limit. stops_s, note: as in progress.snapshot."""
         now = time.monotonic()
         if now >= self._counted + COUNT_EVERY_S or not live:
             self._counted, self._cells = now, progress.cells(state)

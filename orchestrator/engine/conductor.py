@@ -1,10 +1,9 @@
-"""Makes the launches that are due, and carries out what becomes of them. The loop tells it what happened.
+"""Make the launches that are due, and carry out what becomes of them.
 
     next_launches ─▶ journal Start ─▶ fork ─▶ … ─▶ Concluded ─▶ result file, journal, Ack      state.step(Ended)
                                                    Gone ──▶ gates ──▶ Passed ─▶ journal        state.step(Freed)
 
-It decides nothing either: state.py says what is next, lifecycle.py how one launch goes on, stopping.py when to end
-them.
+The decisions are pure: orchestrator/state/ says what is next and when to stop, lifecycle.py how one launch goes on.
 """
 
 import math
@@ -52,11 +51,10 @@ from protocol.result import Result
 
 
 class Conductor:
-    """The run's state and its launches. poller: where it puts the processes that the loop is to wait for.
-    clock: the loop's.
+    """The run's state and its launches. Every method raises StorageError when the journal refuses.
 
-    telemetry: None from the moment on in which there is none. circumstances: what else is known of the GPUs.
-    Every method raises StorageError when something can no longer be recorded.
+    poller: gets the pidfds that the loop waits for. clock: the loop's. telemetry: None once there is none.
+    circumstances: what else is known of the GPUs.
     """
 
     def __init__(self, around: RunContext, begun: RunState, poller: zmq.Poller, clock: LoopClock) -> None:
@@ -85,17 +83,17 @@ class Conductor:
 
     @property
     def work_left(self) -> bool:
-        """Whether launches are to be made yet, now or later."""
+        """Whether launches are still to be made, now or later."""
         return not self.state.stopping and self.state.settled < len(self.state.slots)
 
     @property
     def busy(self) -> bool:
-        """Whether a launch is under way, or a device is waited for, and there is time for that."""
+        """Whether there is time to wait for a launch or a device that is not free."""
         in_time = self._budget is None or time.monotonic() < self._budget.latest
         return in_time and any((self.fleet.live, self.gates, self._waiting))
 
     def launch_what_is_due(self) -> bool:
-        """Begin every launch that has its device. Says whether it began any."""
+        """Start every launch that has its devices. Returns whether it started any."""
         self._end_what_takes_too_long()
         self._keep_to_the_budget()
         self.state, following = transitions.next_launches(self.state)
@@ -106,7 +104,7 @@ class Conductor:
         return bool(following)
 
     def begin_rounds(self) -> bool:
-        """Begin another round where devices are through and there is time. Says whether any was begun."""
+        """Add a round where devices are idle and there is time. Returns whether any was added."""
         if self._next_rounds is None or self._budget is None or self.state.stopping:
             return False
         budget, left_s = self._budget, self._budget.ends - time.monotonic()
@@ -117,11 +115,11 @@ class Conductor:
         return bool(slots)
 
     def in_doubt(self) -> tuple[Doubt, ...]:
-        """Whom those launches leave SUSPECT that have been made, and in what. It takes a while."""
+        """Return the cells that leave a GPU SUSPECT after the launches so far. Slow: merges the run."""
         return self._second_look.look(self.state)
 
     def add_launches(self, doubts: Sequence[Doubt]) -> bool:
-        """Add launches for these doubts, where that may be done yet. Says whether it has."""
+        """Add launches for these doubts if that is still possible. Returns whether it has."""
         more = self._second_look.over(self.state, doubts)
         if not more.slots:
             return False
@@ -131,7 +129,7 @@ class Conductor:
         return True
 
     def carry_out(self, happenings: Iterable[Happening]) -> None:
-        """Record what the fleet says, and let the loop wait for processes that are new."""
+        """Record what the fleet reports, and let the loop wait for new processes."""
         for happening in happenings:
             match happening:
                 case Concluded(live, outcome):
@@ -149,7 +147,7 @@ class Conductor:
                 self.recorder.spawned(live)
 
     def let_pass(self, passed: Passed | None) -> None:
-        """A process is gone and its device may be used again, or never again; with the last, a launch is over."""
+        """Take back the device of a process that is gone; with its last device a launch is over."""
         if passed is None:
             return
         uuid, launch = passed.device.uuid, passed.gone.live.spec.launch
@@ -170,7 +168,7 @@ class Conductor:
             self._step(Freed(uuid))
 
     def beware(self, message: XidSeen | GpuBroken | TooHot) -> None:
-        """The driver reports an error of a GPU, or its heat. A grave one takes it out, and ends what runs there."""
+        """Handle a GPU's error or heat. A grave one quarantines it and ends what runs there."""
         hazards = self.circumstances.hazards
         device, news = self._devices[message.uuid], hazards.is_news(message)
         failure = hazards.heard(message)
@@ -187,7 +185,7 @@ class Conductor:
             self.carry_out(self.fleet.end(live, failure, self._clock.now()))
 
     def look_after_the_waiting(self, now: float) -> None:
-        """GPUs that have cooled down, or that others have left, may be used again; a run that stops waits for none."""
+        """Free GPUs that have cooled down or that others have left, or give them up."""
         known = self.circumstances
         over = self._waiting.over(now, known.samples, known.foreign.here, stopping=self.state.stopping)
         for uuid, given_up in over:
@@ -196,7 +194,7 @@ class Conductor:
             self._step(Freed(uuid))
 
     def obey(self, order: Order) -> None:
-        """A person asked to stop, or the time is up."""
+        """Carry out a stop that a person or the time limit demands."""
         now = self._clock.now()
         match order:
             case Order.BEGIN_NOTHING:
@@ -214,10 +212,9 @@ class Conductor:
                 self._keep_to_the_budget()
 
     def show(self, note: str, over_by: float = math.inf) -> None:
-        """Let the display show where the run stands.
+        """Show the state of the run.
 
-        note: for devices that have nothing to do yet. over_by: from when on nothing is waited for, on the monotonic
-        clock.
+        note: for devices that have nothing to do yet. over_by: monotonic second after which nothing is waited for.
         """
         now = time.monotonic()
         limited = None if self._budget is None else self._budget.time(now)
@@ -237,10 +234,10 @@ class Conductor:
         for live in tuple(self.fleet.live.values()):
             began = now - self._lasted_s(live)
             if self._budget is not None and self._budget.takes_too_long(self.state, live.next.slot, began, now):
-                self.carry_out(self.fleet.kill(live, stopping.out_of_time(), self._clock.now()))
+                self.carry_out(self.fleet.end(live, stopping.out_of_time(), self._clock.now(), immediately=True))
 
     def _lasted_s(self, live: Live) -> float:
-        """How long a launch has lasted; while the orchestrator stood still it may have waited for that."""
+        """Seconds since the request of a launch, without pauses of the orchestrator."""
         return self._clock.now() - live.begun
 
     def _keep_to_the_budget(self) -> None:
@@ -266,11 +263,10 @@ class Conductor:
         return end
 
     def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
-        """Take a result back that must not be believed: somebody else computed on its GPU, or it was slowed down.
+        """Withdraw a result that must not be believed: its GPU was used by others, or was slowed down.
 
-        One beside others stays, marked, where the user has allowed that. One that was slowed down stays, marked, where
-        that was done often enough, or where nothing would be measured in its place; else the GPU rests.
-        last: of the launch's devices.
+        It stays, marked, where the user allows other processes, or where repeating it is not worthwhile or not
+        possible. A GPU that was slowed down rests. last: of the launch's devices.
         """
         result = self._results.get(live.spec.launch)
         if result is None:
@@ -293,7 +289,6 @@ class Conductor:
         self._withdraw(live, device, failure)
 
     def _withdraw(self, live: Live, device: Device, failure: Failure) -> None:
-        """The result stays where it is, and does not count."""
         self._results.pop(live.spec.launch, None)
         self.recorder.withdrawn(live, failure)
         self._step(Withdrawn(live.spec.launch, failure))
@@ -305,7 +300,7 @@ class Conductor:
         self.tell("warning", words, "result_withdrawn", **told)
 
     def _block(self, passed: Passed) -> None:
-        """Let a GPU wait on which somebody else computes, or whose memory stays taken."""
+        """Let a GPU wait that others compute on, or whose memory is still in use."""
         uuid = passed.device.uuid
         who = self.circumstances.foreign.here(uuid)
         out = self.state.stopping or self.state.devices[uuid].quarantined or (who and self.circumstances.shares)
@@ -318,7 +313,7 @@ class Conductor:
         )
 
     def _step(self, event: Event, why: str = "") -> None:
-        """The run's next state; what it decides about devices and models is written down and said. why: it failed."""
+        """Advance the run's state; record and report what that decides. why: the message of a failure."""
         before, self.state = self.state, transitions.step(self.state, event)
         for uuid, device in self.state.devices.items():
             if device.quarantined and not before.devices[uuid].quarantined:
@@ -330,7 +325,6 @@ class Conductor:
             self.tell("warning", f"the host ran out of memory: from now on {self.state.most} at once")
 
     def _skipped(self, scope: str, why: str) -> None:
-        """Nothing more of a model is launched."""
         skip = self.state.skipped[scope]
         where = " and ".join(self._devices[uuid].label for uuid in skip.devices)
         reason = f"{skip.category} on {where}" + (f": {why}" if why else "")

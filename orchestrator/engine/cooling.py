@@ -1,8 +1,4 @@
-"""How long a GPU rests after it was slowed down, before it is measured again. Pure.
-
-It has cooled down when nothing slows it any more and it is COOLER_BY degrees below what it reached; it is used again
-after AT_MOST_S in any case, because what does not cool within that time is the finding.
-"""
+"""How long a GPU rests after it was slowed down, before it is measured again. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,16 +7,15 @@ from orchestrator.gpu.telemetry import clock_events
 from protocol.messages import Sample
 
 COOLER_BY: Final = 10
-"""Degrees Celsius. A GPU that is only just below its limit is there again within seconds."""
+"""Degrees Celsius below what it reached. A GPU just below its limit is there again within seconds."""
 AT_MOST_S: Final = 120.0
 
 
 @dataclass(frozen=True)
 class Rest:
-    """A GPU rests.
+    """A GPU rests until `until`, seconds of the loop's clock, at most.
 
-    until: seconds of the loop's clock at which it has rested enough. since_ns: monotonic, when its rest began; samples
-    from before show it as it was. limit_c: None where NVML has no sensor.
+    since_ns: monotonic; earlier samples do not count. limit_c: None where NVML has no sensor.
     """
 
     until: float
@@ -34,7 +29,7 @@ def rest(hottest_c: int | None, now: float, now_ns: int) -> Rest:
 
 
 def over(resting: Rest, newest: Sample | None, now: float) -> bool:
-    """Whether the GPU may be used again. newest: its newest sample; without one, time alone decides."""
+    """Whether the GPU may be used again. newest: its newest sample; without one, only time decides."""
     if now >= resting.until:
         return True
     if newest is None or newest.at_ns < resting.since_ns:

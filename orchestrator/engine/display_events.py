@@ -1,4 +1,4 @@
-"""What a person sees of a run while it goes on: plain values that the loop makes and a display shows."""
+"""What a person sees of a running run: plain values that the loop makes and a display shows."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -11,9 +11,9 @@ from protocol.messages import Sample
 
 
 class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One device, now. Readings are None where there is no telemetry; `cell` is None while it is idle.
+    """One device, now. Readings are None without telemetry, `cell` while it is idle.
 
-    sample: the newest, of which the three readings are part. taken_out: it is not used any more, and note says why.
+    sample: the newest, with the three readings. taken_out: quarantined, and note says why.
     """
 
     uuid: str
@@ -36,9 +36,8 @@ class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The whole run, now.
 
-    done, total, failed: launches; of a burn-in, which goes on until its time is up, total is None. share: of the run
-    that is over, from 0 to 1. eta_s: until nothing is measured any more, None until that can be told. cells: how many
-    stand where, some seconds ago.
+    done, total, failed: launches; total is None where rounds are added until the time is up. share: of the run that is
+    over, 0 to 1. eta_s: seconds until nothing is measured any more, None if unknown. cells: by status, seconds old.
     """
 
     devices: tuple[DeviceLine, ...]
@@ -52,10 +51,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """A launch is over. `next_step` says in words what will be done about a failure, empty where nothing is.
+    """A launch is over. next_step: what will be done about a failure, in words, may be empty.
 
-    iteration_ms: mean time of an iteration. It and items_per_second are None where there is no such figure. cell: in
-    words; cell_id: the planned one, as the report has it. again: it failed, and is tried once more.
+    iteration_ms: mean time of an iteration. cell: in words. cell_id: the planned one. again: it failed and is retried.
     """
 
     label: str
@@ -72,9 +70,9 @@ class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """Something a person should know: a warning about the run as a whole, a stop that was asked for.
+    """Something a person should know, a warning about the run as a whole or a requested stop.
 
-    event: what a program that reads logs knows it by; fields: JSON values, what such a program wants to know of it.
+    event: its name for programs that read logs; fields: JSON values for those.
     """
 
     level: str
@@ -87,10 +85,10 @@ class Display(Protocol):
     """Shows a run. Called from the loop, so every method returns at once."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """The state changed, or a second went by."""
+        """Show the new state, at least once a second."""
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Something happened."""
+        """Show an event."""
 
     def close(self) -> None:
-        """The run is over; leave the terminal as it was found."""
+        """Leave the terminal as it was found: the run is over."""

@@ -1,10 +1,8 @@
-"""What is known of a run's GPUs from others than its launches, and how a failure is to be read by it.
+"""What is known of a run's GPUs apart from its launches, and how that explains a failure.
 
-    the driver ── Xids, a broken GPU, its heat ──▶ hazards ┐
-    the sampler ── who else is there ────────────▶ foreign ┼─▶ as_read: the failure with its cause outside, and clues
-               └── the newest readings ──────────▶ samples ┘
-
-It decides nothing: hazards.py and classify.py do, clues.py collects.
+the driver ── Xids, a broken GPU, its heat ──▶ hazards ┐
+the sampler ── foreign processes ────────────▶ foreign ┼─▶ as_read: the failure with its outside cause, and clues
+└── the newest readings ──────────▶ samples ┘
 """
 
 from collections.abc import Iterable
@@ -19,9 +17,9 @@ from protocol.messages import Sample
 
 
 class FailureContext:
-    """Told by the loop as it happens. samples: the newest of each GPU, by UUID. foreign: who else computes on them.
+    """Failure context of a run. samples: the newest of each GPU, by UUID. foreign: other processes there.
 
-    shares: others may compute on the GPUs too.
+    shares: other processes may compute on the GPUs too.
     """
 
     def __init__(self, devices: Iterable[Device], *, shares: bool) -> None:
@@ -32,7 +30,7 @@ class FailureContext:
         self.shares = shares
 
     def as_read(self, failure: Failure, live: Live) -> Failure:
-        """The failure of a launch by all that is known now. Of several devices each is asked: one of them ends all."""
+        """Explain the failure of a launch by all that is known now, of all its devices."""
         devices, own = live.next.cell.devices, live.device.uuid
         who = "" if self.shares else self.foreign.beside(devices, live.spec.requested_ns)
         broken = " and ".join(self._labels[other] for other in self.hazards.broken_beside(own))
@@ -41,6 +39,6 @@ class FailureContext:
         return clues.with_clues(failure, live, self.samples.get(own), self._xids(devices, live.spec.requested_ns))
 
     def _xids(self, devices: tuple[str, ...], since_ns: int) -> str:
-        """Those of all devices of a launch; of several, each says whose they are."""
+        """The Xids of all devices of a launch, labelled where there are several."""
         told = {self._labels[uuid]: self.hazards.since(uuid, since_ns) for uuid in devices}
         return "; ".join(f"{label}: {xids}" if len(devices) > 1 else xids for label, xids in told.items() if xids)

@@ -1,10 +1,10 @@
-"""What the driver says of GPUs while the run works on them, and what that means for the launches there.
+"""What the driver reports of GPUs during the run, and what that means for the launches there.
 
-    sampler ── XidSeen, GpuBroken ──▶ heard ── health.verdict.reaction ──▶ a failure that takes the GPU out, or nothing
-               TooHot ──────────────▶                                  ──▶ a failure that takes the GPU out
+    sampler ── XidSeen, GpuBroken ──▶ heard ── health.verdict.reaction ──▶ a failure: GPU quarantined; or nothing
+               TooHot ──────────────▶                                  ──▶ a failure: GPU quarantined
 
-A launch that fails while such a failure of its GPU is known failed of it, whatever it ended in (classify.outside). An
-Xid that asks for no more than a new process is kept: it explains a launch that fails on that GPU.
+A grave failure of a GPU is the cause of any failure of a launch there (process_failures.outside). An Xid that needs
+only a new process is kept as a clue.
 """
 
 from collections.abc import Collection
@@ -18,7 +18,7 @@ from protocol.messages import GpuBroken, TooHot, XidSeen
 
 
 class Hazards:
-    """Errors of the GPUs of a run, as they came."""
+    """Errors of the GPUs of a run, in order."""
 
     def __init__(self) -> None:
         self._last_ns: dict[str, dict[int, int]] = {}
@@ -26,11 +26,11 @@ class Hazards:
         self._grave: dict[str, Failure] = {}
 
     def is_news(self, message: XidSeen | GpuBroken | TooHot) -> bool:
-        """Whether nothing like it was heard of this GPU: an Xid may come a thousand times."""
+        """Whether this GPU has not reported the same before: an Xid may come a thousand times."""
         return not isinstance(message, XidSeen) or message.xid not in self._last_ns.get(message.uuid, {})
 
     def heard(self, message: XidSeen | GpuBroken | TooHot) -> Failure | None:
-        """The failure of whatever runs on the GPU, which is not to be used any more; None where it may be."""
+        """Return the failure of whatever runs on a GPU that must not be used any more; None where it may be."""
         if isinstance(message, TooHot):  # no fault that others could suffer from
             hot = Failure(category=Category.TOO_HOT, message=message.reason, phase=Phase.MEASURE)
             return self._grave.setdefault(message.uuid, hot)
@@ -48,9 +48,9 @@ class Hazards:
         return failure
 
     def grave(self, uuids: Collection[str]) -> Failure | None:
-        """The first failure that ended the use of a launch's GPUs, None where all may be used; of several it names one.
+        """The first grave failure among the GPUs of a launch, None where all may be used.
 
-        Nothing begins there after it. So it came during the launch that is ending there, or right after it.
+        Of several GPUs it names its own. Nothing starts there after it, so it came during the launch or right after it.
         """
         for uuid, failure in self._grave.items():
             if uuid in uuids:
@@ -58,7 +58,7 @@ class Hazards:
         return None
 
     def ended(self, uuid: str, failure: Failure) -> None:
-        """A launch on a GPU has failed: its hardware may be why."""
+        """A launch on a GPU has failed, maybe because of its hardware."""
         if failure.category in HARDWARE:
             self._broken[uuid] = None
 
@@ -67,6 +67,6 @@ class Hazards:
         return tuple(other for other in self._broken if other != uuid)
 
     def since(self, uuid: str, at_ns: int) -> str:
-        """The Xids of a GPU from a monotonic time on, in words, each once; empty where there was none."""
+        """The Xids of a GPU since a monotonic time, in words, each once; empty without one."""
         numbers = [xid for xid, last_ns in self._last_ns.get(uuid, {}).items() if last_ns >= at_ns]
         return ", ".join(f"{number} ({xids.kind(number)})" for number in xids.roots(numbers))

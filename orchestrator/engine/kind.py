@@ -1,4 +1,4 @@
-"""What a kind of run decides for itself, as one value. The defaults are those of a benchmark.
+"""The decisions of a kind of run, as one value. The defaults are those of a benchmark.
 
     kinds/registry.py ── of(configuration) ──▶ Kind ┬─▶ cli: plan
                                                     ├─▶ engine: launch_terms, telemetry_terms, next_rounds, remaining
@@ -28,7 +28,7 @@ from protocol.verification import Injection
 
 @dataclass(frozen=True)
 class LaunchTerms:
-    """How one launch measures on its device, and how long each phase may take. injection, steps: as in Assign."""
+    """How one launch measures on its device, with its deadlines. injection, steps: as in Assign."""
 
     measurement: Measurement
     deadlines: Deadlines
@@ -38,17 +38,16 @@ class LaunchTerms:
 
 @dataclass(frozen=True)
 class TelemetryTerms:
-    """stop: when a GPU is too hot; None: no load is ended for heat. hot: GPU → degrees Celsius to read it as."""
+    """Terms of the sampler. stop: when a GPU is too hot, None for never. hot: simulated degrees Celsius, by GPU."""
 
     stop: TemperatureStop | None = None
     hot: Mapping[str, int] = field(default_factory=dict)
 
 
 class Remaining(NamedTuple):
-    """How much of its time a run has served, by the device that has served least.
+    """Served and remaining time of a run, of the device that has served least, in seconds.
 
-    left_s: of its duration, what a resumed run would have for launches. short: too little was served, and a launch
-    fits into what is left, so that `resume` can add it.
+    left_s: for launches of a resumed run. short: too little was served, and a launch fits into what remains.
     """
 
     served_s: float
@@ -65,12 +64,10 @@ def configured_terms(configuration: Configuration, device: Device, slot: Slot, c
 class Kind:
     """A kind of run. Its functions are pure.
 
-    plan: from configuration and devices to cells. launch_terms: of one launch (cell and round) on one of its devices.
-    worker_environment: variables of processes that import torch, where the user has not set them.
-    telemetry_terms: of the sampler.
-    next_rounds: state, seed, and whether there is time for a cell → launches to add once devices have nothing to do;
-    None: what is planned is all. remaining: what a run has served of its duration; None: it is done with its plan.
-    report: what it adds to the report. layout: how its reports are laid out.
+    launch_terms: of one launch (cell and round) on one of its devices. worker_environment: variables of processes that
+    import torch, where the user has not set them. next_rounds: state, seed, and whether there is time for a cell →
+    launches to add once devices are idle; None: only the plan. remaining: None: the run ends with its plan. report:
+    what it adds to the report.
     """
 
     name: str

@@ -1,13 +1,12 @@
-"""The loop that ties everything: one poller over sockets, processes and signals.
+"""The event loop of a run: one poller over sockets, processes and signals.
 
-    workers ══ link ══▶ ┐                          ┌▶ fleet (launches.advance) ─▶ Concluded ─▶ result file, journal, Ack
-    zygote ─ Forked ──▶ ├─ poll ─▶ events ─────────┤                              Gone ─▶ gates ─▶ device free again
+    workers ══ link ══▶ ┐                          ┌▶ fleet (lifecycle) ─▶ Concluded ─▶ result file, journal, Ack
+    zygote ─ Forked ──▶ ├─ poll ─▶ events ─────────┤                        Gone ─▶ gates ─▶ device free again
     pidfds ─ died ────▶ │  (sleeps until the next  └▶ state.step ─▶ next_launches ─▶ journal Start ─▶ fork
     sampler ─ free ───▶ │   event or deadline)
     signals ─ stop ───▶ ┘
 
-It hears and waits. conductor.py does what follows, recorder.py writes it down; what decides is pure: lifecycle.py,
-state.py, stopping.py, failure_policy.py.
+conductor.py does what follows, recorder.py writes it down; the decisions are pure (lifecycle.py, orchestrator/state/).
 """
 
 import time
@@ -45,12 +44,11 @@ from protocol.messages import (
 
 REFRESH_S: Final = 1.0
 LOOK_S: Final = 0.1
-"""How often log files are looked at while launches run: an endless write takes gigabytes in a second."""
+"""Interval of looks at log files while launches run: an endless write takes gigabytes in a second."""
 IMPORTING: Final = Notice(
     level="info", message="importing torch and the models, once for all launches (about 10 s)", event="importing"
 )
-"""12 s on two cores; said beforehand, because a log shows nothing else in that time. What faults are made of needs no
-torch."""
+"""12 s on two cores, in which a log shows nothing else."""
 
 
 class Loop:
@@ -71,13 +69,13 @@ class Loop:
 
     @property
     def state(self) -> RunState:
-        """Where the run stands."""
+        """The current state of the run."""
         return self._conductor.state
 
     def run(self) -> None:
         """Work until there is nothing left to do.
 
-        Raises StorageError when results can no longer be kept, ZygoteError when nothing can be started.
+        Raises StorageError when results can no longer be stored, ZygoteError when nothing can be started.
         """
         self._watch(self._around.link.socket)
         self._watch(self._around.stop_signals.fileno())
@@ -94,7 +92,6 @@ class Loop:
             raise self._hopeless
 
     def _work(self) -> None:
-        """Until every launch that there is has been made, or will not be."""
         self._conductor.begin_rounds()  # of a resumed run whose plan was through
         if self._forks and self._conductor.work_left and self._nursery.pid is None:
             self._start_zygote()
@@ -105,9 +102,9 @@ class Loop:
             self._tick()
 
     def _add_launches(self) -> bool:
-        """Add launches where all have been made, and they leave a GPU SUSPECT. Says whether it has.
+        """Add launches where a GPU is SUSPECT after all others. Returns whether it has.
 
-        What has happened while that was read is heeded first: nothing is added for who asks to stop.
+        Handles what happened meanwhile first: nothing is added once somebody asks to stop.
         """
         if not (doubts := self._conductor.in_doubt()):
             return False
@@ -119,7 +116,7 @@ class Loop:
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _poll(self, *, waits: bool = True) -> frozenset[object]:
-        """Wait for something to happen; what is ready, sockets and descriptors."""
+        """Wait for the next event or deadline; return the sockets and descriptors that are ready."""
         look = LOOK_S if self._fleet.live else REFRESH_S
         now = self._clock.now()
         until = min(self._fleet.next_deadline(), now + look, self._refreshed + REFRESH_S)
@@ -127,7 +124,7 @@ class Loop:
         return frozenset(ready for ready, _ in self._poller.poll(timeout_ms))
 
     def _handle(self, ready: frozenset[object]) -> None:
-        """Messages come before deaths: a worker's last words count."""
+        """Handle messages before deaths: a worker's last message counts."""
         if self._around.link.socket in ready:
             self._read_link()
         if self._nursery.fileno() in ready:
@@ -223,7 +220,7 @@ class Loop:
             self._show()
 
     def _launch_what_can_be(self) -> bool:
-        """Whether any launch was begun; none is before there is a zygote to fork it."""
+        """Start launches once there is a zygote to fork them. Returns whether any was started."""
         return (self._nursery.ready or not self._forks) and self._conductor.launch_what_is_due()
 
     # ── the zygote ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -249,7 +246,7 @@ class Loop:
             self._conductor.tell("warning", f"{module} cannot be imported, its models will fail: {error}")
 
     def _replace_zygote(self) -> None:
-        """Running workers go on; only launches that were being forked are tried again."""
+        """Start another zygote. Running workers go on; launches that were being forked are tried again."""
         try:
             words = self._nursery.bury()
         except ZygoteError as error:
@@ -266,14 +263,14 @@ class Loop:
         return self._forks and not self._nursery.ready and self._nursery.pid is not None and self._conductor.work_left
 
     def _end_is_open(self) -> bool:
-        """Whether the time of the run begins when this import is over, however little of it is left."""
+        """Whether the run's time begins only when the import under way is over."""
         budget = self._around.budget
         return budget is not None and budget.is_starting and self._waiting_for_zygote()
 
     # ── small things ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _reap_orphans(self) -> None:
-        """Grandchildren that came back to us. Not while a fork is under way: its worker is not known yet."""
+        """Reap adopted grandchildren. Not during a fork: the PID of its worker is not known yet."""
         if self._fleet.requested():
             return
         known = {live.pid for live in self._fleet.live.values()} | {self._nursery.pid}

@@ -1,9 +1,7 @@
-"""The clock that the loop is patient by: it stands still while the orchestrator does. Pure but for reading the time.
+"""The clock of the loop's deadlines: it stands still while the orchestrator is suspended.
 
-A process that is stopped (SIGSTOP), or whose machine is paused, sees nothing of what happens meanwhile: a deadline that
-passes then says nothing about whoever was to keep it. So that time is left out, and whatever is waited for has as much
-time left as before. How long the run may take (a time limit, a person's wish to stop) is not asked of this clock: that
-goes by the monotonic clock, which goes on.
+A suspended process (SIGSTOP, a paused machine) cannot see whether others kept a deadline, so that time does not count.
+Time limits and requests to stop use the monotonic clock instead.
 """
 
 import time
@@ -11,11 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 STILL_S: Final = 2.0
-"""The loop asks for the time several times in each pass, and sleeps for 1 s at most: asked so late, it stood still."""
+"""The loop reads the time several times per pass and sleeps for 1 s at most: a longer gap is a pause."""
 
 
 class LoopClock:
-    """Seconds in which the loop looked at what happens. read: the monotonic clock."""
+    """Seconds in which the loop was at work. read: the monotonic clock."""
 
     def __init__(self, read: Callable[[], float] = time.monotonic) -> None:
         self._read = read
@@ -24,7 +22,7 @@ class LoopClock:
         self._untold = 0.0
 
     def now(self) -> float:
-        """The time, which goes by the monotonic clock but for what was left out."""
+        """The monotonic time less all pauses."""
         at = self._read()
         if (gap := at - self._looked) >= STILL_S:
             self._left_out += gap
@@ -33,11 +31,11 @@ class LoopClock:
         return at - self._left_out
 
     def stood_still(self) -> float:
-        """For how many seconds nobody looked, since this was asked last; 0.0 where somebody always did."""
+        """Seconds of pauses since the last call, 0.0 without any."""
         self.now()
         told, self._untold = self._untold, 0.0
         return told
 
     def worked(self) -> None:
-        """What was done since the last look was long and is no standing still: its time counts like any other."""
+        """Count the time since the last look as work: it was long, but no pause."""
         self._looked = self._read()

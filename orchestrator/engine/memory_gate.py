@@ -1,8 +1,8 @@
-"""Lets a device go only when its memory is back: between the end of a process and the next launch on its device.
+"""Hold a device back until its memory is free: between the end of a process and the next launch.
 
     Gone ──admit──▶ AwaitFree ─▶ sampler ─▶ DeviceFree ──answered──▶ Passed
 
-Without telemetry there is nobody to ask, and a device is taken as free when its process is gone.
+Without telemetry a device counts as free once its process is gone.
 """
 
 import time
@@ -16,7 +16,7 @@ from protocol.messages import DeviceFree
 
 TIMEOUT_S: Final = 30.0
 TOLERANCE_BYTES: Final = 64 * 1024 * 1024
-"""Above what was in use when the run began."""
+"""Allowed above what was in use when the run began."""
 _PATIENCE_S: Final = 5.0
 
 
@@ -44,12 +44,12 @@ class Gates:
         return bool(self._waiting)
 
     def limit_bytes(self, uuid: str) -> int | None:
-        """Memory in use up to which a device counts as free; None where nothing was read when the run began."""
+        """Memory in use up to which a device counts as free; None without a reading at the start of the run."""
         used = self._devices[uuid].memory_used_bytes
         return None if used is None else used + TOLERANCE_BYTES
 
     def admit(self, gone: Gone, telemetry: Telemetry | None, now: float) -> Passed | None:
-        """A process is gone. Returns the passage where there is nothing to wait for. now: seconds, as for `overdue`."""
+        """Pass a device whose process is gone; None where its memory is waited for. now: seconds."""
         device = gone.live.device
         if gone.unkillable:
             return self._pass(gone, "a process on it cannot be killed")
@@ -65,7 +65,7 @@ class Gates:
         return None
 
     def answered(self, answer: DeviceFree) -> Passed | None:
-        """The sampler says how it stands. None for a device that nobody waits for any more."""
+        """Pass a device by the sampler's answer; None where it is not waited for any more."""
         gone = self._waiting.pop(answer.uuid, None)
         if gone is None:
             return None
@@ -75,13 +75,13 @@ class Gates:
         return self._pass(gone, f"its memory was not given back within {TIMEOUT_S:.0f} s ({used} in use)")
 
     def overdue(self, now: float) -> list[Passed]:
-        """Devices for which no answer came at all: NVML hangs, which must not stop the run."""
+        """Pass devices without any answer: NVML hangs, which must not stop the run."""
         silent = [uuid for uuid in self._waiting if now > self._since[uuid] + TIMEOUT_S + _PATIENCE_S]
         self._deaf = self._deaf or bool(silent)  # ask no more: every cell would wait as long
         return [self._pass(self._waiting.pop(uuid), "") for uuid in silent]
 
     def open_all(self) -> list[Passed]:
-        """Nobody can be asked any more: wait for none of them."""
+        """Pass all devices: there is nobody to ask any more."""
         waiting, self._waiting = self._waiting, {}
         return [self._pass(gone, "") for gone in waiting.values()]
 

@@ -1,4 +1,4 @@
-"""What a person sees, from where the run stands: the snapshot, the time left, the words for an outcome. Pure."""
+"""What a person sees of the state of a run: the snapshot, the remaining time, the words for an outcome. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -30,9 +30,9 @@ _STANDS: Final = (
 
 
 class Alike(msgspec.Struct, frozen=True):
-    """What a plan has cells at that are alike else, which decides whether a cell is named with its own.
+    """The properties that distinguish the cells of a plan, so that a cell is named with them only where needed.
 
-    sizes: input sizes by model and workload. modes: of the whole run, which measures each model in all of them.
+    sizes: input sizes by model and workload. modes: of the whole run.
     """
 
     sizes: Mapping[tuple[str, Workload], Collection[int | None]]
@@ -46,7 +46,7 @@ class Alike(msgspec.Struct, frozen=True):
 
 
 def alike(cells: Iterable[Cell]) -> Alike:
-    """That of a plan's cells."""
+    """Collect the distinguishing properties of all cells of a plan."""
     found: dict[tuple[str, Workload], set[int | None]] = {}
     modes: set[Mode] = set()
     for cell in cells:
@@ -71,13 +71,12 @@ def snapshot(
     stands: Mapping[SlotStatus, int],
     note: str,
 ) -> Snapshot:
-    """The whole run at one moment. named: alike(all cells). launch_s: mean duration of ended launches, by device.
+    """The whole run at one moment. Waiting launches of a skipped model count as done and failed.
 
-    What waits of a skipped model needs no launch any more: it counts as done and failed before its turn comes.
-    expected_s: what a launch of each cell was estimated to take. limited: None without a time limit. stops_s: as in
-    eta. rounds: of a burn-in, which has them until its time is up: what is dropped of them at its end was never to be
-    done. stands: cells(state), which need not be the newest. note: what launches wait for, before which nobody knows
-    how long they take.
+    named: alike(all cells). launch_s: mean duration of ended launches, by device. expected_s: estimated duration of a
+    launch, by cell. limited: None without a time limit. stops_s: as in eta. rounds: whether launches are added until
+    the time is up; dropped ones do not count then. stands: cells(state), may be older. note: what launches wait for;
+    their duration is unknown until then.
     """
     by_device = {one.device.uuid: one for one in live.values()}
     in_vain = sum(state.in_vain.values())
@@ -100,10 +99,9 @@ def snapshot(
 
 
 def through(launches_s: float | None, total: int | None, limited: Time | None) -> float | None:
-    """Seconds until a run has nothing more to measure, if nobody stops it; None where that cannot be told.
+    """Seconds until a run that nobody stops has nothing more to measure, None where unknown.
 
-    launches_s: what those that are left take, None where that cannot be told. A limit alone says little of a plan that
-    may be through long before it; of a burn-in, which has rounds until its time is up, all. total: None of that.
+    launches_s: of the remaining launches, None where unknown. total: None where rounds are added until the time is up.
     """
     left_s = None if limited is None else max(limited.left_s, 0.0)
     if total is None or launches_s is None:
@@ -112,9 +110,9 @@ def through(launches_s: float | None, total: int | None, limited: Time | None) -
 
 
 def eta(through_s: float | None, stops_s: float | None) -> float | None:
-    """Seconds until nothing is measured any more. What is told by the run itself and from outside; reports come after.
+    """Seconds until nothing is measured any more; reports come after.
 
-    stops_s: until a stop that was asked for ends what still runs, maybe less than nothing; None where nobody has asked.
+    stops_s: until a requested stop ends running launches, negative when overdue; None without one.
     """
     if stops_s is None:
         return through_s
@@ -122,10 +120,9 @@ def eta(through_s: float | None, stops_s: float | None) -> float | None:
 
 
 def share(done: int, total: int | None, limited: Time | None, through_s: float | None) -> float:
-    """How much of a run is over, from 0 to 1: of its time where that has a limit, else of its launches.
+    """How much of a run is over, from 0 to 1: of its time where that is limited, else of its launches.
 
-    Under a limit launches say little: a burn-in has rounds until its time is up, and a preset drops what does not fit.
-    through_s: such a run may be so before its time is up; None where that cannot be told. total: None of a burn-in.
+    through_s: as from `through`. total: None where rounds are added until the time is up.
     """
     if limited is None or done == total:
         return done / total if total else 1.0
@@ -135,9 +132,9 @@ def share(done: int, total: int | None, limited: Time | None, through_s: float |
 
 
 def cells(state: RunState) -> dict[SlotStatus, int]:
-    """How many planned cells stand where. Looks at every launch: for once in a while.
+    """Count the planned cells by status. Slow: looks at every launch.
 
-    A cell of several launches stands where the first of them does in the order of _STANDS: it waits until all are over.
+    A cell of several launches has the status that comes first in _STANDS: it waits until all are over.
     """
     places: dict[str, int] = {}
     for (cell_id, _), slot in state.slots.items():
@@ -149,7 +146,7 @@ def cells(state: RunState) -> dict[SlotStatus, int]:
 
 
 def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure, named: Alike) -> CellEnded:
-    """A launch is over, in words. `state` is the one after its end. named: alike(all cells)."""
+    """A launch that is over, in words. state: after its end. named: alike(all cells)."""
     told = CellEnded(
         label=device.label,
         cell=named.words(live.next.cell),
@@ -167,35 +164,23 @@ def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure
             again=_again(state, live, outcome),
             next_step=_next_step(state, live, outcome),
         )
-    mean_ms, per_second = _figures(outcome)
-    words = _figure_words(mean_ms, _rate(outcome, mean_ms) or _items(per_second))
-    return msgspec.structs.replace(told, summary=words, iteration_ms=mean_ms, items_per_second=per_second)
+    figures = launch.of_launch(outcome)
+    mean_ms = figures.means_ms["iteration"]
+    per_second = figures.throughput if WORKLOADS[outcome.cell.workload].has_items else None
+    time = f"{mean_ms:.3g} ms" if mean_ms < 100 else f"{mean_ms:,.0f} ms"
+    rate = _device_rate(outcome, mean_ms) or ("" if per_second is None else f"{per_second:,.1f} smp/s")
+    summary = f"{time}, {rate}" if rate else time
+    return msgspec.structs.replace(told, summary=summary, iteration_ms=mean_ms, items_per_second=per_second)
 
 
-def _figures(result: Result) -> tuple[float, float | None]:
-    """The mean time of an iteration, and items a second as the report has them; None where there are no items."""
-    figures = launch.of_launch(result)
-    has_items = WORKLOADS[result.cell.workload].has_items
-    return figures.means_ms["iteration"], figures.throughput if has_items else None
-
-
-def _rate(result: Result, mean_ms: float) -> str:
-    """Of what measures the device and no model, whose times say nothing without the size: operations or bytes."""
+def _device_rate(result: Result, mean_ms: float) -> str:
+    """Operations or bytes per second of workloads that measure the device, else empty."""
     if not WORKLOADS[result.cell.workload].device_rate or mean_ms <= 0:
         return ""
     if result.flops_per_iteration:
         return f"{result.flops_per_iteration / mean_ms / 1e9:.3g} TFLOP/s"
     moved = sum(result.bytes_per_iteration.values())
     return f"{moved / mean_ms / 1e6:.3g} GB/s" if moved and result.cell.workload is Workload.PROBE else ""
-
-
-def _items(per_second: float | None) -> str:
-    return "" if per_second is None else f"{per_second:,.1f} smp/s"
-
-
-def _figure_words(mean_ms: float, rate: str) -> str:
-    words = f"{mean_ms:.3g} ms" if mean_ms < 100 else f"{mean_ms:,.0f} ms"
-    return f"{words}, {rate}" if rate else words
 
 
 def _again(state: RunState, live: Live, failure: Failure) -> bool:
@@ -206,7 +191,6 @@ def _again(state: RunState, live: Live, failure: Failure) -> bool:
 
 
 def _next_step(state: RunState, live: Live, failure: Failure) -> str:
-    """What is done about a failure."""
     rule = POLICY[failure.category]
     status = state.slots[live.next.slot].status
     if failure.category is Category.STOPPED and status is SlotStatus.WAITING:
@@ -234,34 +218,42 @@ def _next_step(state: RunState, live: Live, failure: Failure) -> str:
 def _line(
     device: Device, state: RunState, live: Live | None, sample: Sample | None, *, named: Alike, note: str
 ) -> DeviceLine:
-    power = None if sample is None or sample.power_mw is None else sample.power_mw / 1000
-    return DeviceLine(
+    quarantined = state.devices[device.uuid].quarantined
+    line = DeviceLine(
         uuid=device.uuid,
         label=device.label,
         name=device.name,
-        cell=None if live is None else named.words(live.next.cell),
-        cell_id=None if live is None else live.next.planned,
-        batch_size=None if live is None else live.next.cell.batch_size,
-        attempt=1 if live is None else live.next.attempt,
-        phase=None if live is None else live.launch.phase,
-        fraction=0.0 if live is None else live.launch.fraction,
-        temperature_c=None if sample is None else sample.temperature_c,
-        power_w=power,
-        sm_clock_mhz=None if sample is None else sample.sm_clock_mhz,
         sample=sample,
-        taken_out=bool(state.devices[device.uuid].quarantined),
-        note=state.devices[device.uuid].quarantined or note,
+        taken_out=bool(quarantined),
+        note=quarantined or note,
     )
+    if live is not None:
+        line = msgspec.structs.replace(
+            line,
+            cell=named.words(live.next.cell),
+            cell_id=live.next.planned,
+            batch_size=live.next.cell.batch_size,
+            attempt=live.next.attempt,
+            phase=live.launch.phase,
+            fraction=live.launch.fraction,
+        )
+    if sample is not None:
+        line = msgspec.structs.replace(
+            line,
+            temperature_c=sample.temperature_c,
+            power_w=None if sample.power_mw is None else sample.power_mw / 1000,
+            sm_clock_mhz=sample.sm_clock_mhz,
+        )
+    return line
 
 
 def launches_s(
     state: RunState, launch_s: Mapping[str, float], expected_s: Mapping[str, float] | None = None
 ) -> float | None:
-    """Seconds until the slowest device is through; None where that cannot be estimated.
+    """Seconds until the slowest device has made its launches, None where that cannot be estimated.
 
-    launch_s: mean duration of the launches that have ended, by device. expected_s: how long a launch of each cell is
-    estimated to take, which counts before a device has ended one. Where fewer may work at once than there are devices,
-    those take turns, and the work of all is shared among so many.
+    launch_s: mean duration of ended launches, by device. expected_s: estimated duration of a launch, by cell; used for
+    devices without an ended launch. Where fewer devices may work at once than there are, they take turns.
     """
     times: dict[str, float] = {}
     for uuid, device in state.devices.items():
@@ -276,7 +268,7 @@ def launches_s(
 
 
 def _alone(state: RunState, uuid: str) -> float:
-    """The share of what waits on a device for which all others stop, in a run that has both kinds."""
+    """The share of solo launches in the queue of a device, for which all others stop."""
     queue = state.devices[uuid].queue
     if not turns.are_taken(state) or not queue:
         return 0.0
@@ -286,9 +278,9 @@ def _alone(state: RunState, uuid: str) -> float:
 def _left_s(
     state: RunState, uuid: str, device: DeviceState, launch_s: float | None, expected_s: Mapping[str, float] | None
 ) -> float | None:
-    """Seconds that the launches of a device will take which wait or run; None where that cannot be estimated.
+    """Seconds that the waiting and running launches of a device will take, None where unknown.
 
-    launch_s: mean duration of those that have ended: each launch is looked at only before any has.
+    launch_s: mean duration of ended launches; expected_s is only used without it.
     """
     now = None if device.running is None else state.launches[device.running]
     runs = now is not None and state.slots[now].status is SlotStatus.RUNNING

@@ -1,4 +1,4 @@
-"""Whether a run can be worked on with the GPUs as they are now, and which of them have been lost since it was planned.
+"""Check whether a run can start on its GPUs as they are now, and which have been lost since it was planned.
 
 one look of NVML (inventory.py) ─▶ hangs, busy, none left: refused
                           └─▶ some gone: the others go on ─▶ CUDA tried on those (cuda_probe.py)
@@ -17,7 +17,7 @@ from protocol.messages import GpuBroken
 
 
 def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[str | None, tuple[GpuBroken, ...]]:
-    """The driver now, None where NVML is missing or broken, and the GPUs of the run that are gone.
+    """Return the driver version, None where NVML is missing or broken, and the GPUs that are gone.
 
     planned: the look of the plan; None to look, and to try CUDA too. Raises DeviceError where the driver hangs, no
     device is left, foreign processes compute on them, or CUDA does not work.
@@ -47,10 +47,7 @@ def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[st
 
 
 def _missing(devices: Sequence[Device], gpus: Sequence[Device], found: Inventory) -> list[Device]:
-    """The GPUs of the run that are gone.
-
-    Raises DeviceError where none is left, and where slices are gone while their GPU is there.
-    """
+    """The GPUs that are gone. Raises DeviceError where none is left, or a slice is gone while its GPU is there."""
     present = {gpu.uuid for gpu in (*found.gpus, *found.slices)}
     missing = [gpu for gpu in gpus if gpu.uuid not in present]
     recut = [gpu for gpu in missing if gpu.slice_of in present]
@@ -60,7 +57,6 @@ def _missing(devices: Sequence[Device], gpus: Sequence[Device], found: Inventory
 
 
 def _require_free(gpus: Sequence[Device], look: Look, *, allow_busy: bool) -> None:
-    """Refuse GPUs that others compute on."""
     refusal = gpu_users.refusal(gpus, gpu_users.busy(gpus, look))
     if refusal is not None and not allow_busy:
         raise DeviceError(refusal)

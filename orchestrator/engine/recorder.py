@@ -1,8 +1,8 @@
-"""Writes down what happens to each attempt, in the order in which it must not be forgotten.
+"""Record what happens to each attempt, in an order that a crash cannot break.
 
     started ─▶ the process is made ─▶ spawned ─▶ ended: result file, synced, then the journal ─▶ Ack ─▶ left
 
-Each method returns when the disk has it, and raises StorageError when the disk refuses.
+Each method returns once the record is on disk, and raises StorageError when the disk refuses.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ from protocol.result import Result
 
 
 class Recorder:
-    """The one who writes into a run's journal while the loop works."""
+    """The only writer of a run's journal while the loop works."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -51,7 +51,7 @@ class Recorder:
         self._journal.append(ZygoteStarted(start_ms=start_ms, failed=failed))
 
     def started(self, following: NextLaunch) -> None:
-        """A launch will be made: the journal knows of it before its process exists."""
+        """A launch will be made: recorded before its process exists."""
         self._journal.append(
             Start(
                 launch=following.launch,
@@ -79,7 +79,7 @@ class Recorder:
         self._journal.append(Spawned(launch=live.spec.launch, pid=live.pid, start_ticks=ticks))
 
     def ended(self, live: Live, outcome: Result | Failure) -> End:
-        """Put the outcome where nothing can lose it: a result into its file first, then the journal."""
+        """Record the outcome of a launch: a result goes into its file first, then into the journal."""
         if isinstance(outcome, Result):
             data = codec.encode(outcome)
             write_durably(live.paths.result, data)
@@ -95,24 +95,24 @@ class Recorder:
         return end
 
     def require_room(self) -> None:
-        """Make sure that a launch has not failed for want of room on the disk: that ends the run."""
+        """Raise StorageError where the disk is full: a launch may have failed of that."""
         self._journal.require_room()
 
     def withdrawn(self, live: Live, failure: Failure) -> None:
-        """A result that was recorded does not count. Its file stays where it is."""
+        """A recorded result no longer counts. Its file is kept."""
         self._journal.append(End(launch=live.spec.launch, at_ns=time.monotonic_ns(), failure=failure))
 
     def beside(self, live: Live, by: str) -> None:
-        """A result stands though somebody else computed on the GPU too."""
+        """A result counts although another process computed on its GPU."""
         self._journal.append(Beside(launch=live.spec.launch, at_ns=time.monotonic_ns(), by=by))
 
     def foreign_seen(self, message: ForeignSeen) -> None:
-        """Somebody else has come to a GPU, or has left it."""
+        """Another process has come to a GPU, or has left it."""
         by = foreign_use.words(message.processes)
         self._journal.append(Foreign(device=message.uuid, at_ns=message.at_ns, by=by))
 
     def left(self, passed: Passed) -> None:
-        """The process is gone and its device free again, or out of the run for good."""
+        """The process is gone, and its device free again or quarantined."""
         exit_ = passed.gone.exit
         self._journal.append(
             Left(
@@ -124,29 +124,29 @@ class Recorder:
         )
 
     def clock_set(self, wall: float, by_s: float) -> None:
-        """The time of day has jumped."""
+        """The host's clock has jumped."""
         self._journal.append(ClockSet(at_ns=time.monotonic_ns(), wall=wall, by_s=by_s))
 
     def stood_still(self, seconds: float) -> None:
-        """The orchestrator itself did not go on for so long, until now."""
+        """The orchestrator was suspended for so long, until now."""
         self._journal.append(StoodStill(at_ns=time.monotonic_ns(), seconds=seconds))
 
     def stop_asked(self) -> None:
-        """Nothing new begins from here on; at the second time, what runs is ended at once."""
+        """No new launch begins; at the second request, running launches are ended at once."""
         self._journal.append(StopAsked(at_ns=time.monotonic_ns()))
 
     def telemetry_ended(self) -> None:
-        """Nobody looks at the GPUs any more."""
+        """There are no GPU readings from now on."""
         self._journal.append(TelemetryEnded(at_ns=time.monotonic_ns()))
 
     def taken_out(self, device: str, reason: str) -> None:
-        """A device is not used any more in this segment of the run."""
+        """A device is quarantined for the rest of this segment."""
         self._journal.append(TakenOut(device=device, at_ns=time.monotonic_ns(), reason=reason))
 
     def too_hot(self, message: TooHot) -> None:
-        """The load of a GPU is ended for its heat."""
+        """The load of a GPU is ended because of its temperature."""
         self._journal.append(records.TooHot(device=message.uuid, at_ns=message.at_ns, reason=message.reason))
 
     def skipped(self, skip: Skip, reason: str) -> None:
-        """Nothing more of a model will be launched."""
+        """A model is skipped from now on."""
         self._journal.append(Skipped(model=skip.model, only=skip.only, at_ns=time.monotonic_ns(), reason=reason))

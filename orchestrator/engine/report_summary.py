@@ -1,4 +1,4 @@
-"""What the report in a run's folder says came of the run, for who asks where it stands: it is read, not made again."""
+"""Outcome of a run, as read from the report in its folder: for `status` and `watch`."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from orchestrator.system import safe_read
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What the report in the run's folder says came of it. report: that file. burn_in: by label, of each device."""
+    """Verdict of a report. report: its file. burn_in: verdict by device label."""
 
     verdict: str
     exit_code: int
@@ -19,7 +19,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Made(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a report's metadata: which run it is of, and when it was made, by the number of segments."""
+    """Identifies the run that a report is of, and its age by the number of segments."""
 
     run_id: str
     segments: tuple[msgspec.Raw, ...]
@@ -39,8 +39,6 @@ class _Night(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of a report."""
-
     metadata: _Made
     summary: _Summary
     verdict: RunVerdict
@@ -48,7 +46,7 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outcome(run: Archive) -> Outcome | str:
-    """What the report in the run's folder says; why it says nothing, where it is missing, damaged or an older one."""
+    """Read the outcome from the report in the run's folder, or say why that is not possible."""
     path = run.paths.report(ReportFormat.JSON)
     try:
         told = msgspec.json.decode(safe_read.read(path), type=_Told)

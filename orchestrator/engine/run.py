@@ -1,8 +1,6 @@
-"""Begins or goes on with a run: the two are the same, because recovering is the one way to start.
+"""Start or resume a run. The two are the same, because recovery is the only way to start.
 
-    leftovers of an earlier life ended ─▶ GPUs looked at ─▶ lock ─▶ journal (recovered) ─▶ Loop ─▶ Finished ─▶ reports
-
-Everything that is opened here is closed here, also when the loop raises.
+end leftover workers ─▶ check the GPUs ─▶ lock ─▶ journal (recovered) ─▶ Loop ─▶ Finished ─▶ reports
 """
 
 import math
@@ -57,14 +55,12 @@ def execute(
     kind: Kind,
     write_report: Callable[[StoredRun, RunPaths], Report],
 ) -> Report:
-    """Work on the run in a folder until it is done, and write its report; the verdict is in what is returned.
+    """Work on a run until it is done, write its report and return it.
 
-    look: at its GPUs, of a run that was planned just now, and on which CUDA was tried; None to do both here. Raises
-    UserError when it cannot be worked on here (in use, another plan, GPUs that are busy, a driver that hangs, CUDA that
-    does not work), StorageError when the disk refuses, and what `write_report` raises once the run is over.
-    stop_signals: those of the command, None where it has caught none yet. A run that was asked to stop before it began
-    begins nothing, and is reported.
-    kind: of the run. write_report: writes its files while the run's lock is still held (run_reports/reporting.write).
+    look: at the GPUs of a run that was just planned, where CUDA has been tried; None to do both here. stop_signals:
+    those of the command, None to catch them here. write_report: called while the lock is held
+    (run_reports/reporting.write). Raises UserError when the run cannot be worked on here, StorageError when the disk
+    refuses, and what `write_report` raises.
     """
     process_start.check_rooms()
     if paths.journal.exists():  # before the GPUs are looked at: what is left of this run may be what uses them
@@ -78,10 +74,13 @@ def execute(
         archive.require_own_journal(stored, paths)  # before it is opened, which makes one and cuts a torn end off
         journal = opened.enter_context(Journal(paths.journal))
         signals.spare(math.inf)
-        changed = _settings(stored)
-        _take_over(stored, paths, journal, driver, changed, kind=kind)
-        elsewhere = _begun_elsewhere(stored, paths, journal, driver)
-        for words in (*(environment.words(*one) for one in changed), *elsewhere):
+        on_gpus = any(device.kind is DeviceKind.CUDA for device in stored.devices)
+        settings = environment.set_in(os.environ) if on_gpus else ()
+        _take_over(stored, paths, journal, driver, settings, kind=kind)
+        warnings = [environment.words(*setting) for setting in settings]
+        if journal.recovered:
+            warnings += stack_changes.warnings(archive.assemble(stored, paths, journal.recovered), driver)
+        for words in warnings:
             display.tell(Notice(level="warning", message=words))
         try:
             _work(stored, paths, journal, signals, display, kind=kind, gone=gone)
@@ -96,19 +95,10 @@ def execute(
         return write_report(stored, paths)
 
 
-def _begun_elsewhere(stored: StoredRun, paths: RunPaths, journal: Journal, driver: str | None) -> Iterator[str]:
-    """What to say where the run was begun with other software; nothing of one that begins now."""
-    if journal.recovered:
-        yield from stack_changes.warnings(archive.assemble(stored, paths, journal.recovered), driver)
-
-
 def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int]:
-    """How many launches are still to be made, those among them whose result is not there any more, and of how many.
+    """Count the launches that are still to be made, lost results included, and all launches of the run.
 
-    They are those of the plan and those that were added. A run that has a time to serve is done with that, whatever of
-    its rounds there was no time for, or waits for a GPU that was taken out; and as long as it is not, there are more.
-    Where it is, nothing is left for results that are lost either: they are not taken back, and their files may be put
-    back.
+    Of a run with a duration: 0 once it has served that, and all cells again where it has not but its plan is done.
     """
     records = read(paths.journal) if paths.journal.exists() else ()
     if not any(isinstance(record, Segment) for record in records):
@@ -125,7 +115,7 @@ def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int
 
 @evidence.collector_off()
 def remaining(stored: StoredRun, paths: RunPaths, kind: Kind) -> Remaining | None:
-    """What a run has served of its time, as its report tells it; None where it has none. Raises RunFolderError."""
+    """Measured and remaining time of a run with a duration, else None. Raises RunFolderError."""
     if kind.remaining is None:
         return None
     loaded = archive.assemble(stored, paths, read(paths.journal))
@@ -133,12 +123,12 @@ def remaining(stored: StoredRun, paths: RunPaths, kind: Kind) -> Remaining | Non
 
 
 def came_to_its_end(records: Sequence[Record]) -> bool:
-    """Whether the process that worked on a run last was through with it, neither stopped nor broken off."""
+    """Whether the last process that worked on the run finished, neither stopped nor broken off."""
     return any(isinstance(one, Finished) and not one.interrupted and not one.broken for one in records[-1:])
 
 
 def is_over(paths: RunPaths) -> bool:
-    """Whether somebody has written that the run is over, and nobody has taken it up again since."""
+    """Whether the end of the run is recorded, and nobody has resumed it since."""
     records = read(paths.journal) if paths.journal.exists() else ()
     return any(isinstance(record, Finished) for record in records[-1:])
 
@@ -153,7 +143,7 @@ def _work(
     kind: Kind,
     gone: tuple[GpuBroken, ...],
 ) -> None:
-    """Run what is left of the plan, and write down how that ended. gone: GPUs that are not used."""
+    """Make the remaining launches and record how that ended. gone: GPUs that are not used."""
     process_start.become_subreaper()
     with ExitStack() as opened:
         opened.callback(_end_children)
@@ -188,21 +178,15 @@ def _work(
         journal.append(Finished(at_ns=time.monotonic_ns(), interrupted=left_over, reason=reason))
 
 
-def _settings(stored: StoredRun) -> tuple[tuple[str, str], ...]:
-    """The environment variables that change what is measured on GPUs, where there is one in the run."""
-    gpus = any(device.kind is DeviceKind.CUDA for device in stored.devices)
-    return environment.set_in(os.environ) if gpus else ()
-
-
 def _state(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
-    """Where the run stands by these records of its journal."""
     return replay(stored.plan, rules_of(stored), records).state
 
 
 def _budget(stored: StoredRun, kind: Kind, records: tuple[Record, ...]) -> Budget | None:
-    """The time that the run may take, counted from the start of this process. records: of its journal, up to now.
+    """The time limit of the run, counted from the start of this process. records: of its journal, up to now.
 
-    Each `resume` has it anew, but where it has a time to serve: what was served before counts, and its start does not.
+    Each `resume` has the whole limit again, but a run with a duration has only the remaining time, without its
+    start-up.
     """
     configuration = stored.configuration
     if configuration.time_limit_s is None:
@@ -219,13 +203,13 @@ def _take_over(
     paths: RunPaths,
     journal: Journal,
     driver: str | None,
-    changed: tuple[tuple[str, str], ...],
+    settings: tuple[tuple[str, str], ...],
     *,
     kind: Kind,
 ) -> None:
-    """Begin a segment. Attempts that were running when an earlier process died are ended, lost results taken back.
+    """Start a segment: end the attempts that a dead process left running, and withdraw lost results.
 
-    changed: the environment variables that change what is measured.
+    settings: the environment variables that change what is measured.
     """
     records = journal.recovered
     so_far = remaining(stored, paths, kind) if records else None
@@ -248,21 +232,20 @@ def _take_over(
             pid=os.getpid(),
             wall=time.time(),
             monotonic_ns=time.monotonic_ns(),
-            settings=changed,
+            settings=settings,
             served_s=0.0 if so_far is None else so_far.served_s,
         )
     )
-    for start in _interrupted(records):
+    ended = {record.launch for record in records if isinstance(record, End)}
+    for start in (record for record in records if isinstance(record, Start) and record.launch not in ended):
         phase = log_files.phase_reached(paths.launch(start.cell, start.attempt).phase, Phase.START)
         journal.append(End(launch=start.launch, at_ns=time.monotonic_ns(), failure=interrupted(phase)))
     for launch, who in contamination.unmarked(stored.plan, records).items():
         at_ns = time.monotonic_ns()
-        marked = stored.configuration.allow_busy
-        journal.append(
-            Beside(launch=launch, at_ns=at_ns, by=who)
-            if marked
-            else End(launch=launch, at_ns=at_ns, failure=validity.contaminated(who))
-        )
+        if stored.configuration.allow_busy:
+            journal.append(Beside(launch=launch, at_ns=at_ns, by=who))
+        else:
+            journal.append(End(launch=launch, at_ns=at_ns, failure=validity.contaminated(who)))
     for launch, failure in _lost(stored, paths):
         journal.append(End(launch=launch, at_ns=time.monotonic_ns(), failure=failure))
     for file in _half_written(stored, paths, records):
@@ -270,12 +253,12 @@ def _take_over(
 
 
 def _newest(records: tuple[Record, ...]) -> Segment:
-    """The segment of a run that was begun in which it stands."""
+    """The segment that the run is in. Its journal must have one."""
     return next(record for record in reversed(records) if isinstance(record, Segment))
 
 
 def _lost(stored: StoredRun, paths: RunPaths) -> list[tuple[int, Failure]]:
-    """Launches whose result is not the one that the journal promised: they are measured anew."""
+    """Launches whose result file is not the one that the journal promised: they are measured again."""
     run = archive.load(paths, stored)
     lost = []
     for attempt in run.attempts:
@@ -289,7 +272,7 @@ def _lost(stored: StoredRun, paths: RunPaths) -> list[tuple[int, Failure]]:
 
 
 def _half_written(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Iterator[Path]:
-    """What killed processes were writing, in the run's folder and where the user wants the report."""
+    """Temporary files of killed processes, in the run's folder and where the user wants the report."""
     yield from paths.folder.glob("*.tmp")
     yield from paths.of_processes("*.tmp")
     published = report_places.published(stored, paths)
@@ -298,14 +281,8 @@ def _half_written(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...
             yield from (temporary(path, record.pid) for path in published)
 
 
-def _interrupted(records: tuple[Record, ...]) -> list[Start]:
-    """Launches that were begun and never ended."""
-    ended = {record.launch for record in records if isinstance(record, End)}
-    return [record for record in records if isinstance(record, Start) and record.launch not in ended]
-
-
 def _end_leftovers(stored: StoredRun, paths: RunPaths) -> None:
-    """End workers of an earlier life of this run, and what they started. Only within the same boot."""
+    """End workers that an earlier process of this run left in the same boot, and what they started."""
     records = read(paths.journal)
     if records and isinstance(records[0], Header):
         run_files.require_one_run(stored, records[0], paths)
@@ -320,7 +297,7 @@ def _end_leftovers(stored: StoredRun, paths: RunPaths) -> None:
 
 
 def _telemetry(stored: StoredRun, paths: RunPaths, kind: Kind) -> Telemetry | None:
-    """The sampler; None where there is no GPU to read, or the user does not want it: the report then says which."""
+    """The sampler; None without a GPU, or where the user has switched it off."""
     gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
     if not gpus or not stored.configuration.monitor:
         return None
@@ -329,14 +306,13 @@ def _telemetry(stored: StoredRun, paths: RunPaths, kind: Kind) -> Telemetry | No
 
 
 def _end_telemetry(telemetry: Telemetry, display: Display) -> None:
-    """End the sampler, and say what it could not keep: nobody hears it any more once the loop is over."""
+    """End the sampler, and show what it could not store: the loop no longer listens."""
     telemetry.stop()
     for reason in telemetry.last_words:
         display.tell(Notice(level="warning", message=f"no GPU readings: {reason}"))
 
 
 def _end_children() -> None:
-    """Leave no process behind: workers that nobody waits for, and what they started."""
     children = psutil.Process().children(recursive=True)
     for child in children:
         child.kill()

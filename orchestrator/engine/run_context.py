@@ -1,4 +1,4 @@
-"""What a run works with: opened by run.py, used by the loop and the conductor."""
+"""The resources of a run: opened by run.py, used by the loop and the conductor."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from protocol.paths import RunPaths
 
 @dataclass(frozen=True)
 class RunContext:
-    """Closed again by run.py. budget: None without a limit. gone: GPUs lost beforehand."""
+    """Closed by run.py. budget: None without a time limit. gone: GPUs lost before the start."""
 
     stored: StoredRun
     kind: Kind

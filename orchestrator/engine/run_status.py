@@ -1,12 +1,11 @@
-"""Where a run of another process stands, told from its folder alone: for `status` and `watch`.
+"""Status of a run of another process, read from its folder alone: for `status` and `watch`.
 
-    run.yaml ─ what is planned ─┐
-    journal ── what was tried ──┼──▶ look ─▶ Status ─▶ describe, or JSON
-    lock ───── who works on it ─┤
-    report ─── what came of it ─┘  (report_summary.py)
+    run.yaml ─ the plan ──────┐
+    journal ── attempts ──────┼──▶ look ─▶ Status ─▶ describe, or JSON
+    lock ───── its process ───┤
+    report ─── its outcome ───┘  (report_summary.py)
 
-Nothing is asked of the process itself and nothing is written: to be looked at does not disturb a run. What only the
-process knows (the phase of a cell, how far it is) is not told here.
+The process itself is not asked and nothing is written, so the phase of a cell is unknown here.
 """
 
 import time
@@ -35,34 +34,36 @@ from protocol.failure import Category, Failure
 from protocol.paths import RunPaths
 
 _ENDED: Final = frozenset({Standing.OVER, Standing.INTERRUPTED, Standing.BROKEN})
-"""Its process has written that it was through, so that there should be a report."""
+"""Its process has recorded its own end, so there should be a report."""
 
 
 def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...]]:
-    """How the run stands, and every attempt so far.
+    """Read the status of the run, and every attempt so far.
 
-    Raises RunFolderError for a run that cannot be read; so is one that holds launches and no journal, or results that
-    its journal knows nothing of.
+    Raises RunFolderError for a run that cannot be read, or whose journal does not know all results.
     """
     holder = lock.holder(paths)
     alive = None if holder is None else lock.life(holder)
     results = tuple(paths.results())
     begun = paths.launches.is_dir()  # a folder is there before its run begins
     records = journal.read(paths.journal) if begun or paths.journal.exists() else ()
-    works = alive is not None and alive is not lock.Life.ENDED
-    run = archive.assemble(stored, paths, records, alive=works) if begun or records else None
+    worker = None if alive is lock.Life.ENDED else holder
+    run = archive.assemble(stored, paths, records, alive=worker is not None) if begun or records else None
     archive.require_known(paths, results, records)
-    limited = _time(stored, holder, records) if alive is lock.Life.ALIVE else None
+    limit_s = stored.configuration.time_limit_s
+    limited = None
+    if limit_s is not None and holder is not None and alive is lock.Life.ALIVE:
+        limited = time_budget.time_after(stored.configuration, limit_s, _spent_s(stored, holder, records))
     status = Status(
         run_id=stored.run_id,
         folder=str(paths.folder),
         standing=_standing(run, alive, holder),
-        pid=holder.pid if holder is not None and alive is not lock.Life.ENDED else None,
-        host=holder.hostname if holder is not None and alive is not lock.Life.ENDED else None,
+        pid=None if worker is None else worker.pid,
+        host=None if worker is None else worker.hostname,
         planned=_planned(stored, run),
         preset=stored.configuration.preset,
-        limit_s=stored.configuration.time_limit_s,
-        limit_left_s=_limit_left_s(stored, limited),
+        limit_s=limit_s,
+        limit_left_s=None if limited is None or limit_s is None else max(limit_s - limited.spent_s, 0.0),
         reports=tuple(str(path) for path in report_places.shown(stored, paths)),
     )
     if run is None:
@@ -94,7 +95,7 @@ def _planned(stored: StoredRun, run: Archive | None) -> int | None:
 
 
 def _timed(status: Status, run: Archive, limited: Time | None) -> Status:
-    """The status of a run that goes on, with how far it is: as the run itself reports it."""
+    """Add progress and remaining time to the status, as the run itself shows them."""
     launches_s = None if status.planned is None else progress.launches_s(run.replay.state, _mean_s(run))
     through_s = progress.through(launches_s, status.planned, limited)
     if status.standing is Standing.RUNNING:
@@ -105,7 +106,7 @@ def _timed(status: Status, run: Archive, limited: Time | None) -> Status:
 
 
 def _stops_s(status: Status) -> float | None:
-    """Seconds until the stop that was asked for ends what runs; None where nobody has asked."""
+    """Seconds until the requested stop ends running launches; None without one."""
     if status.stop_asked_s is None:
         return None
     return (0.0 if status.stops_now else GENTLE_S + GENTLE_GRACE_S) - status.stop_asked_s
@@ -124,42 +125,30 @@ def _standing(run: Archive | None, alive: lock.Life | None, holder: lock.Holder 
 
 
 def _lost(run: Archive) -> Iterator[str]:
-    """Result files that the journal promises and that are not there."""
+    """Result files that the journal promises and that are missing."""
     for attempt in run.attempts:
         path = run.folder(attempt).result
         if attempt.promised is not None and not safe_read.is_there(path):
             yield str(path)
 
 
-def _time(stored: StoredRun, holder: lock.Holder | None, records: Sequence[Record]) -> Time | None:
-    """How the process that works on the run stands in its time; None where it has no limit.
+def _spent_s(stored: StoredRun, holder: lock.Holder, records: Sequence[Record]) -> float:
+    """Seconds that the working process counts against its limit: since its start, which each `resume` counts anew.
 
-    As that process counts it: a `resume` has all of it anew, but for a burn-in, where it goes on with what was served,
-    from the first launch on.
+    A resumed burn-in counts the time served before, and its own from the first launch on.
     """
-    limit_s = stored.configuration.time_limit_s
-    if limit_s is None or holder is None:
-        return None
     segments = [place for place, record in enumerate(records) if isinstance(record, Segment)]
-    if stored.configuration.cell_s is not None and len(segments) > 1:
-        newest = records[segments[-1]]
-        assert isinstance(newest, Segment)
-        now_ns = time.monotonic_ns()
-        starts = (record.at_ns for record in records[segments[-1] :] if isinstance(record, Start))
-        spent_s = newest.served_s + (now_ns - next(starts, now_ns)) / 1e9
-    else:
-        spent_s = host.age_s(holder.pid)
-    return time_budget.time_after(stored.configuration, limit_s, spent_s)
-
-
-def _limit_left_s(stored: StoredRun, limited: Time | None) -> float | None:
-    """Seconds until the run is over, reports included."""
-    limit_s = stored.configuration.time_limit_s
-    return None if limited is None or limit_s is None else max(limit_s - limited.spent_s, 0.0)
+    if stored.configuration.cell_s is None or len(segments) < 2:
+        return host.age_s(holder.pid)
+    newest = records[segments[-1]]
+    assert isinstance(newest, Segment)
+    now_ns = time.monotonic_ns()
+    starts = (record.at_ns for record in records[segments[-1] :] if isinstance(record, Start))
+    return newest.served_s + (now_ns - next(starts, now_ns)) / 1e9
 
 
 def stops_asked(records: Sequence[Record]) -> tuple[int, ...]:
-    """When the process that works on the run was asked to stop, and once more, on the monotonic clock of this boot."""
+    """Monotonic nanoseconds (this boot) at which the working process was asked to stop, at most two."""
     asked_ns: list[int] = []
     for record in reversed(records):
         match record:
@@ -171,7 +160,7 @@ def stops_asked(records: Sequence[Record]) -> tuple[int, ...]:
 
 
 def _importing_s(stored: StoredRun, records: Sequence[Record], now_ns: int) -> float | None:
-    """Since when the process that works on the run waits for its zygote to have imported everything."""
+    """Seconds for which the working process has been waiting for its zygote to import; None if it is not."""
     if stored.configuration.isolation is Isolation.EXEC:
         return None  # each launch imports for itself
     for record in reversed(records):
@@ -186,7 +175,7 @@ def _importing_s(stored: StoredRun, records: Sequence[Record], now_ns: int) -> f
 
 
 def _counted(status: Status, run: Archive, now_ns: int) -> Status:
-    """The status with what the journal says. now_ns: on the monotonic clock of this boot."""
+    """Add what the journal says to the status. now_ns: monotonic, of this boot."""
     labels = {device.uuid: device.label for device in run.stored.devices}
     named = progress.alike(run.stored.plan.cells)
     state, goes_on = run.replay.state, status.standing in GOES_ON
@@ -222,9 +211,9 @@ def _is_running(attempt: Attempt, state: RunState) -> bool:
 
 
 def _is_failure(attempt: Attempt, state: RunState) -> bool:
-    """Whether an attempt failed, and its launch has no result. What ended with the run has not while it is tried again.
+    """Whether an attempt failed and its launch has no result. Sizes that a scan rejects are answers.
 
-    Nor has a size that does not work for a scan: that is an answer.
+    Attempts that ended with the run count only once their launch has failed.
     """
     slot = state.slots[attempt.slot]
     if attempt.failure is None or slot.status is SlotStatus.MEASURED:
@@ -244,7 +233,7 @@ def _failure_words(attempt: Attempt, state: RunState, labels: dict[str, str], na
 
 
 def _mean_s(run: Archive) -> dict[str, float]:
-    """Mean seconds of the launches that have ended on each device."""
+    """Mean seconds of the ended launches, by device."""
     lasted_s: dict[str, list[float]] = defaultdict(list)
     for attempt in run.attempts:
         if attempt.lasted_ms is not None:

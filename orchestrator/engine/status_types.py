@@ -1,4 +1,4 @@
-"""What is told of a run of another process, as types, and what a person may do about it: run_status.py fills them."""
+"""Types of the status of a run of another process, and what a person may do next. Filled by run_status.py."""
 
 import enum
 from typing import Final
@@ -9,7 +9,7 @@ from orchestrator.engine import report_summary
 
 
 class Standing(enum.StrEnum):
-    """How a run stands, in the words that people see."""
+    """Standing of a run, in the words that people see."""
 
     NOT_BEGUN = "not begun"
     RUNNING = "running"
@@ -22,7 +22,7 @@ class Standing(enum.StrEnum):
 
 
 GOES_ON: Final = frozenset({Standing.RUNNING, Standing.FROZEN, Standing.ELSEWHERE})
-"""Something may still come of these by itself."""
+"""The run may still progress by itself."""
 
 WHAT_NEXT: Final = {
     Standing.RUNNING: "`gpubench-orchestrate watch {folder}` follows it, `gpubench-orchestrate stop {folder}` ends it",
@@ -33,14 +33,13 @@ WHAT_NEXT: Final = {
     "tells what was measured",
     Standing.ELSEWHERE: "look on the host, or in the container, where it was begun",
 }
-"""What a person may do about it."""
 
 STOPPING: Final = "`gpubench-orchestrate stop {folder}` once more stops it now"
-"""The same while it stops."""
+"""Replaces the advice of WHAT_NEXT while the run stops."""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """What a device does now: an attempt at a cell, since so many seconds."""
+    """The running attempt of a device. for_s: seconds since its start."""
 
     device: str
     cell: str
@@ -52,20 +51,14 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """A run, now.
 
-    planned, measured, failed, dropped: launches, those added later among them. One has failed when it is not tried
-    again, also because its model is skipped. planned is None of a burn-in, which has rounds until its time is up.
-    settled: those that have ended or will not be made. importing_s: since when the zygote imports what launches need,
-    before the first of them; None when it does not. skipped: models of which nothing more is launched, and why. pid,
-    host: of the process that works on it. started: seconds since the epoch. limit_s, limit_left_s: from the start of
-    that process to its end, reports included; None without a limit, and the latter where nobody works. eta_s: until
-    nothing is measured any more, so at most what the limit leaves before the reports; None until every device has ended
-    a launch, but of a burn-in. share: of the run that is over, from 0 to 1; None where nobody works on it, or its time
-    cannot be seen from here. Both as the run itself shows them, but for the first launches of a plan, which the run
-    estimates. stop_asked_s: since when it stops because somebody asked for that; stops_now: asked once more, it ends
-    what runs at once. taken_out: devices that were given up, and why. last_failure: of those launches that have no
-    result. reports: files that are there; unwritten: of a run that has ended, those that are not. outcome: of a run
-    that has ended; where its report cannot tell, no_outcome says why. lost: result files that the journal promises and
-    that are not there, looked for once nobody works on the run; what is in the others is not looked at.
+    planned, measured, failed, dropped, settled: launches, added ones included; failed: not tried again. planned: None
+    for a run that adds rounds until its time is up. importing_s: seconds that launches have waited for the zygote's
+    import. skipped: model → reason. started: seconds since the epoch. limit_left_s: until the end of the process,
+    reports included. eta_s: seconds until nothing is measured any more; None until every device has ended a launch.
+    share: of the run that is over, 0 to 1; None where nobody works on it or its time is unknown. stop_asked_s: seconds
+    since the request to stop; stops_now: requested twice. taken_out: quarantined device → reason. last_failure: of a
+    launch without a result. reports, unwritten: files. no_outcome: why a run that has ended has no outcome. lost:
+    missing result files, only checked once nobody works on the run.
     """
 
     run_id: str

@@ -1,8 +1,8 @@
-"""The GPUs that must not be used now, though no process of ours is on them: one too hot, one that others use.
+"""GPUs that are not usable for a while: too hot, or used by other processes.
 
     conductor ── rest, block ──▶ Waiting ── over (asked once a tick) ──▶ may be used again, or is given up
 
-How long is decided in cooling.py and blocked_gpus.py.
+cooling.py and blocked_gpus.py decide for how long.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ from protocol.messages import Sample
 
 
 class Waiting:
-    """Devices by UUID. One may wait for both."""
+    """Waiting devices by UUID. One may wait for both reasons."""
 
     def __init__(self) -> None:
         self._resting: dict[str, cooling.Rest] = {}
@@ -29,19 +29,19 @@ class Waiting:
         return uuid in self._resting or uuid in self._blocked
 
     def rest(self, uuid: str, hottest_c: int | None, now: float, now_ns: int) -> None:
-        """It is too hot. hottest_c: the highest temperature that was read."""
+        """A device is too hot. hottest_c: the highest temperature that was read."""
         self._resting[uuid] = cooling.rest(hottest_c, now, now_ns)
 
     def block(self, uuid: str, limit_bytes: int | None, now: float) -> None:
-        """Others use it, or its memory stays taken. limit_bytes: in use when it is free."""
+        """Others use a device, or its memory stays in use. limit_bytes: in use when it is free."""
         self._blocked[uuid] = blocked_gpus.block(limit_bytes, now)
 
     def over(
         self, now: float, samples: Mapping[str, Sample], foreign: Callable[[str], str], *, stopping: bool
     ) -> Iterator[tuple[str, str]]:
-        """Devices that wait no more, each with the reason why it is given up, empty where it may be used.
+        """Yield devices that no longer wait, with the reason to give them up, empty where they may be used.
 
-        samples: the newest of each. foreign: who else computes on one. stopping: nothing is waited for any more.
+        samples: the newest of each. foreign: who else computes on a device. stopping: nothing is waited for any more.
         """
         for uuid in {*self._resting, *self._blocked}:
             sample, given_up = samples.get(uuid), ""

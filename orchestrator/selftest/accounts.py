@@ -1,4 +1,4 @@
-"""Accounts of injected faults from the run's journal, report, folder and log sizes; and what the run left behind."""
+"""Accounts of injected faults from the journal, report and logs of the run; and what the run left behind."""
 
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +32,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watch:
-    """A display that also measures the logs: each second, and when a launch is over, before its log is compacted."""
+    """A display that also measures the logs: each second, and before the log of an ended launch is compacted."""
 
     def __init__(self, display: Display, paths: RunPaths) -> None:
         self._display = display

@@ -119,7 +119,7 @@ def judge(expected: Expected, account: Account) -> Iterator[str]:
 
 
 def _tells_little(expected: Expected, account: Account) -> Iterator[str]:
-    """What a person needs to find the cause, and does not find."""
+    """Report what a person needs to find the cause and does not find."""
     yield from _differs("phase", expected.phase, account.phases)
     other = [one.message for one in account.failed if expected.says not in one.message]
     if other:
@@ -146,7 +146,7 @@ def _words(failure: NamedFailure) -> str:
 
 
 def _keeps_too_much(one: Try) -> Iterator[str]:
-    """Logs above the cap, afterwards or while it ran, when growth between two looks is no fault."""
+    """Report logs above the cap, afterwards or while they grew."""
     if one.output_bytes > CAP_BYTES:
         yield f"output: {one.output_bytes} bytes were kept, and {CAP_BYTES} are the most"
     if one.disk_bytes > CAP_BYTES + one.printed_bytes // 2:

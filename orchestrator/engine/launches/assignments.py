@@ -1,4 +1,4 @@
-"""What a launch is told to do once it has said hello. Pure."""
+"""The work of a launch, sent once its process has said hello. Pure."""
 
 from orchestrator.config.run_configuration import Configuration
 from orchestrator.engine.kind import LaunchTerms
@@ -16,7 +16,7 @@ def assignment(
     *,
     gang: Gang | None = None,
 ) -> Assign:
-    """The work of the launch `following` on `device`, whose process was made by `spec`. gang: as in Assign."""
+    """The work of the launch `following` on `device`, for the process of `spec`. gang: as in Assign."""
     return Assign(
         launch=spec.launch,
         token=spec.token,

@@ -1,8 +1,7 @@
-"""Evidence that only the parent can collect when a launch has failed: for the journal, the report and `explain`.
+"""Evidence of a failed launch that only its parent can collect: for the journal, the report and `explain`.
 
-Names of what is kept beside what the worker said itself: exit (in words), state (of its process, when it was to be
-ended), progress (phase and share), stderr and stacks (the ends of its files), available_bytes (of the host),
-device_used_bytes (as last read by the sampler), xids (that the driver reported of its GPU meanwhile).
+Keys: exit (in words), state (of the process when it was to be ended), progress (phase and share), stderr and stacks
+(the ends of its files), available_bytes (of the host), device_used_bytes (last sample), xids (of its GPUs meanwhile).
 """
 
 from pathlib import Path
@@ -23,10 +22,7 @@ _RAISED_FROM: Final = "\n\nThe above exception was the direct cause of the follo
 
 
 def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -> Failure:
-    """The failure with everything that helps to believe or doubt it. What the worker said stands, and comes first.
-
-    One that a person asked for needs no explanation.
-    """
+    """Add clues to a failure, beside the worker's own evidence. A requested stop needs none."""
     if failure.category is Category.STOPPED:
         return failure
     launch = live.launch
@@ -46,10 +42,10 @@ def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -
 
 
 def _end_of_stderr(path: Path, failure: Failure) -> str:
-    """The last lines that tell something of the failure.
+    """The last lines of stderr that explain the failure.
 
-    After the traceback of what was raised, libraries go on printing until the process is gone. Where we raised it
-    because of something else, that is what explains it: an exception in code of the user's, with their own lines.
+    Cuts off what libraries print after the traceback. Where our own exception was raised from another, that one is
+    shown.
     """
     said = log_files.tail(path, _LOOKED_AT_BYTES)
     last = (failure.traceback or "").strip().rpartition("\n")[2]

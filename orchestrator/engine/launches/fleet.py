@@ -1,8 +1,7 @@
-"""The launches that are under way: their processes, what they say, and how they end.
+"""The launches under way: their processes, their messages, and their end.
 
-A launch has a process for each of its devices, which end together: when one fails, the others are ended too, and
-gang.py says what came of it. Carries out what lifecycle.py decides of each process. Tells the loop what to record of
-each launch, once, and that a process is gone.
+A launch has one process per device, and they end together: gang.py judges the outcome. Carries out what lifecycle.py
+decides for each process; tells the loop each launch's outcome once, and that a process is gone.
 """
 
 import contextlib
@@ -34,13 +33,9 @@ from protocol.paths import RunPaths
 
 
 class Fleet:
-    """The processes of all launches under way, by token. `fork` makes a process for a spec, or raises OSError.
+    """The processes of all launches under way, by token. now: always seconds of the loop's clock (loop_clock.py).
 
-    now: always seconds on the loop's clock (engine/loop_clock.py).
-
-    A new interpreter imports what its cell needs before it says anything, and has as long for it as a zygote has.
-
-    Raises StorageError when a launch's folder cannot be made.
+    fork: makes a process for a spec, or raises OSError. Raises StorageError when a launch's folder cannot be made.
     """
 
     def __init__(
@@ -60,7 +55,7 @@ class Fleet:
         self._anew = stored.configuration.isolation is Isolation.EXEC
 
     def request(self, following: NextLaunch, now: float) -> Iterator[Happening]:
-        """Ask for the processes of a launch that the journal knows of."""
+        """Request the processes of a launch that the journal knows of."""
         siblings = tuple(self._prepare(following, rank, now) for rank in range(len(following.cell.devices)))
         for live in siblings:
             live.siblings = siblings
@@ -79,7 +74,7 @@ class Fleet:
             yield from self.not_born(live.spec.token, Category.START_FAILED, str(error), now)
 
     def born(self, token: str, pid: int, now: float) -> Iterator[Happening]:
-        """A process exists. Said by the zygote, or by the process itself, whichever is first."""
+        """A process exists: reported by the zygote or by the process itself, whichever is first."""
         live = self.live.get(token)
         if live is None or live.pid is not None:
             return
@@ -88,17 +83,17 @@ class Fleet:
         yield from self._apply(live, lifecycle.Born(), now)
 
     def not_born(self, token: str, category: Category, message: str, now: float) -> Iterator[Happening]:
-        """There will be no such process."""
+        """A requested process will never exist."""
         if (live := self.live.get(token)) is not None:
             failure = Failure(category=category, message=message, phase=live.launch.phase)
             yield from self._apply(live, lifecycle.NotBorn(failure), now)
 
     def requested(self) -> tuple[str, ...]:
-        """Processes that have not been seen yet."""
+        """Tokens of processes that do not exist yet."""
         return tuple(token for token, live in self.live.items() if live.pid is None)
 
     def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
-        """A worker said something. What does not carry the token of its process is stale: its worker is dismissed."""
+        """Handle the message of a worker. A worker with an unknown token is dismissed."""
         live = self.live.get(message.token)
         if live is None or message.launch != live.spec.launch:
             if isinstance(message, Hello):
@@ -116,7 +111,7 @@ class Fleet:
                 yield from self._apply(live, lifecycle.Reported(outcome), now)
 
     def died(self, pidfd: int, now: float) -> Iterator[Happening]:
-        """A pidfd became readable. What the worker started is ended before its number can be used again."""
+        """A pidfd became readable. What the worker started is ended before its PID can be used again."""
         live = next(live for live in self.live.values() if live.pidfd == pidfd)
         assert live.pid is not None
         process_end.signal_group(live.pid, signal.SIGKILL)
@@ -126,26 +121,22 @@ class Fleet:
         yield from self._apply(live, lifecycle.Died(exit_ or Exit(code=None, signal=None)), now)
 
     def time_passed(self, now: float) -> Iterator[Happening]:
-        """Look at every deadline."""
+        """Check every deadline."""
         for live in tuple(self.live.values()):
             yield from self._apply(live, lifecycle.TimePassed(), now)
 
-    def kill(self, live: Live, failure: Failure, now: float) -> Iterator[Happening]:
-        """End one of them at once."""
-        yield from self._apply(live, lifecycle.Stop(failure, now=True), now)
-
-    def end(self, live: Live, failure: Failure, now: float) -> Iterator[Happening]:
-        """End one of them, asking it first."""
-        yield from self._apply(live, lifecycle.Stop(failure), now)
+    def end(self, live: Live, failure: Failure, now: float, *, immediately: bool = False) -> Iterator[Happening]:
+        """End one process, with SIGTERM first unless `immediately`."""
+        yield from self._apply(live, lifecycle.Stop(failure, immediately), now)
 
     def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
-        """End all of them."""
+        """End all processes."""
         for live in tuple(self.live.values()):
             if immediately or not live.because_of_another:  # it was asked with that one: twice would kill it
                 yield from self._apply(live, lifecycle.Stop(failure, immediately, grace_s), now)
 
     def oldest_request(self) -> float:
-        """Seconds, on the loop's clock, since which a process has been waited for; infinity when none is."""
+        """Seconds at which the oldest process without a PID was requested; infinity without one."""
         return min((live.begun for live in self.live.values() if live.pid is None), default=float("inf"))
 
     def hold_logs(self) -> None:
@@ -162,7 +153,7 @@ class Fleet:
                 self._link.send(one.spec.token, Ack(launch=one.spec.launch, token=one.spec.token))
 
     def next_deadline(self) -> float:
-        """Seconds, on the loop's clock, of the earliest deadline; infinity when nothing is under way."""
+        """Seconds of the earliest deadline; infinity without a launch."""
         return min((live.launch.deadline for live in self.live.values()), default=float("inf"))
 
     def _terms(self, following: NextLaunch, device: Device) -> LaunchTerms:
@@ -253,7 +244,7 @@ class Fleet:
             yield from self._end_siblings(live, event, now)
 
     def _end_siblings(self, live: Live, event: lifecycle.Event, now: float) -> Iterator[Happening]:
-        """One has failed: the others would wait for it. What they have seen themselves by now still counts."""
+        """End the siblings of a failed process, which would wait for it. What they have seen themselves counts."""
         failure = live.told if isinstance(live.told, Failure) else live.launch.cause
         assert failure is not None
         stop = event if isinstance(event, lifecycle.Stop) else lifecycle.Stop(failure)
@@ -264,13 +255,12 @@ class Fleet:
 
     @staticmethod
     def _conclude(live: Live) -> Iterator[Happening]:
-        """The launch is over when all its processes have told how they ended."""
+        """Conclude the launch once all its processes have told how they ended."""
         if all(one.told is not None for one in live.siblings):
             rank, outcome = gang.judged([one.ending() for one in live.siblings])
             yield Concluded(live.siblings[rank], outcome)
 
     def _explain(self, live: Live) -> Failure:
-        """The process ended and nobody said why."""
         kills = host.oom_kills()
         rose = kills is not None and live.oom_kills is not None and kills > live.oom_kills
         limits = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_DATA, resource.RLIMIT_AS))

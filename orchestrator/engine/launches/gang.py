@@ -1,15 +1,12 @@
-"""What becomes of a launch on several devices, from what its processes have told. Pure.
+"""The outcome of a launch on several devices, from those of its processes. Pure.
 
     rank 0 ── result ──────────────────────┐                 all have a result: the leader's, with what others verified
     rank 1 ── killed by SIGKILL ◀── cause ─┼──▶ judged ──▶   one has none: its failure is that of the launch, and what
     rank 2 ── communication failed ────────┘                 the others said is kept with it as evidence
 
-One that dies takes the others with it: what they say of the connection that broke is a consequence, and so is the end
-of those that the orchestrator ends because of it. Of several that failed by themselves, it is the one with the graver
-sign of the cause, and only then the earliest: a GPU that is lost may give the others CUDA errors before it is heard of.
-Where no process failed by itself, all of them wait for each other.
-Then it is the one that did not come which hangs: it is stopped, or has begun fewer transfers than the others. Where
-nothing tells them apart, no device is named.
+A broken connection, or an end by the orchestrator, is a consequence. Of several causes the graver sign counts, then the
+earliest: a lost GPU may give the others CUDA errors first. Without any cause all waited for each other, and the one
+that is stopped, or has begun fewer transfers, is to blame. Where nothing tells them apart, no device is named.
 """
 
 from collections.abc import Sequence
@@ -24,10 +21,9 @@ from protocol.result import Result
 
 @dataclass(frozen=True)
 class MemberEnd:
-    """The end of one process. device: UUID; label: for people. at: monotonic seconds of its death or last word.
+    """The end of one process. device: UUID. at: monotonic seconds of its death or last message.
 
-    ended: the orchestrator ended it because of another one. steps: what it had begun together with the others, None
-    where that is not known. stopped: its process did not run (state T) when it was to be ended.
+    ended: by the orchestrator, because of another one. steps: transfers begun, None if unknown. stopped: in state T.
     """
 
     device: str
@@ -40,7 +36,7 @@ class MemberEnd:
 
 
 def judged(told: Sequence[MemberEnd]) -> tuple[int, Result | Failure]:
-    """The outcome of the launch, and the rank that it is of. told: by rank."""
+    """The rank that decides the outcome of the launch, and that outcome. told: by rank."""
     if len(told) == 1:
         return 0, told[0].outcome
     results = [one.outcome for one in told if isinstance(one.outcome, Result)]
@@ -66,7 +62,7 @@ def _together(told: Sequence[MemberEnd], results: Sequence[Result]) -> Result:
 
 
 def _hung(told: Sequence[MemberEnd], rank: int, failure: Failure) -> tuple[int, Failure]:
-    """All waited. failure: what the first of them, `rank`, ended in."""
+    """Name the one that made all others wait. failure: of the first of them, `rank`."""
     absent = _absent(told)
     if absent is None:
         failure = msgspec.structs.replace(failure, message=f"{failure.message}; nothing tells which device it was")
@@ -78,7 +74,7 @@ def _hung(told: Sequence[MemberEnd], rank: int, failure: Failure) -> tuple[int, 
 
 
 def _absent(told: Sequence[MemberEnd]) -> int | None:
-    """The one rank that did not come; None where it cannot be told."""
+    """The one rank that did not come; None if unknown."""
     stopped = [rank for rank, one in enumerate(told) if one.stopped]
     if len(stopped) == 1:
         return stopped[0]
@@ -89,7 +85,6 @@ def _absent(told: Sequence[MemberEnd]) -> int | None:
 
 
 def _with_the_others(told: Sequence[MemberEnd], rank: int, failure: Failure, device: str | None) -> Failure:
-    """The failure, with the device that it happened on and how each other process ended."""
     said = {f"on {one.label}": _words(one) for other, one in enumerate(told) if other != rank}
     return msgspec.structs.replace(failure, device=device or msgspec.UNSET, evidence=failure.evidence | said)
 

@@ -6,11 +6,9 @@
         ▼                 ▼               ENDING (SIGTERM) ──grace──▶ KILLED (SIGKILL) ──60 s──▶ OVER (unkillable)
       OVER             DRAINING ──1 s or Reported──▶ OVER
 
-What the driver says of a GPU may come just after what CUDA did to a launch there, and is the cause; so may the death of
-the process at the other end of a connection that broke. So a failure that CUDA tells, or one of a connection, is held
-back as long as a process that has died is: WORKING ──Reported──▶ HELD ──1 s, stop──▶ REPORTED.
-The loop feeds events with the time they happened at, and carries out the actions. A launch gives exactly one
-conclusion: a result, or the earliest failure that explains its end.
+A CUDA or connection failure is held back, WORKING ──Reported──▶ HELD ──1 s, stop──▶ REPORTED, because its cause (from
+the driver, or the death of a sibling) may be seen just after it. A launch has exactly one conclusion: a result, or the
+earliest failure that explains its end.
 """
 
 import enum
@@ -31,7 +29,7 @@ TERM_GRACE_S: Final = 10.0
 
 
 class Status(enum.Enum):
-    """Where a launch is."""
+    """State of a process of a launch."""
 
     REQUESTED = enum.auto()
     BORN = enum.auto()
@@ -45,9 +43,9 @@ class Status(enum.Enum):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """One launch, now. deadline: seconds, on the loop's clock, at which something must have happened.
+    """One process of a launch, now. deadline: seconds of the loop's clock.
 
-    cause: why the orchestrator is ending it. held: the failure that is held back. concluded: nothing may be so twice.
+    cause: why the orchestrator ends it. held: the failure that is held back. concluded: at most once.
     """
 
     deadlines: Deadlines
@@ -70,13 +68,13 @@ class Born(msgspec.Struct, frozen=True):
 
 
 class NotBorn(msgspec.Struct, frozen=True):
-    """There will be no process."""
+    """The process will never exist."""
 
     failure: Failure
 
 
 class Greeted(msgspec.Struct, frozen=True):
-    """Hello was received and is in order."""
+    """A valid Hello was received."""
 
 
 class Entered(msgspec.Struct, frozen=True):
@@ -86,13 +84,13 @@ class Entered(msgspec.Struct, frozen=True):
 
 
 class Progressed(msgspec.Struct, frozen=True):
-    """The worker has come this far."""
+    """The worker has done this share of its phase."""
 
     fraction: float
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """The worker told its outcome."""
+    """The worker reported its outcome."""
 
     outcome: Result | Failure
 
@@ -104,11 +102,11 @@ class Died(msgspec.Struct, frozen=True):
 
 
 class TimePassed(msgspec.Struct, frozen=True):
-    """Look at the deadline."""
+    """The deadline is to be checked."""
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """End it, because of `failure`, which is given the launch's phase. now: without asking first."""
+    """The launch is to be ended because of `failure`, which gets its phase. now: without SIGTERM."""
 
     failure: Failure
     now: bool = False
@@ -126,7 +124,7 @@ class Assign(msgspec.Struct, frozen=True):
 
 
 class Conclude(msgspec.Struct, frozen=True):
-    """Record the outcome, then acknowledge it. None: only the exit explains the end, and the loop classifies it."""
+    """Record the outcome, then acknowledge it. None: only the exit explains the end (process_failures.py)."""
 
     outcome: Result | Failure | None
 
@@ -140,7 +138,7 @@ class Kill(msgspec.Struct, frozen=True):
 
 
 class Forget(msgspec.Struct, frozen=True):
-    """The launch is over; its process is gone, or will never go."""
+    """Drop the process: it is gone, or will never go."""
 
     unkillable: bool = False
 
@@ -149,7 +147,7 @@ Action = Assign | Conclude | Terminate | Kill | Forget
 
 
 def requested(deadlines: Deadlines, measurement: Measurement, now: float) -> Launch:
-    """A launch whose process was just asked for."""
+    """A launch whose process was just requested."""
     return Launch(
         deadlines=deadlines,
         measurement=measurement,
@@ -160,8 +158,7 @@ def requested(deadlines: Deadlines, measurement: Measurement, now: float) -> Lau
 def advance(launch: Launch, event: Event, now: float) -> tuple[Launch, tuple[Action, ...]]:
     """Advance the launch by one event at the time `now`, seconds on the loop's clock.
 
-    Never raises for an event that can happen: one that makes no sense (progress of a launch that is being ended)
-    changes nothing.
+    An event that makes no sense in its state (progress of a launch that is being ended) changes nothing.
     """
     match event:
         case Born() if launch.status is Status.REQUESTED:
@@ -190,7 +187,7 @@ def advance(launch: Launch, event: Event, now: float) -> tuple[Launch, tuple[Act
 
 
 def _progressed(launch: Launch, fraction: float, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """With a fixed number of iterations nobody knows how long they take: there progress moves the deadline."""
+    """Progress moves the deadline of a fixed number of iterations: their duration is unknown."""
     deadline = launch.deadline
     if launch.measurement.fixed(launch.phase):
         deadline = now + launch.deadlines.allowance(launch.phase, launch.measurement)
@@ -198,7 +195,7 @@ def _progressed(launch: Launch, fraction: float, now: float) -> tuple[Launch, tu
 
 
 def _reported(launch: Launch, outcome: Result | Failure, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """An outcome counts when it comes before the launch was given up; also from a process that has died since."""
+    """An outcome counts before the launch is given up, also from a process that has died since."""
     doubtful = isinstance(outcome, Failure) and has_trait(outcome.category, Trait.HELD_BACK)
     match launch.status:
         case Status.WORKING if doubtful:
@@ -220,7 +217,7 @@ def _told(launch: Launch, outcome: Result | Failure | None, now: float) -> tuple
 
 
 def _died(launch: Launch, exit_: Exit, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """The process is gone: over when it told its outcome or was ended by us, else wait for what it may have said."""
+    """The launch is over once it has an outcome or was ended by us; else drain its last message."""
     launch = _with(launch, exit=exit_)
     match launch.status:
         case Status.REPORTED:
@@ -254,7 +251,6 @@ def _stop(
 
 
 def _late(launch: Launch, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """The deadline has passed."""
     match launch.status:
         case Status.REQUESTED:
             return _over(launch, _deadline_failure(launch))

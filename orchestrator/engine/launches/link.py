@@ -1,11 +1,11 @@
-"""The socket that workers connect to: ROUTER on ipc://, in a private folder that outlives nobody.
+"""The socket that workers connect to: ROUTER on ipc://, in a private folder.
 
     <XDG_RUNTIME_DIR or temporary folder>/gpubench-<uid>/<run>-<pid>/   0700
-        lock      held while the run goes on; a folder whose lock is free was left by a killed run and is removed
+        lock      held during the run; a folder whose lock is free was left by a killed run and is removed
         link      the socket
-        meeting…  by which the processes of a launch on several devices find each other
+        meeting…  where the processes of a launch on several devices find each other
 
-A worker is addressed by the token of its launch, so nobody who does not know it can take its place.
+A worker is addressed by the secret token of its launch, so no other process can take its place.
 """
 
 import fcntl
@@ -36,10 +36,12 @@ _FROM_WORKER: Final = codec.Decoder[FromWorker](FromWorker)
 
 
 class Link:
-    """The orchestrator's end. It checks who sends; the caller checks that the token is that of the launch."""
+    """The orchestrator's end. The caller checks that the token of a message is that of its launch.
+
+    Raises UserError when no private folder can be made.
+    """
 
     def __init__(self, name: str) -> None:
-        """Bind a socket for the run `name`. Raises UserError when no private folder can be made."""
         self.folder = socket_folder(name)
         try:
             with _sweeping(self.folder.parent):
@@ -62,7 +64,7 @@ class Link:
             os.umask(previous)
 
     def receive(self) -> FromWorker | ProtocolError | None:
-        """One message, the error where it is not one, None when there is nothing more to read now."""
+        """Return a message, the error where it is not one, None when there is nothing to read now."""
         try:
             frames = self.socket.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:
@@ -80,7 +82,7 @@ class Link:
         return message
 
     def send(self, token: str, message: ToWorker) -> bool:
-        """Send to the worker that carries a token. False when it is not, or no longer, connected."""
+        """Send to the worker with a token. Returns False when it is not, or no longer, connected."""
         try:
             self.socket.send_multipart([token.encode(), codec.encode(message)])
         except zmq.ZMQError as error:
@@ -104,12 +106,12 @@ class Link:
 
 
 def socket_folder(name: str) -> Path:
-    """Where the link of a run `name` that this process works on lives, while it does. Raises UserError as Link does."""
+    """The folder of the link of this process's run `name`. Raises UserError as Link does."""
     return _base() / f"{slug(name)[:_NAME_LENGTH]}-{os.getpid()}"
 
 
 def _base() -> Path:
-    """The private folder of this user, made and checked: ours, a real folder, closed to others, short enough."""
+    """The private folder of this user, made and checked: owned, a real folder, closed to others, short enough."""
     name = f"gpubench-{os.getuid()}"
     longest = f"/{'n' * _NAME_LENGTH}-4194304/link"
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -149,7 +151,6 @@ def _sweeping(base: Path) -> Iterator[None]:
 
 
 def _abandoned(folder: Path) -> bool:
-    """Whether nobody holds the lock in `folder`."""
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

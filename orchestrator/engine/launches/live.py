@@ -1,4 +1,4 @@
-"""A process that is under way, and what the loop is told of it."""
+"""A process that is under way, and what the loop learns of it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +17,11 @@ from protocol.result import Result
 
 @dataclass
 class Live:
-    """A process of a launch under way.
+    """A process of a launch under way. Times are seconds of the loop's clock, over_ns is monotonic.
 
-    device: the one it has. gang: where it finds the others; None where it is the only one. siblings: all processes of
-    its launch by rank, itself among them. pidfd: open from its birth until it is gone. noted: the loop watches it.
-    begun: when it was asked for; told, told_at: how it ended, and when; both in seconds on the loop's clock.
-    because_of_another: it was ended for another one's failure.
-    over_ns: when its outcome was on disk. state: what its process did when it was to be ended.
+    gang: its rendezvous, None with one device. siblings: all processes of its launch by rank, itself among them. noted:
+    the loop watches its pidfd. begun: when it was requested. told: its outcome. because_of_another: ended for a
+    sibling's failure. over_ns: when its outcome was on disk. state: of the process when it was to be ended.
     """
 
     next: NextLaunch
@@ -55,12 +53,12 @@ class Live:
 
     @property
     def fails(self) -> bool:
-        """Whether it has failed, or is being ended before it told a result."""
+        """Whether it has failed, or is being ended without a result."""
         return isinstance(self.told, Failure) or (self.told is None and self.launch.cause is not None)
 
     @property
     def is_telling(self) -> bool:
-        """Whether it has failed by itself, and only its last words are waited for."""
+        """Whether it has failed by itself, and only its last message is waited for."""
         return self.launch.status in {Status.DRAINING, Status.HELD}
 
     def ending(self) -> MemberEnd:
@@ -80,7 +78,7 @@ class Live:
 
 @dataclass(frozen=True)
 class Concluded:
-    """Record this outcome of a launch, then call `acknowledge`. live: the process that it is of."""
+    """Record this outcome of a launch, then call `acknowledge`. live: the process that decides it."""
 
     live: Live
     outcome: Result | Failure
@@ -88,7 +86,7 @@ class Concluded:
 
 @dataclass(frozen=True)
 class Gone:
-    """The process is gone. exit: None where it never was, or cannot be killed: then its pidfd is still open."""
+    """The process is gone. exit: None where it never existed, or cannot be killed: its pidfd is still open then."""
 
     live: Live
     exit: Exit | None

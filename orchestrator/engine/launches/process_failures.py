@@ -1,7 +1,4 @@
-"""Why a process ended that did not say so itself, and what a failure is that has a cause outside of it.
-
-Pure: evidence in, failure out.
-"""
+"""Failures of processes that ended without an outcome, and failures with an outside cause. Pure."""
 
 import signal
 from typing import Final
@@ -29,10 +26,10 @@ _EXITS: Final = {
 
 
 def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limited: bool, stderr_tail: str) -> Failure:
-    """The failure of a launch that ended in `phase` without an outcome and without being ended by the orchestrator.
+    """The failure of a launch that ended in `phase` without an outcome, and was not ended by the orchestrator.
 
     exit_: None where the process was never seen to end. host_oom_kills: the kernel's count of out-of-memory kills rose.
-    memory_limited: processes run under RLIMIT_DATA or RLIMIT_AS, where OpenMP ends them when a thread finds no memory.
+    memory_limited: under RLIMIT_DATA or RLIMIT_AS, where OpenMP ends the process when a thread finds no memory.
     """
     evidence = {"stderr": stderr_tail} if stderr_tail else {}
     if exit_ is None:
@@ -54,10 +51,9 @@ def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limi
 
 
 def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
-    """The failure as it is to be read by what the driver has said of GPUs.
+    """The failure with the grave one of its GPU, `hazard`, as its cause; evidence `ended_as` keeps its own.
 
-    hazard: the grave one of its own GPUs, None where there is none. It is the cause then, and what the launch ended in
-    is kept as evidence (`ended_as`). broken: as for `collateral`.
+    broken: as for `collateral`.
     """
     if hazard is None or POLICY[failure.category].hardware not in (Hardware.POINTS, Hardware.MAY):
         return collateral(failure, broken)
@@ -72,9 +68,9 @@ def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
 
 
 def beside(failure: Failure, others: str) -> Failure:
-    """The failure as it is to be read where other processes, named in `others`, computed on the GPU too.
+    """The failure as contamination where other processes, named in `others`, computed on the GPU too.
 
-    Too little memory is not the fault of the cell then, and too little time neither of the cell nor of the GPU.
+    Their use of memory or time is then the cause, not the cell or the GPU.
     """
     words = POLICY[failure.category].beside_others
     if not others or not words:
@@ -84,10 +80,9 @@ def beside(failure: Failure, others: str) -> Failure:
 
 
 def collateral(failure: Failure, broken: str) -> Failure:
-    """The failure as it is to be read after the hardware of other GPUs, named in `broken`, has failed.
+    """The failure without blame where the hardware of other GPUs, named in `broken`, failed before it.
 
-    A lost GPU can keep CUDA from starting on the sound ones too. Such a failure tells nothing of its own GPU or model,
-    and must not count against them.
+    A lost GPU can keep CUDA from starting on healthy ones too.
     """
     if not broken or not has_trait(failure.category, Trait.CUDA_START) or failure.phase not in BEFORE_FIRST_FORWARD:
         return failure

@@ -1,9 +1,7 @@
-"""Where the processes of a launch on several devices find each other, and what they leave there for us.
+"""Where the processes of a launch on several devices find each other, and the count of their transfers.
 
-    <private folder of the link>/meeting-<launch>   made by torch, gone with the link; never on another machine's disk
-    launches/<cell>/<n>/steps                       what each has begun together with the others, kept as evidence
-
-Both are given to a process with its work.
+<private folder of the link>/meeting-<launch>   made by torch, gone with the link, always on a local disk
+launches/<cell>/<n>/steps                       transfers that each rank has begun, kept as evidence
 """
 
 import struct
@@ -15,7 +13,7 @@ from protocol.paths import LaunchPaths
 
 
 def place(folder: Path, paths: LaunchPaths, following: NextLaunch, rank: int) -> Gang:
-    """For one rank of a launch whose folder is there. Raises OSError where nothing can be written."""
+    """The rendezvous of one rank of a launch whose folder exists. Raises OSError where it cannot be written."""
     if rank == 0:
         paths.steps.write_bytes(bytes(STEP.size * len(following.cell.devices)))
     steps = str(paths.steps.resolve())
@@ -23,7 +21,7 @@ def place(folder: Path, paths: LaunchPaths, following: NextLaunch, rank: int) ->
 
 
 def steps(gang: Gang) -> int | None:
-    """What a rank has begun; None where nothing can be read."""
+    """Transfers that a rank has begun; None where that cannot be read."""
     try:
         data = Path(gang.steps).read_bytes()
         return int(STEP.unpack_from(data, STEP.size * gang.rank)[0])

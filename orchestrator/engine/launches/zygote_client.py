@@ -1,7 +1,4 @@
-"""Keeps a zygote: starts it, waits until it is ready, starts it again when it dies.
-
-Workers that are running do not need it: they go on, whatever happens to it.
-"""
+"""Keep a zygote: start it, wait until it is ready, restart it when it dies. Running workers do not need it."""
 
 import signal
 import time
@@ -17,7 +14,7 @@ from protocol.messages import FromZygote, LaunchSpec, Ready
 FORK_S: Final = 10.0
 """A fork took 35 ms at 768 MB resident; a zygote that needs this long is stopped or hangs."""
 _STARTS: Final = 5
-"""A zygote that dies this often in one run will not get better."""
+"""Starts of zygotes in one run: after so many deaths another would die too."""
 
 
 class ZygoteError(Exception):
@@ -25,10 +22,7 @@ class ZygoteError(Exception):
 
 
 class ZygoteClient:
-    """One zygote at a time. preload: what it imports. log: where it prints. patience_s: how long that may take.
-
-    environment: what it has beside ours.
-    """
+    """One zygote at a time. preload: its imports. patience_s: for those. environment: variables added to ours."""
 
     def __init__(self, preload: tuple[str, ...], log: Path, patience_s: float, environment: dict[str, str]) -> None:
         self.ready = False
@@ -45,15 +39,15 @@ class ZygoteClient:
 
     @property
     def pid(self) -> int | None:
-        """The zygote's, None while there is none."""
+        """PID of the zygote, None without one."""
         return None if self._zygote is None else self._zygote.pid
 
     def fileno(self) -> int:
-        """Readable when it said something or is gone; -1 while there is none."""
+        """Readable when the zygote said something or is gone; -1 without one."""
         return -1 if self._zygote is None else self._zygote.fileno()
 
     def start(self, now: float) -> None:
-        """Start a zygote. Raises ZygoteError when that was done too often. now: seconds, as for `kill_if_stuck`."""
+        """Start a zygote. Raises ZygoteError after too many. now: seconds, as for `kill_if_stuck`."""
         if self._starts >= _STARTS:
             raise ZygoteError(f"the zygote ended {self._starts} times; see {self._log}")
         self._starts += 1
@@ -62,13 +56,13 @@ class ZygoteClient:
         self._zygote = Zygote(self._preload, self._log, self._environment)
 
     def fork(self, spec: LaunchSpec) -> None:
-        """Ask for the process of a launch. Raises OSError when there is no zygote."""
+        """Request the process of a launch. Raises OSError without a zygote."""
         if self._zygote is None:
             raise OSError("there is no zygote")
         self._zygote.fork(spec)
 
     def receive(self) -> Iterator[FromZygote]:
-        """What it says now. Raises EOFError when it is gone: then call `bury`."""
+        """Yield its messages. Raises EOFError when it is gone: then call `bury`."""
         while self._zygote is not None and (answer := self._zygote.receive()) is not None:
             if isinstance(answer, Ready):
                 self.ready = True
@@ -76,9 +70,9 @@ class ZygoteClient:
             yield answer
 
     def kill_if_stuck(self, now: float, oldest_request: float) -> None:
-        """End a zygote that imports, or forks, for too long: its end is then seen like any other, and is told as ours.
+        """Kill a zygote that imports or forks for too long; its end is then seen like any other.
 
-        oldest_request: since when a fork has been waited for, on the clock of `now`; infinity when there is none.
+        oldest_request: of a fork that is waited for, on the clock of `now`; infinity without one.
         """
         imports_too_long = not self.ready and now > self._asked + self._patience_s
         if self._zygote is None or not (imports_too_long or now > oldest_request + FORK_S):
@@ -90,9 +84,9 @@ class ZygoteClient:
         process_end.signal_quietly(self._zygote.pid, signal.SIGKILL)
 
     def bury(self) -> str:
-        """The zygote is gone: how it ended, in words that follow "the zygote".
+        """How the zygote that is gone ended, in words that follow "the zygote".
 
-        Raises ZygoteError when it left by itself while it was importing: it would again.
+        Raises ZygoteError when it ended by itself while it was importing: it would again.
         """
         was_ready, self.ready = self.ready, False
         exit_ = self.close()
@@ -104,7 +98,7 @@ class ZygoteClient:
         return self._silence if self._silence and exit_ == Exit(code=None, signal=signal.SIGKILL) else words
 
     def hold_log(self) -> None:
-        """Keep what zygotes print below the cap of a log."""
+        """Keep the log below its cap."""
         log_files.hold_below_cap(self._log)
 
     def close(self) -> Exit | None:

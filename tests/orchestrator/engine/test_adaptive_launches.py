@@ -1,12 +1,10 @@
-"""orchestrator/engine/adaptive_launches.py and what it stands on: doubts of a report, launches for them, and their
-way to disk.
-"""
+"""orchestrator/engine/adaptive_launches.py: doubts of a report, launches for them, and their way to disk."""
 
 import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -90,6 +88,26 @@ def slower(percent: float, mode: Mode | None = None) -> Factor:
     return lambda place, cell: 1 / (1 - percent / 100) if place == SLOW and mode in (None, cell.mode) else 1.0
 
 
+@pytest.fixture(scope="module")
+def at_margin(tmp_path_factory: pytest.TempPathFactory) -> FakeRun:
+    """A run that leaves GPU 3 SUSPECT, for tests that write nothing into it."""
+    return measured(tmp_path_factory.mktemp("margin"), slower(3))
+
+
+def extended(folder: Path, failed: Collection[int] = ()) -> tuple[FakeRun, Cell]:
+    """A run of three launches of one cell on each of eight GPUs, with a fourth added on the first, and that cell.
+
+    failed: rounds of the first GPU without a result.
+    """
+    run = Run(folder, devices=gpus(8), batch_sizes=(8,), launches=3)
+    first = run.stored.plan.cells[0]
+    for cell in run.stored.plan.cells:
+        for number in range(3):
+            (run.failed if cell is first and number in failed else run.measured)(cell, number=number)
+    run.added((first.id, 3))
+    return run, first
+
+
 def stands(run: FakeRun) -> RunState:
     """Where it stands by its journal."""
     return replay(run.stored.plan, BENCHMARK_RULES, journal.read(run.paths.journal)).state
@@ -98,12 +116,12 @@ def stands(run: FakeRun) -> RunState:
 def look(run: FakeRun, now: RunState | None = None, budget: Budget | None = None) -> More:
     """What is to be added now."""
     now = stands(run) if now is None else now
-    second = second_look(run, budget)
-    return second.over(now, second.look(now))
+    adaptive = adaptive_of(run, budget)
+    return adaptive.over(now, adaptive.look(now))
 
 
-def second_look(run: FakeRun, budget: Budget | None = None) -> AdaptiveLaunches:
-    """The one that works on it has."""
+def adaptive_of(run: FakeRun, budget: Budget | None = None) -> AdaptiveLaunches:
+    """The adaptive launches of a run."""
     return AdaptiveLaunches(cast("Any", SimpleNamespace(stored=run.stored, paths=run.paths, budget=budget)))
 
 
@@ -132,6 +150,9 @@ def test_a_suspect_gets_the_fourth_launch_of_its_cells(tmp_path: Path) -> None:
     assert (len(now.slots), now.tally[SlotStatus.WAITING]) == (64, 16)
     assert look(run) == NOTHING
     assert archive.load(run.paths).added == more.slots
+    status, _ = run_status.look(run.stored, run.paths)
+    assert (status.planned, status.settled) == (64, 48)
+    assert left_to_do(run.stored, run.paths, BENCHMARK) == (16, 64)
 
 
 def test_it_ends_when_nobody_is_suspect_and_at_seven_launches(tmp_path: Path) -> None:
@@ -149,53 +170,49 @@ def test_it_ends_when_nobody_is_suspect_and_at_seven_launches(tmp_path: Path) ->
     assert {one.launches_added for one in report.stragglers} == {8}
     assert report.verdict.exit_code == 0
     assert "64 launches were added because a GPU was SUSPECT" in report.verdict.reasons
-    assert look(measured(tmp_path / "sound", noise=0.002)) == NOTHING
+    assert look(measured(tmp_path / "sound", noise=0.002, gpus_=4)) == NOTHING
 
 
 def test_in_doubt_are_the_cells_of_the_mode_that_is_not_settled(tmp_path: Path) -> None:
     """A GPU at the margin when all are at work is asked for that alone; one that is a STRAGGLER there, for nothing."""
-    run = measured(tmp_path / "one", slower(3, Mode.LOADED), noise=0.004, modes=(Mode.LOADED, Mode.SOLO))
+    both = {"noise": 0.004, "gpus_": 4, "modes": (Mode.LOADED, Mode.SOLO)}
+    run = measured(tmp_path / "one", slower(3, Mode.LOADED), **both)
     uuid = run.stored.devices[SLOW].uuid
     assert doubts(run) == {(uuid, ids(run, model, Mode.LOADED)) for model in ("resnet50", "bert-base")}
 
     def worse(place: int, cell: Cell) -> float:
         return slower(12, Mode.SOLO)(place, cell) * slower(3, Mode.LOADED)(place, cell)
 
-    assert doubts(measured(tmp_path / "two", worse, noise=0.004, modes=(Mode.LOADED, Mode.SOLO))) == set()
+    assert doubts(measured(tmp_path / "two", worse, **both)) == set()
 
 
-@pytest.mark.parametrize("change", ["stops", "waits", "exact", "three"])
-def test_nothing_is_added(tmp_path: Path, change: str) -> None:
-    """To a run that stops or has launches to make, that was asked for a number of them, or of too few GPUs."""
-    kind = FakeRun if change == "exact" else Run
-    run = measured(tmp_path, slower(3), kind=kind, gpus_=3 if change == "three" else 8)
-    now = stands(run)
-    if change == "stops":
-        now = step(now, StopAsked())
-    if change == "waits":
-        device = now.devices[run.stored.devices[0].uuid]
-        first = run.stored.plan.order[run.stored.devices[0].uuid][0]
-        waits = msgspec.structs.replace(device, queue=(first,))
-        now = msgspec.structs.replace(now, devices={**now.devices, run.stored.devices[0].uuid: waits})
-        assert look(run, step(now, Quarantined(run.stored.devices[0].uuid, "gone"))).slots
-    assert look(run, now) == NOTHING
+@pytest.mark.parametrize("shape", [{"kind": FakeRun, "gpus_": 4}, {"gpus_": 3}])
+def test_runs_that_do_not_adapt_get_no_launches(tmp_path: Path, shape: dict[str, Any]) -> None:
+    """An exact number of launches was requested, or there are too few GPUs."""
+    assert look(measured(tmp_path, slower(3), **shape)) == NOTHING
 
 
-def test_a_time_limit_bounds_what_is_added(tmp_path: Path) -> None:
-    """A round needs some ten seconds by the estimate; with none left nothing is added, with minutes all of it."""
-    run = measured(tmp_path, slower(3))
+def test_nothing_is_added_before_the_end_or_after_a_stop(at_margin: FakeRun) -> None:
+    """Waiting launches of a quarantined GPU do not count."""
+    now, uuid = stands(at_margin), at_margin.stored.devices[0].uuid
+    assert look(at_margin, step(now, StopAsked())) == NOTHING
+    waits = msgspec.structs.replace(now.devices[uuid], queue=at_margin.stored.plan.order[uuid][:1])
+    now = msgspec.structs.replace(now, devices={**now.devices, uuid: waits})
+    assert look(at_margin, now) == NOTHING
+    assert look(at_margin, step(now, Quarantined(uuid, "gone"))).slots
 
-    def left(seconds: float) -> Budget:
-        return Budget(run.stored.configuration, run.stored.devices, seconds + CLOSING_S, time.monotonic())
 
-    assert look(run, budget=left(0.5)).slots == ()
-    assert look(run, budget=left(-1.0)) == NOTHING
-    assert len(look(run, budget=left(600.0)).slots) == 16
+@pytest.mark.parametrize(("left_s", "added"), [(-1.0, 0), (0.5, 0), (600.0, 16)])
+def test_a_time_limit_bounds_what_is_added(at_margin: FakeRun, left_s: float, added: int) -> None:
+    """A round needs some ten seconds by the estimate."""
+    stored = at_margin.stored
+    budget = Budget(stored.configuration, stored.devices, left_s + CLOSING_S, time.monotonic())
+    assert len(look(at_margin, budget=budget).slots) == added
 
 
 def test_an_added_launch_that_is_not_made_leaves_the_run_complete(tmp_path: Path) -> None:
     """The plan was kept: dropped or failed, it is no planned launch; and nobody counts a dropped one as added."""
-    run = measured(tmp_path, slower(3))
+    run = measured(tmp_path, slower(3), gpus_=4)
     cell = run.stored.plan.cells[0]
     run.added((cell.id, 3), suspect=SLOW)
     run.dropped(cell, "no time was left", number=3)
@@ -209,15 +226,7 @@ def test_an_added_launch_that_is_not_made_leaves_the_run_complete(tmp_path: Path
 @pytest.mark.parametrize("lost", ["deleted", "failed"])
 def test_an_added_launch_that_was_dropped_hides_nothing_of_the_plan(tmp_path: Path, lost: str) -> None:
     """All results of a cell are gone, or it never had one: the run has failed, whatever there was no time for later."""
-    run = Run(tmp_path, devices=gpus(8), batch_sizes=(8,), launches=3)
-    for cell in run.stored.plan.cells:
-        for number in range(3):
-            if cell is run.stored.plan.cells[0] and lost == "failed":
-                run.failed(cell, number=number)
-            else:
-                run.measured(cell, number=number)
-    cell = run.stored.plan.cells[0]
-    run.added((cell.id, 3))
+    run, cell = extended(tmp_path, failed=range(3) if lost == "failed" else ())
     run.dropped(cell, "no time was left", number=3)
     run.finish()
     for attempt in (1, 2, 3) if lost == "deleted" else ():
@@ -229,15 +238,7 @@ def test_an_added_launch_that_was_dropped_hides_nothing_of_the_plan(tmp_path: Pa
 
 def test_a_planned_launch_that_failed_is_not_made_up_for_by_an_added_one(tmp_path: Path) -> None:
     """The cell is short of a launch before and after, and its row says so."""
-    run = Run(tmp_path, devices=gpus(8), batch_sizes=(8,), launches=3)
-    first = run.stored.plan.cells[0]
-    for cell in run.stored.plan.cells:
-        for number in range(3):
-            if (cell, number) == (first, 2):
-                run.failed(cell, number=number)
-            else:
-                run.measured(cell, number=number)
-    run.added((first.id, 3))
+    run, first = extended(tmp_path, failed=(2,))
     run.measured(first, number=3)
     report = run.ended()
     assert (report.cells[0].launches, report.summary.cells.short_of_launches) == (3, 1)
@@ -248,12 +249,7 @@ def test_a_planned_launch_that_failed_is_not_made_up_for_by_an_added_one(tmp_pat
 
 def test_an_added_launch_that_is_out_of_memory_changes_no_figure(tmp_path: Path) -> None:
     """Three launches at the size asked for count; the added one, which had room for half of it, does not."""
-    run = Run(tmp_path, devices=gpus(8), batch_sizes=(8,), launches=3)
-    for cell in run.stored.plan.cells:
-        for number in range(3):
-            run.measured(cell, number=number)
-    first = run.stored.plan.cells[0]
-    run.added((first.id, 3))
+    run, first = extended(tmp_path)
     run.failed(first, Category.OUT_OF_MEMORY, number=3)
     run.measured(first, batch_size=4, number=3)
     report = run.ended()
@@ -263,15 +259,15 @@ def test_an_added_launch_that_is_out_of_memory_changes_no_figure(tmp_path: Path)
 
 def test_what_has_happened_while_it_looked_decides(tmp_path: Path) -> None:
     """Nothing is added for a GPU that has gone out since, nor to a run that was asked to stop."""
-    run = measured(tmp_path, slower(3), noise=0.004)
-    uuid, now, second = run.stored.devices[SLOW].uuid, stands(run), second_look(run)
-    found = second.look(now)
+    run = measured(tmp_path, slower(3), noise=0.004, gpus_=4)
+    uuid, now, adaptive = run.stored.devices[SLOW].uuid, stands(run), adaptive_of(run)
+    found = adaptive.look(now)
     assert {doubt.gpu for doubt in found} == {uuid}
-    assert second.over(now, found).slots
-    assert second.over(step(now, StopAsked()), found) == NOTHING
-    assert second.over(step(now, Quarantined(uuid, "gone")), found) == NOTHING
+    assert adaptive.over(now, found).slots
+    assert adaptive.over(step(now, StopAsked()), found) == NOTHING
+    assert adaptive.over(step(now, Quarantined(uuid, "gone")), found) == NOTHING
     other = Quarantined(run.stored.devices[0].uuid, "gone")
-    assert len(second.over(step(now, other), found).slots) == 14
+    assert len(adaptive.over(step(now, other), found).slots) == 6
 
 
 @pytest.mark.parametrize("stops", [True, False])
@@ -279,7 +275,7 @@ def test_a_stop_during_the_look_is_heeded_before_anything_is_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: bool
 ) -> None:
     """The plan was complete: so is the run, and not one launch more is begun."""
-    run = measured(tmp_path / "run", slower(3))
+    run = measured(tmp_path / "run", slower(3), gpus_=4)
     doubts = adaptive_launches.doubts(run.paths, run.stored)
 
     def read(paths: RunPaths, stored: StoredRun) -> tuple[Doubt, ...]:
@@ -312,16 +308,6 @@ def test_a_missing_planned_launch_is_not_excused_by_an_added_one_that_was_droppe
     assert run.ended().summary.cells.short_of_launches == 1
 
 
-def test_status_counts_added_launches(tmp_path: Path) -> None:
-    """Among the planned ones, and in what is left to do."""
-    run = measured(tmp_path, slower(3))
-    more = look(run)
-    run.added(*more.slots, suspect=SLOW)
-    status, _ = run_status.look(run.stored, run.paths)
-    assert (status.planned, status.settled) == (64, 48)
-    assert left_to_do(run.stored, run.paths, BENCHMARK) == (16, 64)
-
-
 @pytest.mark.parametrize(
     ("slots", "suspect", "words"),
     [
@@ -338,10 +324,10 @@ def test_a_journal_that_adds_what_cannot_be_is_refused(
     tmp_path: Path, slots: tuple[tuple[str, int], ...], suspect: int, words: str
 ) -> None:
     """Its folder may come from anybody."""
-    run = measured(tmp_path, slower(3))
+    run = Run(tmp_path, devices=gpus(4), batch_sizes=(8,), launches=3)
     known = run.stored.plan.cells[0].id
     if suspect:
-        run.stored = msgspec.structs.replace(run.stored, devices=gpus(9)[8:])
+        run.stored = msgspec.structs.replace(run.stored, devices=gpus(5)[4:])
     run.added(*((known if cell == "own" else cell, number) for cell, number in slots))
     with pytest.raises(RunFolderError, match=words):
         archive.load(run.paths, run_files.load(run.paths))

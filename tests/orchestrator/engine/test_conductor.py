@@ -24,8 +24,6 @@ from tests.fakes.runs import gpus
 
 OOM = Failure(category=Category.OUT_OF_MEMORY, message="CUDA out of memory", phase=Phase.MEASURE)
 GPU, OTHER = (device.uuid for device in gpus(2))
-
-
 MISSED = Failure(category=Category.DEADLINE, message="not over in time", phase=Phase.MEASURE)
 STRANGER = "PID 7 stranger"
 
@@ -130,11 +128,13 @@ def working(held: Held, process: subprocess.Popen[bytes], live: Live | None = No
     return live
 
 
-def seen_dead(held: Held, live: Live) -> None:
-    """The death of its process is waited for, and told."""
+def seen_dead(held: Held, live: Live) -> float:
+    """The death of its process is waited for and told; when it was."""
     assert live.pidfd is not None
     select.select([live.pidfd], [], [], 10)
-    held.conductor.carry_out(held.conductor.fleet.died(live.pidfd, time.monotonic()))
+    now = time.monotonic()
+    held.conductor.carry_out(held.conductor.fleet.died(live.pidfd, now))
+    return now
 
 
 def ended_as(held: Held) -> list[tuple[Category, str]]:
@@ -154,10 +154,7 @@ def test_an_abort_just_before_the_drivers_word_is_the_gpus(
     with conducting(tmp_path / "run", gpus(2)) as held, worker_process() as process:
         live, fleet = working(held, process), held.conductor.fleet
         process.send_signal(signal.SIGABRT)
-        assert live.pidfd is not None
-        select.select([live.pidfd], [], [], 10)
-        now = time.monotonic()
-        held.conductor.carry_out(fleet.died(live.pidfd, now))
+        now = seen_dead(held, live)
         if word is not None:
             held.conductor.beware(word)
         held.conductor.carry_out(fleet.time_passed(now + 1))

@@ -15,13 +15,13 @@ def xid(number: int, at_ns: int = 0, uuid: str = GPU) -> XidSeen:
     return XidSeen(uuid=uuid, xid=number, at_ns=at_ns)
 
 
-@pytest.mark.parametrize("number", [46, 48, 64, 79, 95, 119, 120, 140])
-def test_grave_numbers_end_what_runs_there(number: int) -> None:
-    """The failure names the number."""
-    failure = Hazards().heard(xid(number))
-    assert failure is not None
-    assert failure.category is Category.DEVICE_HARDWARE
-    assert str(number) in failure.message
+def test_only_a_grave_xid_ends_what_runs_there() -> None:
+    """The failure names it; a fault of the application, and an unknown number, are only kept."""
+    for number in (46, 48, 64, 79, 95, 119, 120, 140):
+        failure = Hazards().heard(xid(number))
+        assert failure is not None
+        assert (failure.category, str(number) in failure.message) == (Category.DEVICE_HARDWARE, True)
+    assert {Hazards().heard(xid(number)) for number in (13, 31, 45, 63, 94, 999)} == {None}
 
 
 def test_other_gpus_that_broke_are_known() -> None:
@@ -36,23 +36,16 @@ def test_other_gpus_that_broke_are_known() -> None:
     assert hazards.broken_beside(GPU) == ("GPU-3",)
 
 
-def test_the_first_grave_failure_of_a_gpu_is_known() -> None:
-    """Of that GPU alone, and not what leaves it usable."""
+def test_the_first_grave_failure_of_a_launchs_gpus_counts() -> None:
+    """Of several GPUs it names its own, whichever of them leads; what leaves a GPU usable is not grave."""
     hazards = Hazards()
     hazards.heard(xid(13))
     assert hazards.grave((GPU,)) is None
     first = hazards.heard(xid(79))
-    hazards.heard(GpuBroken(uuid=GPU, reason="it is lost", at_ns=0, lost=True))
-    assert hazards.grave((GPU,)) == first
-    assert hazards.grave(("GPU-2",)) is None
-
-
-def test_the_first_grave_failure_of_several_gpus_names_its_own() -> None:
-    """Whichever of them leads, and not what came later to another one."""
-    hazards = Hazards()
-    first = hazards.heard(xid(79))
-    hazards.heard(GpuBroken(uuid="GPU-2", reason="it is lost", at_ns=0, lost=True))
     assert first is not None
+    for uuid in (GPU, "GPU-2"):
+        hazards.heard(GpuBroken(uuid=uuid, reason="it is lost", at_ns=0, lost=True))
+    assert hazards.grave((GPU,)) == first
     assert hazards.grave(("GPU-2", GPU)) == structs.replace(first, device=GPU)
     assert hazards.grave(("GPU-3", "GPU-4")) is None
 
@@ -66,12 +59,6 @@ def test_a_gpu_that_is_too_hot_ends_what_runs_there() -> None:
     assert hazards.is_news(hot)
     assert hazards.grave((GPU,)) == failure
     assert hazards.broken_beside("GPU-0") == ()
-
-
-@pytest.mark.parametrize("number", [13, 31, 45, 63, 94, 999])
-def test_others_end_nothing(number: int) -> None:
-    """A fault of the application, and what nobody knows, is only kept."""
-    assert Hazards().heard(xid(number)) is None
 
 
 @pytest.mark.parametrize(("lost", "category"), [(True, Category.DEVICE_LOST), (False, Category.DEVICE_HARDWARE)])
@@ -94,11 +81,11 @@ def test_a_launch_is_explained_by_what_came_meanwhile() -> None:
 
 
 def test_a_storm_is_told_once_and_takes_no_memory() -> None:
-    """A thousand times the same number is one entry, the newest."""
+    """The same number again is one entry, the newest."""
     hazards = Hazards()
     news = []
-    for at_ns in range(1_000):
+    for at_ns in range(3):
         news.append(hazards.is_news(xid(31, at_ns)))
         hazards.heard(xid(31, at_ns))
-    assert news == [True] + [False] * 999
-    assert hazards.since(GPU, 999) == "31 (restart the application)"
+    assert news == [True, False, False]
+    assert hazards.since(GPU, 2) == "31 (restart the application)"

@@ -1,13 +1,11 @@
 """What is told of a run while it goes on: how launches ended and what follows, and how much time is left."""
 
-import itertools
 import random
 from collections.abc import Iterable, Mapping
 
 import msgspec
 import pytest
 
-from orchestrator.config.run_configuration import Configuration
 from orchestrator.engine import progress
 from orchestrator.engine.display_events import CellEnded
 from orchestrator.engine.launches import lifecycle
@@ -32,7 +30,7 @@ from orchestrator.terminal.wording import event_lines, progress_line, total_line
 from protocol.cell import Device, Mode, Precision, Workload
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import LaunchSpec
-from protocol.result import Block, Result
+from protocol.result import Result
 from tests.fakes.configurations import configuration, cpu
 from tests.fakes.results import result
 from tests.fakes.runs import shipped
@@ -67,16 +65,14 @@ def ended_with(state: RunState, live: Live, outcome: Result | Failure) -> CellEn
     return progress.ended(step(state, Ended(live.next.launch, failure)), live, DEVICE, outcome, alike)
 
 
-def stopped(message: str) -> Failure:
-    """Nobody's fault."""
-    return Failure(category=Category.STOPPED, message=message, phase=Phase.WARM_UP)
+STOPPED = failure(Category.STOPPED)
 
 
 def test_a_launch_that_the_time_limit_ends_is_dropped() -> None:
     """`resume` does not measure it again, as it does where somebody stopped the run."""
     state, live = begun()
     dropped, again = (
-        " ".join(event_lines(ended_with(state, live, stopped(why)), verbose=False))
+        " ".join(event_lines(ended_with(state, live, msgspec.structs.replace(STOPPED, message=why)), verbose=False))
         for why in (OUT_OF_TIME, "the run was asked to stop")
     )
     assert dropped.startswith("cpu:0  bert-base inference fp32 b1")
@@ -89,7 +85,7 @@ def test_the_input_size_is_named_where_there_are_several(sizes: tuple[int, ...],
     """In what ended and in what runs; the planned cell's id stands beside it, for programs."""
     state, live = begun(sequence_lengths=sizes)
     size = live.next.cell.input_size if len(sizes) > 1 else ""
-    ended = ended_with(state, live, stopped(OUT_OF_TIME))
+    ended = ended_with(state, live, STOPPED)
     (device,) = snapshot(state, {0: live}).devices
     assert (ended.cell, device.cell) == (f"{name}{size} inference fp32",) * 2
     assert (ended.cell_id, device.cell_id) == (live.next.planned,) * 2
@@ -104,27 +100,26 @@ def test_the_mode_is_named_where_there_are_both() -> None:
         assert {named.words(cell) for cell in cells} == {f"lstm inference {end}" for end in ends}
 
 
-def test_out_of_memory_halves_the_batch() -> None:
-    """Half of one is nothing; at batch 8 a smaller one is tried."""
-    failure = Failure(category=Category.OUT_OF_MEMORY, message="no room", phase=Phase.WARM_UP)
-    one, eight = ended_with(*begun(), failure), ended_with(*begun(batch_sizes=(8,)), failure)
-    assert ("half" in one.next_step, eight.next_step.endswith("half the batch, 4")) == (False, True)
-
-
-@pytest.mark.parametrize("phase", [Phase.BUILD, Phase.WARM_UP])
-def test_out_of_memory_in_a_burn_in_says_that_the_next_round_has_it_again(phase: Phase) -> None:
-    """There it costs one cell of one round."""
-    state, live = begun()
-    failure = Failure(category=Category.OUT_OF_MEMORY, message="no room", phase=phase)
-    assert "next round" in ended_with(msgspec.structs.replace(state, skips=False), live, failure).next_step
+@pytest.mark.parametrize(
+    ("batch_size", "skips", "phase", "words"),
+    [
+        (1, True, Phase.WARM_UP, "does not fit"),
+        (8, True, Phase.WARM_UP, "half the batch, 4"),
+        (1, False, Phase.WARM_UP, "next round"),
+        (1, False, Phase.BUILD, "next round"),
+    ],
+)
+def test_what_follows_out_of_memory(batch_size: int, skips: bool, phase: Phase, words: str) -> None:
+    """Half of one is nothing; in a burn-in it costs one cell of one round."""
+    state, live = begun(batch_sizes=(batch_size,))
+    outcome = failure(Category.OUT_OF_MEMORY, phase)
+    assert words in ended_with(msgspec.structs.replace(state, skips=skips), live, outcome).next_step
 
 
 def test_items_a_second_are_those_of_the_report() -> None:
     """Over the time of the blocks, what lies between the iterations included."""
     state, live = begun()
-    made = result(live.next.cell)
-    longer = [msgspec.structs.replace(block, end_ns=block.end_ns + 10**6) for block in made.blocks]
-    outcome = msgspec.structs.replace(made, blocks=tuple(_apart(longer)))
+    outcome = result(live.next.cell, stood_still_s=0.01)
     said = ended_with(state, live, outcome)
     assert said.items_per_second == of_launch(outcome).throughput
     assert said.items_per_second is not None
@@ -149,19 +144,6 @@ def test_what_measures_the_device_says_its_rate(workload: Workload, facts: dict[
     made = result(live.next.cell, noise=0.0, **facts)
     outcome = msgspec.structs.replace(made, cell=msgspec.structs.replace(made.cell, workload=workload))
     assert ended_with(state, live, outcome).summary == words
-
-
-def _apart(blocks: list[Block]) -> list[Block]:
-    ends = itertools.accumulate(block.end_ns - block.start_ns for block in blocks)
-    return [
-        msgspec.structs.replace(
-            block,
-            start_ns=end - (block.end_ns - block.start_ns),
-            enqueued_ns=end - (block.end_ns - block.start_ns),
-            end_ns=end,
-        )
-        for block, end in zip(blocks, ends, strict=True)
-    ]
 
 
 def snapshot(
@@ -251,10 +233,16 @@ PAIR = (cpu(0), cpu(1))
 SLOWER = {PAIR[0].uuid: 3.0, PAIR[1].uuid: 5.0}
 
 
-def paired(**changes: object) -> RunState:
-    """Two devices with three launches each, none of them begun."""
+def paired(devices: tuple[Device, ...] = PAIR, **changes: object) -> RunState:
+    """Devices with three launches each, none of them begun."""
     asked = {"models": shipped("bert-base"), "workloads": (Workload.INFERENCE,), "batch_sizes": (1, 2, 4)}
-    return begin(planner.make(configuration(**{**asked, **changes}), PAIR))
+    return begin(planner.make(configuration(**{**asked, **changes}), devices))
+
+
+def two_precisions() -> RunState:
+    """Two devices with eight launches each, in two precisions."""
+    precisions = (Precision.FP32, Precision.BF16)
+    return paired(workloads=(Workload.TRAINING,), precisions=precisions, training_batch_sizes=(1, 2, 4, 8))
 
 
 def test_devices_that_work_beside_each_other_are_through_with_the_slowest() -> None:
@@ -280,8 +268,7 @@ def test_fewer_at_once_take_longer() -> None:
     assert state.most == 1
     assert snapshot(state, {}, launch_s=SLOWER, devices=PAIR).eta_s == 24.0
     four = tuple(map(cpu, range(4)))
-    asked = configuration(models=shipped("bert-base"), workloads=(Workload.INFERENCE,), batch_sizes=(1, 2, 4))
-    state = msgspec.structs.replace(begin(planner.make(asked, four)), at_once=3)
+    state = msgspec.structs.replace(paired(four), at_once=3)
     assert snapshot(state, {}, launch_s=5.0, devices=four).eta_s == 20.0
     longest = {device.uuid: 1.0 for device in four} | {four[0].uuid: 50.0}
     assert snapshot(state, {}, launch_s=longest, devices=four).eta_s == 150.0
@@ -310,7 +297,7 @@ def test_what_is_skipped_is_done_and_takes_no_time() -> None:
 
 def test_a_loss_that_is_no_number_skips_its_precision_alone() -> None:
     """In the count too; and what waits is told as done but once, before and after its turn."""
-    state = begin(planner.make(_two_precisions(), PAIR), dict.fromkeys((one.uuid for one in PAIR), ""))
+    state = two_precisions()
     seen = []
     while True:
         state, following = next_launches(state)
@@ -332,7 +319,7 @@ def test_a_loss_that_is_no_number_skips_its_precision_alone() -> None:
 def test_the_count_of_what_waits_in_vain_is_right_at_every_step(seed: int) -> None:
     """It is kept, not counted: whatever happens to launches, it is what a look at every slot finds."""
     chance = random.Random(seed)
-    state = begin(planner.make(_two_precisions(), PAIR), dict.fromkeys((one.uuid for one in PAIR), ""))
+    state = two_precisions()
     what = (Category.NOT_BUILT, Category.NOT_FINITE, Category.KILLED, Category.OUT_OF_MEMORY, Category.CRASHED, None)
     grew = 0
     while True:
@@ -350,30 +337,16 @@ def test_the_count_of_what_waits_in_vain_is_right_at_every_step(seed: int) -> No
     assert grew or not state.skipped
 
 
-def _two_precisions() -> Configuration:
-    return configuration(
-        models=shipped("bert-base"),
-        workloads=(Workload.TRAINING,),
-        precisions=(Precision.FP32, Precision.BF16),
-        training_batch_sizes=(1, 2, 4, 8),
-    )
-
-
 def test_cells_are_counted_by_where_they_stand() -> None:
     """A cell of several launches waits until all are over, then stands with what was measured; each is counted once."""
     state, live = begun(batch_sizes=(1, 8), launches=2)
-    assert {status: number for status, number in progress.cells(state).items() if number} == {
-        SlotStatus.RUNNING: 1,
-        SlotStatus.WAITING: 1,
-    }
+    found = {status: number for status, number in progress.cells(state).items() if number}
+    assert found == {SlotStatus.RUNNING: 1, SlotStatus.WAITING: 1}
     state = step(step(state, Ended(live.next.launch, None)), Freed(DEVICE.uuid))
     assert progress.cells(state)[SlotStatus.WAITING] == 2
-    for number in range(1, 4):
-        state, (following,) = next_launches(state)
-        state = step(state, Started(number, following.slot, following.device, following.cell.batch_size))
-        state = step(
-            step(state, Ended(number, None if number < 3 else failure(Category.EXCEPTION))), Freed(DEVICE.uuid)
-        )
+    for bad in (None, None, failure(Category.EXCEPTION)):
+        state, following = next_launches(state)
+        state = step(step(started(state, following), Ended(following[0].launch, bad)), Freed(DEVICE.uuid))
     counted = progress.cells(state)
     assert (counted[SlotStatus.MEASURED], sum(counted.values())) == (2, 2)
 

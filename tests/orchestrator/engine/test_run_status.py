@@ -41,28 +41,28 @@ def test_a_run_that_goes_on(tmp_path: Path) -> None:
     assert status.eta_s > 0
 
 
-def test_a_failure_that_was_made_good_does_not_count(tmp_path: Path) -> None:
-    """A launch counts by its last attempt, and what failed at it before is not told as if it had not been measured."""
+def test_a_launch_counts_by_its_last_attempt(tmp_path: Path) -> None:
+    """A crash is tried once more: a result is no failure then, and a second crash is final."""
     run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
+    crash = "GPU 0  resnet50 inference fp32 b8: crashed: killed by SIGSEGV"
     run.failed(run.cell(batch_size=1), Category.CRASHED)
     run.measured(run.cell(batch_size=1))
+    for failed in (0, 1):
+        run.failed(run.cell(batch_size=8), Category.CRASHED, message="killed by SIGSEGV")
+        status = look(run)
+        assert (status.measured, status.failed, status.settled) == (1, failed, 1 + failed)
+        assert status.last_failure == crash
+
+
+def test_the_failure_of_a_repeated_attempt_is_marked(tmp_path: Path) -> None:
+    """While the launch is tried again; with a result it is gone."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(8,))
     run.failed(run.cell(batch_size=8), Category.CRASHED, message="killed by SIGSEGV")
-    assert (look(run).measured, look(run).failed) == (1, 0)
-    assert look(run).last_failure == "GPU 0  resnet50 inference fp32 b8: crashed: killed by SIGSEGV"
     run.interrupted(run.cell(batch_size=8))
     assert look(run).failed == 0
     assert look(run).last_failure.endswith("killed by SIGSEGV; it was tried again since, and does not count as failed")
     run.measured(run.cell(batch_size=8))
-    assert (look(run).measured, look(run).failed, look(run).last_failure) == (2, 0, "")
-
-
-def test_a_launch_has_failed_when_it_is_not_tried_again(tmp_path: Path) -> None:
-    """As the run itself counts: a crash is tried once more, a second one is final."""
-    run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
-    for failed in (0, 1):
-        run.failed(run.cell(batch_size=8), Category.CRASHED, message="killed by SIGSEGV")
-        assert (look(run).failed, look(run).settled) == (failed, failed)
-    assert look(run).last_failure == "GPU 0  resnet50 inference fp32 b8: crashed: killed by SIGSEGV"
+    assert (look(run).measured, look(run).failed, look(run).last_failure) == (1, 0, "")
 
 
 @pytest.mark.parametrize("category", [Category.STOPPED, Category.INTERRUPTED])
@@ -74,20 +74,16 @@ def test_what_will_be_measured_again_has_not_failed(tmp_path: Path, category: Ca
     assert (status.failed, status.settled, status.last_failure) == (0, 0, "")
 
 
-def test_what_the_time_limit_ended_has_not_failed(tmp_path: Path) -> None:
-    """It was dropped, also once the run is over; so was what there was no time to try again."""
-    run = FakeRun(tmp_path / "run", devices=gpus(1), batch_sizes=(1, 8))
-    run.failed(run.cell(batch_size=1), Category.STOPPED, message=OUT_OF_TIME)
+@pytest.mark.parametrize(("category", "message"), [(Category.STOPPED, OUT_OF_TIME), (Category.CRASHED, "a crash")])
+def test_a_launch_that_there_was_no_time_for_is_dropped(tmp_path: Path, category: Category, message: str) -> None:
+    """Also once the run is over: ended by the time limit, or not tried again; only the latter has failed before."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
+    run.failed(run.cell(batch_size=1), category, message=message)
     run.dropped(run.cell(batch_size=1), "no time was left")
     run.finish()
     status = look(run)
-    assert (status.failed, status.dropped, status.last_failure) == (0, 1, "")
-    other = FakeRun(tmp_path / "other", devices=gpus(1), batch_sizes=(1, 8))
-    other.failed(other.cell(batch_size=1), Category.CRASHED)
-    other.dropped(other.cell(batch_size=1), "no time was left")
-    other.finish()
-    assert (look(other).failed, look(other).dropped) == (0, 1)
-    assert "crashed" in look(other).last_failure
+    assert (status.failed, status.dropped) == (0, 1)
+    assert ("crashed: a crash" in status.last_failure, bool(status.last_failure)) == (category is Category.CRASHED,) * 2
 
 
 def test_no_time_is_told_before_every_device_has_ended_something(tmp_path: Path) -> None:
@@ -177,9 +173,12 @@ def test_a_run_that_nobody_works_on(tmp_path: Path, finished: Finished | None, e
     assert (status.standing, status.pid, status.working, status.eta_s) == (expected, None, (), None)
 
 
-def test_a_folder_without_a_journal_is_a_run_not_begun(tmp_path: Path) -> None:
-    """As it is for the moment between the two."""
+def test_without_a_journal_or_a_visible_process_a_run_is_not_dead(tmp_path: Path) -> None:
+    """Its process may live in a container that hides it; a folder without a journal is about to begin."""
     run = FakeRun(tmp_path / "run", batch_sizes=(1,))
+    held_by(run, namespace="pid:[1]", pid=12)
+    assert (look(run).standing, look(run).pid) == (Standing.ELSEWHERE, 12)
+    run.paths.lock.unlink()
     run.paths.journal.unlink()
     assert look(run).standing is Standing.NOT_BEGUN
 
@@ -218,13 +217,6 @@ def test_a_run_whose_journal_is_gone_has_begun(tmp_path: Path) -> None:
 def test_a_process_is_known_by_more_than_its_number(changes: dict[str, object], expected: lock.Life) -> None:
     """Its start time, the boot, the container and the host count; what cannot be seen is not called dead."""
     assert lock.life(msgspec.structs.replace(MYSELF, **changes)) is expected
-
-
-def test_a_run_that_is_taken_elsewhere_is_not_called_dead(tmp_path: Path) -> None:
-    """Its process may be well, in a container whose processes are hidden from here."""
-    run = FakeRun(tmp_path / "run", batch_sizes=(1,))
-    held_by(run, namespace="pid:[1]", pid=12)
-    assert (look(run).standing, look(run).pid) == (Standing.ELSEWHERE, 12)
 
 
 def test_a_lock_names_its_holder_for_as_long_as_it_is_held(tmp_path: Path) -> None:

@@ -72,13 +72,6 @@ def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
         yield made
 
 
-@pytest.fixture
-def unborn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
-    """The same, with a process on two of the devices alone."""
-    with under_way(tmp_path, monkeypatch, DEVICES - 1) as made:
-        yield made
-
-
 @contextmanager
 def under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, born: int) -> Iterator[Held]:
     """The launch, with so many processes."""
@@ -178,18 +171,18 @@ def test_stopping_asks_all_once_and_then_kills(held: Held) -> None:
     assert first.told.category is Category.EXCEPTION
 
 
-def test_a_device_without_a_process_is_not_blamed(unborn: Held) -> None:
+def test_a_device_without_a_process_is_not_blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The zygote hangs after two forks of three: the processes wait for the third until their deadline."""
-    place = unborn.members[0].gang
-    Path(place.steps).write_bytes(b"".join(STEP.pack(begun) for begun in (1, 1, 0)))
-    late = time.monotonic() + gangs.DEADLINES.measure + gangs.LASTS_S + 1
-    assert [type(one) for one in unborn.fleet.time_passed(late)] == [Gone]
-    assert [type(one) for one in unborn.dies(0, late)] == [Gone]
-    found = concluded(unborn.dies(1, late))
+    with under_way(tmp_path, monkeypatch, DEVICES - 1) as held:
+        Path(held.members[0].gang.steps).write_bytes(b"".join(STEP.pack(begun) for begun in (1, 1, 0)))
+        late = time.monotonic() + gangs.DEADLINES.measure + gangs.LASTS_S + 1
+        assert [type(one) for one in held.fleet.time_passed(late)] == [Gone]
+        assert [type(one) for one in held.dies(0, late)] == [Gone]
+        found = concluded(held.dies(1, late))
     assert (found.outcome.category, found.outcome.device) == (Category.DEADLINE, msgspec.UNSET)
 
 
 def test_killing_one_kills_all(held: Held) -> None:
     """At once, without SIGTERM."""
-    list(held.fleet.kill(held.members[0], RAISED, time.monotonic()))
+    list(held.fleet.end(held.members[0], RAISED, time.monotonic(), immediately=True))
     assert [process.wait(timeout=10) for process in held.processes] == [-9] * DEVICES

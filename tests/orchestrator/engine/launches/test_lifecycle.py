@@ -84,8 +84,8 @@ def test_an_outcome_is_waited_for_after_the_death() -> None:
     assert silent.launch.exit == KILLED
 
 
-def test_every_phase_has_its_deadline() -> None:
-    """After it the process gets SIGTERM, then SIGKILL, then it is given up as unkillable."""
+def test_a_late_launch_is_ended_and_given_up_as_unkillable() -> None:
+    """SIGTERM, then SIGKILL; nothing ends it."""
     life = Life().working()
     allowed = DEADLINES.measure + MEASUREMENT.max_s
     assert life(TimePassed(), allowed - 0.1) == ()
@@ -118,27 +118,27 @@ def test_progress_moves_the_deadline_only_with_fixed_iterations() -> None:
     assert counted(TimePassed(), 19.5) == (Terminate(),)
 
 
-def test_a_late_outcome_of_a_given_up_launch_is_ignored() -> None:
-    """It was asked to end, and its failure is decided."""
-    life = Life().working()
-    life(Stop(STOPPED), 1.0)
+@pytest.mark.parametrize("now", [False, True])
+def test_a_stop_decides_the_failure(*, now: bool) -> None:
+    """A late outcome is ignored; the phase is that of the launch, which who stops all launches does not know."""
+    life = Life()
+    for event in (Born(), Greeted(), Entered(Phase.WARM_UP), Stop(STOPPED, now=now)):
+        life(event, 1.0)
     assert life(Reported(FAILURE), 1.1) == ()
-    assert life(Died(KILLED), 1.2) == (Conclude(STOPPED), Forget())
+    assert life(Died(KILLED), 1.2) == (Conclude(msgspec.structs.replace(STOPPED, phase=Phase.WARM_UP)), Forget())
 
 
-def test_a_result_survives_a_hang_in_teardown() -> None:
-    """A worker that does not leave after its outcome is ended. Nothing is concluded twice, even if it cannot be
-    killed.
-    """
-    for ends in (True, False):
-        life = Life().working()
-        assert life(Reported(FAILURE), 1.0) == (Conclude(FAILURE),)
-        assert life(TimePassed(), 5.0) == (Terminate(),)
-        if ends:
-            assert life(Died(KILLED), 6.0) == (Forget(),)
-        else:
-            assert life(TimePassed(), 15.0) == (Kill(),)
-            assert life(TimePassed(), 75.0) == (Forget(unkillable=True),)
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_result_survives_a_hang_in_teardown(*, ends: bool) -> None:
+    """A worker that does not leave is ended, and nothing is concluded twice, even if it cannot be killed."""
+    life = Life().working()
+    assert life(Reported(FAILURE), 1.0) == (Conclude(FAILURE),)
+    assert life(TimePassed(), 5.0) == (Terminate(),)
+    if ends:
+        assert life(Died(KILLED), 6.0) == (Forget(),)
+    else:
+        assert life(TimePassed(), 15.0) == (Kill(),)
+        assert life(TimePassed(), 75.0) == (Forget(unkillable=True),)
 
 
 @pytest.mark.parametrize("category", [one for one in Category if has_trait(one, Trait.HELD_BACK)])
@@ -214,12 +214,3 @@ def test_any_order_of_events_concludes_once(events: list[tuple[Event, float]]) -
     assert sum(isinstance(action, Conclude) for action in life.actions) == 1
     assert sum(isinstance(action, Forget) for action in life.actions) == 1
     assert isinstance(life.actions[-1], Forget)
-
-
-@pytest.mark.parametrize("now", [False, True])
-def test_a_stopped_launch_has_its_phase(*, now: bool) -> None:
-    """A stop of all launches does not know how far each of them was."""
-    life = Life()
-    for event in (Born(), Greeted(), Entered(Phase.WARM_UP), Stop(STOPPED, now=now)):
-        life(event)
-    assert life(Died(KILLED))[0] == Conclude(msgspec.structs.replace(STOPPED, phase=Phase.WARM_UP))

@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,21 +39,15 @@ def link(base: Path) -> Iterator[Link]:
     assert [path.name for path in (base / f"gpubench-{os.getuid()}").iterdir()] == [".gate"]
 
 
-class Worker:
-    """The other end."""
-
-    def __init__(self, endpoint: str, identity: str, takes: int = 1000) -> None:
-        self.context = zmq.Context()
-        self.socket = self.context.socket(zmq.DEALER)
-        self.socket.setsockopt(zmq.IDENTITY, identity.encode())
-        self.socket.setsockopt(zmq.RCVHWM, takes)
-        self.socket.setsockopt(zmq.LINGER, 0)
-        self.socket.connect(endpoint)
-
-    def close(self) -> None:
-        """Hang up."""
-        self.socket.close()
-        self.context.term()
+@contextmanager
+def worker(link: Link, takes: int = 1000) -> Iterator[zmq.Socket[bytes]]:
+    """The other end, with the token "seven"."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.setsockopt(zmq.IDENTITY, b"seven")
+        socket.setsockopt(zmq.RCVHWM, takes)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.connect(link.endpoint)
+        yield socket
 
 
 def heard(link: Link) -> FromWorker | ProtocolError:
@@ -63,14 +58,13 @@ def heard(link: Link) -> FromWorker | ProtocolError:
 
 def test_messages_go_both_ways(link: Link) -> None:
     """A worker is answered by its token."""
-    worker = Worker(link.endpoint, "seven")
-    worker.socket.send(codec.encode(MESSAGE))
-    assert heard(link) == MESSAGE
-    assert link.send("seven", Ack(launch=7, token="seven"))
-    assert worker.socket.poll(5000)
-    assert codec.decode(worker.socket.recv(), Ack).launch == 7
-    assert not link.send("eight", Ack(launch=8, token="eight")), "nobody with that token is connected"
-    worker.close()
+    with worker(link) as socket:
+        socket.send(codec.encode(MESSAGE))
+        assert heard(link) == MESSAGE
+        assert link.send("seven", Ack(launch=7, token="seven"))
+        assert socket.poll(5000)
+        assert codec.decode(socket.recv(), Ack).launch == 7
+        assert not link.send("eight", Ack(launch=8, token="eight")), "nobody with that token is connected"
 
 
 CELL = Cell(devices=("cpu:0",), model="net", workload=Workload.INFERENCE, precision=Precision.FP32, batch_size=1)
@@ -88,72 +82,65 @@ NO_TIMES = Outcome(launch=7, token="seven", result=result(CELL, series={"iterati
 )
 def test_invalid_messages_are_refused(link: Link, frames: list[bytes], words: str) -> None:
     """Garbage, several parts, another launch's token, impossible times: an error, not a crash."""
-    worker = Worker(link.endpoint, "seven")
-    worker.socket.send(codec.encode(Outcome(launch=7, token="seven", result=result(CELL))))
-    assert isinstance(heard(link), Outcome)
-    worker.socket.send_multipart(frames)
-    refused = heard(link)
+    with worker(link) as socket:
+        socket.send(codec.encode(Outcome(launch=7, token="seven", result=result(CELL))))
+        assert isinstance(heard(link), Outcome)
+        socket.send_multipart(frames)
+        refused = heard(link)
     assert isinstance(refused, ProtocolError)
     assert words in str(refused)
-    worker.close()
 
 
-def test_only_the_user_can_enter(base: Path) -> None:
+@pytest.mark.usefixtures("base")
+def test_only_the_user_can_enter() -> None:
     """The folder is closed to others, and so is the socket itself; the mask of the process stays what it was."""
-    del base
     before = os.umask(0o002)
     try:
         with Link("a-run") as link:
-            socket = Path(link.endpoint.removeprefix("ipc://"))
-            for place in (socket, socket.parent, socket.parent.parent):
+            for place in (link.folder / "link", link.folder, link.folder.parent):
                 assert stat.S_IMODE(place.stat().st_mode) == 0o700
             assert os.umask(0o002) == 0o002
     finally:
         os.umask(before)
 
 
-def test_a_message_beyond_the_cap_is_not_received(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("base")
+def test_a_message_beyond_the_cap_is_not_received(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sender is disconnected when the length is known, before memory is allocated."""
-    del base
     monkeypatch.setattr(codec, "MAX_MESSAGE_BYTES", 1_000_000)
-    with Link("a-run") as link:
+    with Link("a-run") as link, worker(link) as socket:
         monitor = link.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
-        worker = Worker(link.endpoint, "seven")
-        worker.socket.send(bytes(1_000_001))
+        socket.send(bytes(1_000_001))
         poller = zmq.Poller()
         poller.register(monitor, zmq.POLLIN)
         poller.register(link.socket, zmq.POLLIN)
         ready = [socket for socket, _ in poller.poll(20_000)]
         link.socket.disable_monitor()
         monitor.close()
-        worker.close()
     assert ready == [monitor]
 
 
 @pytest.mark.timeout(30)
-def test_unread_messages_do_not_delay_the_end(base: Path) -> None:
+@pytest.mark.usefixtures("base")
+def test_unread_messages_do_not_delay_the_end() -> None:
     """ZeroMQ by itself would wait for ever for a worker that reads nothing."""
-    del base
-    with Link("a-run") as link:
-        worker = Worker(link.endpoint, "seven", takes=1)
-        worker.socket.send(codec.encode(MESSAGE))
+    link = Link("a-run")
+    with worker(link, takes=1) as socket:
+        socket.send(codec.encode(MESSAGE))
         assert heard(link) == MESSAGE
         for _ in range(500):  # more than fits into the buffers of the kernel
             assert link.send("seven", Dismiss(launch=7, reason="x" * 10_000))
-    worker.close()
+        link.close()
 
 
-def test_two_runs_of_one_name_have_their_own_folders(base: Path) -> None:
-    """A folder in use stays, one that was left behind is removed."""
-    del base
-    with Link("a-run") as first:
-        used = Path(first.endpoint.removeprefix("ipc://")).parent
-        left_behind = used.parent / "a-run-1"
-        left_behind.mkdir()
-        (left_behind / "link").touch()
-        with Link("another-run"):
-            assert used.exists()
-            assert not left_behind.exists()
+def test_a_folder_in_use_stays_and_an_abandoned_one_is_removed(link: Link) -> None:
+    """By the next run on the machine."""
+    abandoned = link.folder.with_name("a-run-1")
+    abandoned.mkdir()
+    (abandoned / "link").touch()
+    with Link("another-run"):
+        assert link.folder.exists()
+        assert not abandoned.exists()
 
 
 def test_a_folder_that_others_can_enter_is_refused(base: Path) -> None:

@@ -43,8 +43,8 @@ def test_ends_of_processes(exit_: Exit | None, oom: bool, category: Category, me
 
 def test_every_exit_of_a_worker_has_a_category() -> None:
     """Other than a missing outcome."""
-    failures = [ended(Exit(status, None)) for status in WorkerExit if status is not WorkerExit.DONE]
-    assert Category.NO_OUTCOME not in {failure.category for failure in failures}
+    found = {ended(Exit(status, None)).category for status in WorkerExit if status is not WorkerExit.DONE}
+    assert Category.NO_OUTCOME not in found
 
 
 @pytest.mark.parametrize(("limited", "category"), [(True, Category.OUT_OF_MEMORY), (False, Category.NO_OUTCOME)])
