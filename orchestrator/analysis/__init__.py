@@ -1,1 +1,1 @@
-"""From journal and result files to figures: outcomes, sibling GPUs, attribution. Pure but for reading."""
+"""From journal and result files to figures: outcomes, sibling GPUs, attribution."""

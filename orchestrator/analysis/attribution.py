@@ -1,11 +1,11 @@
-"""Whose fault a failure was, in words for the report, as far as the rest of the run tells. Pure.
+"""Attribute failures for the report, as far as the rest of the run allows. Pure.
 
-crash, CUDA error, hang, NaN    the model or the device: fault_placement.py decides, by the other devices or another
-model out of memory                   suspect where an identical GPU had room for the same
-device unavailable              maybe only a consequence of an earlier hardware failure of another GPU
+crash, CUDA error, hang, NaN    the model or the device, by fault_placement.py
+out of memory                   suspect where an identical GPU had room for the same batch
+device unavailable              maybe a consequence of an earlier hardware failure of another GPU
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final, NamedTuple
@@ -24,56 +24,48 @@ _MEASURED: Final = frozenset({Status.OK, Status.DEGRADED})
 
 
 class Fault(NamedTuple):
-    """Whose a failure was, and why that is known. blame: None where another question was answered."""
+    """Attribution of a failure and its reason. blame: None where the question was another one."""
 
     blame: Blame | None
     words: str
 
 
 def whose_fault(archive: Archive, evidence: Evidence) -> Mapping[int, Fault]:
-    """Launch → whose fault its failure was, for those of which there is something to say."""
-    tries: dict[str, list[Attempt]] = {}
-    for attempt in archive.attempts:
-        tries.setdefault(attempt.start.cell, []).append(attempt)
-    run = _Run(
-        cells={cell.id: cell for cell in archive.stored.plan.cells},
-        devices={device.uuid: device for device in archive.stored.devices},
-        attempts=archive.attempts,
-        tries=tries,
-        outcomes=evidence.outcomes,
-    )
+    """Map launches to the attribution of their failure, where there is one."""
+    run = _Run(archive, evidence.outcomes)
     failed = ((attempt, attempt.failure) for attempt in archive.attempts if attempt.failure is not None)
-    told = {attempt.start.launch: _tell(run, attempt, failure) for attempt, failure in failed}
-    return {launch: fault for launch, fault in told.items() if fault.words}
+    found = {attempt.start.launch: _attribute(run, attempt, failure) for attempt, failure in failed}
+    return {launch: fault for launch, fault in found.items() if fault.words}
 
 
 @dataclass(frozen=True)
 class _Run:
-    """What there is to look at. tries: attempts by cell."""
-
-    cells: Mapping[str, Cell]
-    devices: Mapping[str, Device]
-    attempts: Iterable[Attempt]
-    tries: Mapping[str, list[Attempt]]
+    archive: Archive
     outcomes: Mapping[str, CellOutcome]
 
     def elsewhere(self, cell: Cell) -> Iterator[tuple[Device, Cell, CellOutcome]]:
-        """The same cell on other devices of its kind, and what became of it there."""
-        for twin in twins(cell, {uuid: device.name for uuid, device in self.devices.items()}):
+        """The same cell on other devices of its kind, with its outcome there."""
+        devices = self.archive.devices
+        for twin in twins(cell, {uuid: device.name for uuid, device in devices.items()}):
             if twin.id in self.outcomes:
-                yield self.devices[twin.devices[0]], twin, self.outcomes[twin.id]
+                yield devices[twin.devices[0]], twin, self.outcomes[twin.id]
 
 
-def _tell(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
+def _attribute(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
     if POLICY[failure.category].reaction is Reaction.ELSEWHERE:
         return _model_or_device(run, attempt, failure)
-    teller = _TELLERS.get(failure.category)
-    return Fault(None, "" if teller is None else teller(run, attempt))
+    match failure.category:
+        case Category.OUT_OF_MEMORY:
+            return Fault(None, _too_little_memory(run, attempt))
+        case Category.DEVICE_UNAVAILABLE:
+            return Fault(None, _consequence(run, attempt))
+        case _:
+            return Fault(None, "")
 
 
 def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
-    """Without words where a retry of the cell worked: then it was neither's."""
-    cell, category = run.cells[attempt.start.cell], failure.category
+    """Empty words where a retry of the cell worked."""
+    cell, category = run.archive.cells[attempt.start.cell], failure.category
     if run.outcomes[cell.id].status in _MEASURED:
         return Fault(None, "")
     if failure.stopped:
@@ -82,8 +74,8 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
         )
     others: dict[str, Elsewhere] = {}
     for device, twin, outcome in run.elsewhere(cell):
-        told = (one.failure for one in run.tries.get(twin.id, ()))
-        failures = tuple(one.category for one in told if one is not None and not one.stopped)
+        failed = (one.failure for one in run.archive.tries.get(twin.id, ()))
+        failures = tuple(one.category for one in failed if one is not None and not one.stopped)
         others[device.label] = Elsewhere(outcome.status in _MEASURED, failures, pending=False)
     match blame(category, others.values()):
         case Blame.MODEL:
@@ -103,11 +95,11 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
 
 
 def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | None:
-    """What the launches of other models on the same GPU tell, the next one first; None where they tell nothing."""
-    device = run.devices[attempt.start.device]
+    """Attribution by other models on the same GPU, later launches first; None where they do not help."""
+    device = run.archive.devices[attempt.start.device]
     if device.kind is not DeviceKind.CUDA or not _points_at_device(run, attempt, failure):
         return None
-    here = [one for one in run.attempts if one.start.device == device.uuid]
+    here = [one for one in run.archive.attempts if one.start.device == device.uuid]
     place = here.index(attempt)
     before, after = _ended_well(run, here[:place][::-1], attempt), _ended_well(run, here[place + 1 :], attempt)
     for other, well in chain(after, before):
@@ -119,30 +111,28 @@ def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | 
 
 
 def _ended_well(run: _Run, attempts: Iterable[Attempt], than: Attempt) -> Sequence[tuple[str, bool]]:
-    """The first of these launches that says something of the device, if it is of another model: that, and whether it
-    has a result.
-    """
-    own = run.cells[than.start.cell].model
+    """The first launch that says something about the device, if of another model: that, and whether it went well."""
+    own = run.archive.cells[than.start.cell].model
     for one in attempts:
-        cell, failed = run.cells[one.start.cell], one.failure
+        cell, failed = run.archive.cells[one.start.cell], one.failure
         if one.promised is not None:
             return () if cell.model == own else ((cell.model, True),)
-        mended = run.outcomes[cell.id].status in _MEASURED
-        if cell.model != own and failed is not None and not mended and _points_at_device(run, one, failed):
+        recovered = run.outcomes[cell.id].status in _MEASURED
+        if cell.model != own and failed is not None and not recovered and _points_at_device(run, one, failed):
             return ((cell.model, False),)
     return ()
 
 
 def _points_at_device(run: _Run, attempt: Attempt, failure: Failure) -> bool:
-    """Whether a sick device ends its work so; of several that worked together nobody knows which one it was."""
-    alone = len(run.cells[attempt.start.cell].devices) == 1
+    """Whether a faulty device may fail so. Not for a gang, where nothing tells which device it was."""
+    alone = len(run.archive.cells[attempt.start.cell].devices) == 1
     points = failure.category in POINTS_AT_DEVICE and not failure.stopped
     return alone and points and failure.phase not in BEFORE_DEVICE
 
 
 def _too_little_memory(run: _Run, attempt: Attempt) -> str:
-    cell, size = run.cells[attempt.start.cell], attempt.start.batch_size
-    own = run.devices[attempt.start.device]
+    cell, size = run.archive.cells[attempt.start.cell], attempt.start.batch_size
+    own = run.archive.devices[attempt.start.device]
     alike = [
         device.label
         for device, _, outcome in run.elsewhere(cell)
@@ -156,16 +146,10 @@ def _too_little_memory(run: _Run, attempt: Attempt) -> str:
 
 
 def _consequence(run: _Run, attempt: Attempt) -> str:
-    for earlier in run.attempts:
+    for earlier in run.archive.attempts:
         failure, device = earlier.failure, earlier.device
         if failure is None or failure.category not in HARDWARE or device == attempt.start.device:
             continue
         if earlier.started <= attempt.started:
-            return f"maybe nobody's here: {run.devices[device].label} had failed before ({failure.category})"
+            return f"maybe nobody's here: {run.archive.devices[device].label} had failed before ({failure.category})"
     return ""
-
-
-_TELLERS: Final[Mapping[Category, Callable[[_Run, Attempt], str]]] = {
-    Category.OUT_OF_MEMORY: _too_little_memory,
-    Category.DEVICE_UNAVAILABLE: _consequence,
-}

@@ -1,4 +1,4 @@
-"""What scans for the batch size have found: the curve, the largest batch that fits, the best one. Pure."""
+"""Results of scans for the batch size: the curve, the largest batch that fits, the best one. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -18,46 +18,37 @@ BOUNDS: Final = {
     "cap": "the largest size that is tried",
     "time": "the time that one iteration may take",
 }
-"""In the report's words, where these are not the scan's own."""
+"""The scan's word → the report's, where these differ."""
 
 
 def batch_scans(archive: Archive, evidence: Evidence) -> Iterator[BatchScan]:
-    """Every planned scan, in the order of the plan, as far as it has come."""
-    tries: dict[str, list[Attempt]] = {}
-    for attempt in archive.attempts:
-        tries.setdefault(attempt.start.cell, []).append(attempt)
-    for cell in archive.stored.plan.cells:
-        if cell.batch_size == AUTO:
-            yield _scan(cell, tries.get(cell.id, []), archive, evidence)
+    """Every planned scan, in the order of the plan, finished or not."""
+    return (_scan(cell, archive, evidence) for cell in archive.stored.plan.cells if cell.batch_size == AUTO)
 
 
 def is_an_answer(archive: Archive, evidence: Evidence, attempt: Attempt) -> bool:
-    """Whether an attempt without a result told a scan that its size is too large: no failure, then."""
+    """Whether an attempt without a result told a scan that its size is too large, which is no failure."""
     if attempt.failure is None or archive.replay.state.cells[attempt.start.cell].batch_size != AUTO:
         return False
     tried = archive.replay.without(evidence.damaged).state.slots[attempt.slot].tried
     return any(one.launch == attempt.start.launch for one in tried)
 
 
-def _scan(cell: Cell, tries: list[Attempt], archive: Archive, evidence: Evidence) -> BatchScan:
+def _scan(cell: Cell, archive: Archive, evidence: Evidence) -> BatchScan:
     room = archive.stored.plan.rooms[cell.devices[0]]
     found = archive.replay.without(evidence.damaged).state.slots[cell.id, 0]
-    largest, best, bound = (
-        batch_scan.largest(found.tried),
-        batch_scan.best(found.tried),
-        batch_scan.bound(found.tried, room),
-    )
-    device = next(device for device in archive.stored.devices if device.uuid == cell.devices[0])
+    largest, best = batch_scan.largest(found.tried), batch_scan.best(found.tried)
+    bound = batch_scan.bound(found.tried, room)
     model = archive.stored.configuration.by_name[cell.model]
     outcome = evidence.outcomes[cell.id]
-    why = {attempt.start.launch: attempt.failure for attempt in tries}
+    why = {attempt.start.launch: attempt.failure for attempt in archive.tries.get(cell.id, ())}
     return BatchScan(
         cell=cell.id,
         status=outcome.status,
         reason=outcome.reason,
         finished=found.status in SETTLED,
-        gpu_uuid=device.uuid,
-        gpu_id=device.gpu_id,
+        gpu_uuid=cell.devices[0],
+        gpu_id=archive.devices[cell.devices[0]].gpu_id,
         model_name=cell.model,
         model_type=model.type,
         workload=cell.workload,
@@ -78,7 +69,7 @@ def _scan(cell: Cell, tries: list[Attempt], archive: Archive, evidence: Evidence
 
 
 def _point(one: Tried, why_not: str, launch: LaunchEvidence | None) -> BatchPoint:
-    """launch: None where it has no result, and where the file of it is lost, of which the journal keeps the figures."""
+    """launch: None without a result, or where its file is lost and only the journal has its figures."""
     figures = one.figures
     drift_percent = launch.figures.drift_percent if launch else None
     return BatchPoint(

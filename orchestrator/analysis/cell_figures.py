@@ -1,7 +1,7 @@
-"""The figures of one cell as the report has them: names and units of the requirements, None for what is unknown.
+"""The figures of one cell in the report's names and units; None for what is unknown.
 
-measured   what every measurement has: trust, memory, telemetry, the shape of its times
-load, phase, generation, probe   the same, with the figures of its kind
+measured   of every measurement: trust, memory, telemetry, the shape of its times
+load, phase, generation, probe   measured, with the figures of its kind
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,11 +21,12 @@ from protocol.cell import Cell, Device, DeviceKind, ModelSpec, Workload
 from protocol.result import Memory, SeriesName, SteadyState
 
 MIB: Final = 1024 * 1024
+_SUMMARY: Final = ("mean_ms", "std_ms", "min_ms", "max_ms", "p50_ms", "p95_ms", "p99_ms", "p99_9_ms")
 
 
 @dataclass(frozen=True)
 class Counted:
-    """A planned cell with the launches that its figures are made of. figures: None where there are none."""
+    """A planned cell with the launches that count. figures: None without one."""
 
     cell: Cell
     device: Device
@@ -33,7 +34,7 @@ class Counted:
     launches: Sequence[LaunchEvidence]
 
     def mean_ms(self, series: SeriesName) -> float | None:
-        """Median over the launches of the mean of a series."""
+        """Median over the launches of a series' mean."""
         return None if self.figures is None else self.figures.means_ms.get(series)
 
     def median(self, read: Callable[[LaunchEvidence], float | None]) -> float | None:
@@ -66,10 +67,14 @@ def peak(memory: Memory) -> int | None:
     return _greater(memory.cold_allocated_bytes, memory.warm_allocated_bytes)
 
 
-def measured(fate: CellReport, counted: Counted, value: Callable[[LaunchEvidence], float | None]) -> Measured:
-    """What became of a cell, with the figures that every measurement has. value: the main figure of a launch.
+def _greater(*sizes: int | None) -> int | None:
+    return max((size for size in sizes if size is not None), default=None)
 
-    On a CPU device the allocator says nothing, and the resident set of the process is what counts.
+
+def measured(fate: CellReport, counted: Counted, value: Callable[[LaunchEvidence], float | None]) -> Measured:
+    """Figures that every measurement has. fate: outcome of the cell. value: the main figure of a launch.
+
+    Memory is the resident set of the process on a CPU device.
     """
     figures, launches = counted.figures, counted.launches
     on_cpu = counted.device.kind is DeviceKind.CPU
@@ -92,8 +97,12 @@ def measured(fate: CellReport, counted: Counted, value: Callable[[LaunchEvidence
         drift_percent=figures.drift_percent if figures else None,
         drifting=figures.drifting if figures else None,
         launch_bound=any(bound) if bound else None,
-        peak_memory_mb=counted.largest_mb(lambda one: _resident(one) if on_cpu else peak(one.result.memory)),
-        peak_memory_reserved_mb=counted.largest_mb(lambda one: _peak_reserved(one.result.memory)),
+        peak_memory_mb=counted.largest_mb(
+            lambda one: one.result.memory.resident_bytes if on_cpu else peak(one.result.memory)
+        ),
+        peak_memory_reserved_mb=counted.largest_mb(
+            lambda one: _greater(one.result.memory.cold_reserved_bytes, one.result.memory.warm_reserved_bytes)
+        ),
         cold_memory_allocated_mb=counted.largest_mb(lambda one: one.result.memory.cold_allocated_bytes),
         cold_memory_reserved_mb=counted.largest_mb(lambda one: one.result.memory.cold_reserved_bytes),
         warm_memory_allocated_mb=counted.largest_mb(lambda one: one.result.memory.warm_allocated_bytes),
@@ -122,12 +131,8 @@ def measured(fate: CellReport, counted: Counted, value: Callable[[LaunchEvidence
     )
 
 
-def _resident(launch: LaunchEvidence) -> int:
-    return launch.result.memory.resident_bytes
-
-
 def _throttled(launches: Sequence[LaunchEvidence]) -> bool | None:
-    """Whether any launch was. None where none is known to have been, and some were not watched."""
+    """Whether any launch was; None where none is known to be and some were not watched."""
     states = [validity.throttled(one.readings) for one in launches]
     if True in states:
         return True
@@ -144,7 +149,7 @@ def _energy_per_sample(launch: LaunchEvidence) -> float | None:
 
 
 def _statistics(counted: Counted) -> Statistics | None:
-    """The times of all launches pooled, to show their shape."""
+    """The pooled times of all launches."""
     pooled = counted.figures.pooled if counted.figures else {}
     iteration, forward = pooled.get(SeriesName.ITERATION), pooled.get(SeriesName.FORWARD)
     if iteration is None:
@@ -154,37 +159,13 @@ def _statistics(counted: Counted) -> Statistics | None:
         values=iteration.count,
         values_cover=counted.launches[0].result.group,
         outliers=iteration.outliers,
-        forward_time_mean_ms=forward.mean_ms if forward else None,
-        forward_time_std_ms=forward.std_ms if forward else None,
-        forward_time_min_ms=forward.min_ms if forward else None,
-        forward_time_max_ms=forward.max_ms if forward else None,
-        forward_time_p50_ms=forward.p50_ms if forward else None,
-        forward_time_p95_ms=forward.p95_ms if forward else None,
-        forward_time_p99_ms=forward.p99_ms if forward else None,
-        forward_time_p99_9_ms=forward.p99_9_ms if forward else None,
-        iteration_time_mean_ms=iteration.mean_ms,
-        iteration_time_std_ms=iteration.std_ms,
-        iteration_time_min_ms=iteration.min_ms,
-        iteration_time_max_ms=iteration.max_ms,
-        iteration_time_p50_ms=iteration.p50_ms,
-        iteration_time_p95_ms=iteration.p95_ms,
-        iteration_time_p99_ms=iteration.p99_ms,
-        iteration_time_p99_9_ms=iteration.p99_9_ms,
+        **{f"forward_time_{name}": getattr(forward, name) if forward else None for name in _SUMMARY},
+        **{f"iteration_time_{name}": getattr(iteration, name) for name in _SUMMARY},
     )
 
 
-def _peak_reserved(memory: Memory) -> int | None:
-    return _greater(memory.cold_reserved_bytes, memory.warm_reserved_bytes)
-
-
-def _greater(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return max(one, other)
-
-
 def load(base: Measured, counted: Counted) -> LoadMetrics:
-    """Of loading. The first load of a process is what its warm-up calls the first iteration."""
+    """Figures of loading."""
     return LoadMetrics(
         **asdict(base),
         model_load_time_ms=counted.mean_ms(SeriesName.ITERATION),
@@ -197,7 +178,7 @@ def load(base: Measured, counted: Counted) -> LoadMetrics:
 
 
 def phase(base: Measured, counted: Counted, item: str, plausibility: Plausibility) -> PhaseMetrics:
-    """Of inference and training. item: what a sample is called."""
+    """Figures of inference and training. item: the unit of a sample."""
     figures = counted.figures
     latency = figures.pooled.get(SeriesName.LATENCY) if figures else None
     return PhaseMetrics(
@@ -216,7 +197,7 @@ def phase(base: Measured, counted: Counted, item: str, plausibility: Plausibilit
 
 
 def generation(base: Measured, counted: Counted, plausibility: Plausibility) -> GenerationMetrics:
-    """Of generation."""
+    """Figures of generation."""
     figures, cell = counted.figures, counted.cell
     between = figures.pooled.get(SeriesName.INTER_TOKEN) if figures else None
     tokens, expected = (figures.tokens, figures.tokens_expected) if figures else (None, None)
@@ -243,7 +224,7 @@ def generation(base: Measured, counted: Counted, plausibility: Plausibility) -> 
 
 
 def probe(base: Measured, counted: Counted, spec: ModelSpec) -> ProbeMetrics:
-    """Of a probe. Rates are made launch by launch: each finds its own best shape."""
+    """Figures of a probe. Rates are per launch, because each launch finds its own best shape."""
     cell, device = counted.cell, counted.device
     return ProbeMetrics(
         **asdict(base),
@@ -263,7 +244,7 @@ def probe(base: Measured, counted: Counted, spec: ModelSpec) -> ProbeMetrics:
 
 
 def seen(counted: Counted, *, generates: bool) -> Seen | None:
-    """What the plausibility of a cell is judged by, None where it has no result."""
+    """The facts that decide a cell's plausibility; None without a result."""
     iteration_ms = counted.mean_ms(SeriesName.ITERATION)
     if not counted.launches or not iteration_ms:
         return None
@@ -277,7 +258,7 @@ def seen(counted: Counted, *, generates: bool) -> Seen | None:
 
 
 def _rate_of_probe(launch: LaunchEvidence) -> float | None:
-    """The first that this kind of probe has."""
+    """The first rate that this kind of probe has."""
     copied, carried = _gb_per_sec(launch, SeriesName.COPY), _gb_per_sec(launch, SeriesName.ITERATION)
     return next((rate for rate in (_sustained_tflops(launch), copied, carried) if rate is not None), None)
 
@@ -293,7 +274,7 @@ LAUNCH_VALUE: Final[Mapping[Workload, Callable[[LaunchEvidence], float | None]]]
     Workload.GENERATION: lambda launch: launch.figures.tokens_per_second,
     Workload.PROBE: _rate_of_probe,
 }
-"""The main figure of a launch, by which cells are compared; checks of a burn-in have none."""
+"""The main figure of a launch, which comparisons use; checks of a burn-in have none."""
 
 
 def _per_output_token(whole_ms: float | None, first_ms: float | None, new_tokens: int | None) -> float | None:
@@ -308,7 +289,7 @@ def _energy_per_token(launch: LaunchEvidence) -> float | None:
 
 
 def _best_tflops(launch: LaunchEvidence) -> float | None:
-    """The quickest that was seen: the burst that chose the shape, or a block of the measurement that was quicker."""
+    """The fastest seen: the burst that chose the shape, or a faster block of the measurement."""
     means_ms = launch.figures.means_ms
     times_ms = (means_ms.get(SeriesName.BEST), means_ms.get(SeriesName.ITERATION), launch.figures.quickest_block_ms)
     return _tflops(launch, min((time_ms for time_ms in times_ms if time_ms), default=None))
@@ -329,7 +310,6 @@ def _gb_per_sec(launch: LaunchEvidence, series: SeriesName) -> float | None:
 
 
 def _model_bytes(launch: LaunchEvidence) -> int:
-    """What the allocator holds for the model; on a CPU device, where it does not say, parameters and buffers."""
-    memory = launch.result.memory
-    allocated = peak(memory)
-    return memory.model_bytes if allocated is None else allocated
+    """The allocator's bytes for the model; on a CPU device, those of parameters and buffers."""
+    allocated = peak(launch.result.memory)
+    return launch.result.memory.model_bytes if allocated is None else allocated

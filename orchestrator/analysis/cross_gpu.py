@@ -1,7 +1,7 @@
-"""The same cell on identical devices, side by side.
+"""Compare the same cell on identical devices.
 
-What differs in an identity fact (batch size that really ran, power limit, throttling) is named and left out, never
-mixed in: docs/method.md, "Words" and "Identical GPUs". Spread is shown; who is a straggler, stragglers.py judges.
+Devices that differ in an identity fact (batch size that ran, power limit, throttling) are named and excluded:
+docs/method.md, "Words" and "Identical GPUs". stragglers.py judges who is slow.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ class Group(NamedTuple):
 
 
 class Point(NamedTuple):
-    """One device in a cell. value: of the figure that is compared."""
+    """One device in a cell. value: the compared figure."""
 
     device: Device
     metric: Measured
@@ -44,12 +44,12 @@ class Point(NamedTuple):
 
     @property
     def steady(self) -> bool:
-        """Whether warm-up ended because times were steady, or was fixed by the user."""
+        """Whether warm-up ended on steady times, or had a fixed length."""
         return self.metric.steady_state != SteadyState.NONE
 
 
 class SideBySide(NamedTuple):
-    """A cell on identical devices. figure: what is compared. reasons: why a point is not, None where it is."""
+    """A cell on identical devices. figure: what is compared. reasons: by point, why it is excluded, else None."""
 
     group: Group
     figure: Figure
@@ -76,7 +76,7 @@ def spreads(sides: Sequence[SideBySide]) -> tuple[Spread, ...]:
 
 
 def measured(results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]) -> Iterator[tuple[str, CellKey, Measured]]:
-    """Everything that was measured, with the UUID of its device."""
+    """Every measurement, with the UUID of its device."""
     for result in results:
         for key, metric in keys.of_model(result):
             yield result.gpu_uuid, key, metric
@@ -116,12 +116,12 @@ def _spread(side: SideBySide) -> Spread:
 
 
 def _not_comparable(point: Point, points: Sequence[Point]) -> str | None:
-    """The identity fact in which a device differs from most of its siblings, None where there is none."""
+    """The identity fact in which a device differs from most siblings; None without one."""
     metric = point.metric
     if point.value is None:
         return f"no result: {metric.status}"
     sizes = [other.metric.batch_size for other in points if other.value is not None]
-    # On a tie the size that was asked for is the one to compare at.
+    # On a tie, compare at the requested size.
     usual = metric.batch_size_requested if metric.batch_size_requested in sizes else mode(sizes)
     if metric.batch_size != usual:
         return f"ran at batch size {metric.batch_size}, not {usual}"
@@ -136,8 +136,8 @@ def _not_comparable(point: Point, points: Sequence[Point]) -> str | None:
 
 
 def _value(point: Point, reason: str | None, middle: float | None) -> SpreadValue:
-    told = reason in (None, THROTTLED)  # how slow heat makes it is what people ask for
-    share = point.value / middle * 100 if middle and told and point.value is not None else None
+    shown = reason in (None, THROTTLED)  # how slow heat makes it is of interest
+    share = point.value / middle * 100 if middle and shown and point.value is not None else None
     return SpreadValue(
         gpu_uuid=point.device.uuid,
         gpu_id=point.device.gpu_id,

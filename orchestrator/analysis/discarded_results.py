@@ -1,12 +1,10 @@
-"""What launches of a burn-in verified whose result does not count, or that have none: wrong bits are wrong bits.
+"""What burn-in launches without a result that counts have verified: wrong bits still count.
 
     the result was withdrawn ──────────────────────────▶ its file, as the journal promised it
-    none came, or its file is damaged ─────────────────▶ the mismatches of each process, written when they were seen
+    no result, or a damaged file ──────────────────────▶ the mismatches that each process wrote when it saw them
      (killed, crashed, hung, ended with the run or with the other devices of a gang, interrupted)
 
-A GPU that errs is one that may end its process next. Nothing else of such a launch says anything, neither its rates nor
-the checks that found nothing; but bits of a withdrawn result are held against those of others, for nobody beside it
-changes them.
+Nothing else of such a launch counts, neither its rates nor its clean checks.
 """
 
 from collections.abc import Iterator
@@ -22,20 +20,20 @@ from protocol.paths import LaunchPaths
 from protocol.verification import KEPT_MISMATCHES, Mismatch, Seen, Verification
 
 CAP_BYTES: Final = 1 << 20
-"""Each of 16 mismatches is written two or three times, with 16 elements each: 100 kB."""
+"""Expected: 16 mismatches, each written two or three times with 16 elements, 100 kB."""
 _LONGEST_NS: Final = 366 * 86_400 * 10**9
 UNREAD: Final = "what it found wrong"
-"""Of a launch whose folder cannot be entered: named as not tested, with why."""
+"""Named as not tested for a launch whose folder cannot be entered."""
 _SEEN: Final = msgspec.json.Decoder(Seen)
 
 
 def verified(archive: Archive, attempt: Attempt, devices: tuple[str, ...]) -> dict[str, Verification]:
-    """Device → what a launch without a result that counts verified there; empty where that is nothing.
+    """Map devices to what a launch without a counted result verified there; empty where that is nothing.
 
-    devices: of its cell. From a file of mismatches no more is known than these.
+    devices: of its cell. A file of mismatches tells nothing beyond them.
     """
     if attempt.withdrawn is not None:
-        with suppress(ResultFileError):  # damaged: the files of mismatches are left
+        with suppress(ResultFileError):  # damaged: use the files of mismatches
             result = archive.withdrawn_result(attempt)
             return {} if result.verification is None else {devices[0]: result.verification, **result.others}
     folder = archive.folder(attempt)
@@ -44,9 +42,9 @@ def verified(archive: Archive, attempt: Attempt, devices: tuple[str, ...]) -> di
 
 
 def _seen(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, ...]) -> Verification:
-    """From the file of one process. It is made for a mismatch alone: without a line that is whole, one is in it.
+    """Read one process's file of mismatches. It exists only after a mismatch, so without a whole line it counts as one.
 
-    Where nobody can see whether it was made, UNREAD is not tested.
+    UNREAD is not tested where the folder cannot be entered.
     """
     lines: list[bytes] = []
     try:
@@ -66,7 +64,7 @@ def _seen(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, ...]) -> Ver
 
 
 def _whole(lines: list[bytes], attempt: Attempt, devices: tuple[str, ...]) -> Iterator[Seen]:
-    """Lines that are what a worker writes: the last one is torn where it died, others where the disk was full."""
+    """The valid lines: the last is torn where the worker died, others where the disk was full."""
     for line in lines:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
             one = _SEEN.decode(line)

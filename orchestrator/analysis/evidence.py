@@ -1,14 +1,14 @@
-"""What a run measured, read from its files once and reduced to figures: the thin step between archive and merge.
+"""Read a run's files once and reduce them to figures, between the archive and the pure merge.
 
     launches/…/result.msgpack ──▶ hash checked ──▶ figures of each launch and cell ┐
     telemetry/<uuid>.samples ──▶ readings over the measured blocks                 ┼──▶ Evidence ──▶ merge (pure)
                                                                                    ┘
-Raw times of one cell are held at a time, samples of one GPU: a night of both would take gigabytes.
+At most the raw times of one cell and the samples of one GPU are in memory.
 """
 
 import gc
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -45,11 +45,11 @@ _NO_SERIES: Final[dict[str, bytes]] = {}
 
 @dataclass(frozen=True)
 class LaunchEvidence:
-    """One good launch. result: without its blocks and series, which would take gigabytes.
+    """One good launch. result: without blocks and series, to save memory.
 
-    measured_s: in its measured blocks. worked_ns: from the first of them to the last, monotonic; None without any.
-    stalls: of a burn-in, when in that time its worker stood still, which measured_s leaves out.
-    rates: of a burn-in, in windows of ten seconds. beside: who else computed on its GPU, empty for nobody.
+    measured_s: in measured blocks, without stalls. worked_ns: from the first block to the last, monotonic. Of a
+    burn-in: stalls of its worker, and rates in windows of ten seconds. beside: another process on its GPU, empty for
+    none.
     """
 
     result: Result
@@ -66,8 +66,7 @@ class LaunchEvidence:
 class DeviceEvidence:
     """Means over the samples of a device from the first launch to the last.
 
-    climates: of a burn-in, what it was like in each window of ten seconds, by boot of the host. traces: its readings
-    over the whole run, for the eye, likewise.
+    By boot of the host: climates (of a burn-in, in windows of ten seconds) and traces (readings of the whole run).
     """
 
     utilization_percent: float | None = None
@@ -80,10 +79,9 @@ class DeviceEvidence:
 class Evidence:
     """Everything that merge needs beside the archive.
 
-    launches: good launches by their number. uncounted: of a burn-in, what the others verified, by launch and device,
-    where that is anything (discarded_results.py). cells: figures by cell. damaged: launch → what is wrong with its
-    file. courses: what was seen of the hardware's health; clocks: how each GPU's clocks were held down over the run.
-    goes_on: somebody still works on the run.
+    launches: good ones. uncounted: what others of a burn-in verified, by device (discarded_results.py). damaged: launch
+    → what is wrong with its file. courses: health over time. clocks: how each GPU's clocks were held down. goes_on: the
+    run still runs.
     """
 
     outcomes: Mapping[str, CellOutcome]
@@ -99,10 +97,7 @@ class Evidence:
 
 
 def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
-    """Read the result of every attempt that has one, and the telemetry around it. Damaged results are named.
-
-    goes_on: somebody still works on the run, so that what is missing is still to come.
-    """
+    """Read every result and the telemetry around it. goes_on: a process still works on the run."""
     damaged: dict[int, str] = {}
     launches: dict[int, LaunchEvidence] = {}
     cells: dict[str, CellFigures] = {}
@@ -116,7 +111,7 @@ def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
         devices[device.uuid] = _average(archive, samples, worked)
         uses[device.uuid] = clocks.over(samples.values())
         tracks = {boot: Track(taken) for boot, taken in samples.items()}
-        for attempts in _by_cell(archive, device):
+        for attempts in (own for own in archive.tries.values() if own[0].start.device == device.uuid):
             results = dict(_results(archive, attempts, lost := dict[int, str]()))
             damaged |= lost
             stands = stands.without(lost)
@@ -147,13 +142,12 @@ def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
 
 
 def _uncounted(archive: Archive, good: Collection[int]) -> Iterator[tuple[int, Mapping[str, Verification]]]:
-    """What launches verified that are not among the good ones. Only cells of fixed length do."""
+    """What launches without a good result verified, in a run with cells of fixed length."""
     if archive.stored.configuration.cell_s is None:
         return
-    devices = {cell.id: cell.devices for cell in archive.stored.plan.cells}
     for attempt in archive.attempts:
-        launch = attempt.start.launch
-        if launch not in good and (found := discarded_results.verified(archive, attempt, devices[attempt.start.cell])):
+        launch, devices = attempt.start.launch, archive.cells[attempt.start.cell].devices
+        if launch not in good and (found := discarded_results.verified(archive, attempt, devices)):
             yield launch, found
 
 
@@ -167,17 +161,8 @@ def _results(archive: Archive, attempts: Sequence[Attempt], damaged: dict[int, s
             damaged[attempt.start.launch] = str(error)
 
 
-def _by_cell(archive: Archive, device: Device) -> Iterator[list[Attempt]]:
-    """The attempts of each cell of a device."""
-    cells: dict[str, list[Attempt]] = {}
-    for attempt in archive.attempts:
-        if attempt.start.device == device.uuid:
-            cells.setdefault(attempt.start.cell, []).append(attempt)
-    yield from cells.values()
-
-
 def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
-    """Samples of a device for each boot of the host: monotonic times of different boots overlap."""
+    """Samples of a device by boot of the host: monotonic times of different boots overlap."""
     path = archive.paths.samples(device.uuid)
     boots = dict.fromkeys(segment.boot_id for segment in archive.segments)
     if device.kind is not DeviceKind.CUDA:
@@ -186,7 +171,7 @@ def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
 
 
 def _worked(archive: Archive) -> dict[str, Span]:
-    """For each boot of the host, from the first beginning of an attempt to the last end; 0 where there is none."""
+    """Boot of the host → from its first start of an attempt to its last end, in ns; 0 without one."""
     attempts: dict[str, list[Attempt]] = {segment.boot_id: [] for segment in archive.segments}
     for attempt in archive.attempts:
         attempts[attempt.segment.boot_id].append(attempt)
@@ -209,8 +194,8 @@ def _average(archive: Archive, samples: Mapping[str, Sequence[Sample]], worked: 
     return DeviceEvidence(
         climates={boot: climates(taken) for boot, taken in samples.items()} if timed else {},
         traces={boot: trace(taken, most) for boot, taken in samples.items()},
-        utilization_percent=_mean([sample.gpu_percent for sample in within]),
-        power_w=_mean([sample.power_mw / 1000 for sample in within if sample.power_mw is not None]),
+        utilization_percent=mean(sample.gpu_percent for sample in within),
+        power_w=mean(sample.power_mw / 1000 for sample in within if sample.power_mw is not None),
     )
 
 
@@ -231,10 +216,7 @@ def _launch(device: Device, result: Result, track: Track, beside: str) -> Launch
 
 
 def _rates(result: Result, stood_still: Sequence[Span]) -> tuple[Window, ...]:
-    """Rates of a burn-in cell by the wall, in operations where they are known, else in iterations a second.
-
-    Blocks in which the worker stood still have no rate.
-    """
+    """Rates of a burn-in cell in operations, or else iterations, per second, without blocks that stalled."""
     blocks = [
         (block.start_ns, block.end_ns, block.iterations)
         for block in result.blocks
@@ -245,19 +227,20 @@ def _rates(result: Result, stood_still: Sequence[Span]) -> tuple[Window, ...]:
 
 
 def kind_of_work(cell: Cell, batch_size: int) -> str:
-    """What rates are held against one another: at half the batch a step of training is another work."""
+    """The key of comparable rates: at half the batch, a training step is other work."""
     size = f" b{batch_size}" if cell.workload is Workload.REPLAY else ""
     return f"{cell.workload} {cell.model} {cell.precision}{size}"
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def mean(values: Iterable[float | None]) -> float | None:
+    """Mean of the known values; None without one."""
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
 
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Keep Python's cyclic garbage collector off: evidence has no cycles, and 100,000 results make it slow."""
+    """Switch Python's cyclic garbage collector off: evidence has no cycles, and 100,000 results make it slow."""
     was_on = gc.isenabled()
     gc.disable()
     try:

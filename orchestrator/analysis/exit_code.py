@@ -1,6 +1,6 @@
-"""The exit code of a run, and every reason for it. Pure."""
+"""The exit code of a run, with every reason for it. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator.analysis import health
@@ -28,13 +28,12 @@ def verdict(
     counts: CellCounts,
     short: str,
 ) -> RunVerdict:
-    """The exit code and every reason for it. What does not fit is listed and counts as complete.
+    """The exit code and its reasons. What does not fit is listed and counts as complete.
 
-    slow: how each GPU stands beside its siblings; a straggler is said, and changes no exit code.
-    found: what its kind adds. counts: those of the summary. short: what is said of cells with launches to come.
+    slow: standings among siblings; a straggler is reported and changes no exit code. found: additions of the kind of
+    run. short: words for cells with launches to come.
     """
-    reasons = [*found.incomplete]
-    reasons += [TAINTED] if archive.stored.configuration.tainted else []
+    reasons = [*found.incomplete, *([TAINTED] if archive.stored.configuration.tainted else [])]
     reasons.extend(_without_end(archive, evidence))
     if counts.missing:
         why = "not measured yet" if evidence.goes_on else "not finished"
@@ -53,35 +52,31 @@ def verdict(
     if archive.finished is not None and archive.finished.interrupted:
         reasons.append(f"interrupted: {archive.finished.reason}")
     reasons.extend(health.gaps(judged))
-    labels = {device.uuid: device.label for device in archive.stored.devices}
     reasons.extend(found.unknown)
     broken = archive.finished is not None and archive.finished.broken
     code = ExitCode.INTERNAL if broken else ExitCode.INCOMPLETE if reasons else ExitCode.PASSED
     faults = [*health.faults(judged), *found.faults]
     if faults:
-        code = code if broken else ExitCode.HARDWARE  # what broke by itself vouches for no verdict, but hides none
+        code = code if broken else ExitCode.HARDWARE  # a broken run gives no verdict, but hides no fault
         reasons = [*faults, *reasons]
     if not reasons:
         reasons.append(f"every planned cell ({counts.planned}) is accounted for")
         reasons.extend(_remarks(counts))
         reasons.extend(health.warnings(judged))
         reasons.extend(found.warnings)
-    reasons.extend(_stragglers(slow, labels))
+    reasons.extend(
+        f"{archive.devices[one.gpu_uuid].label} is a {one.verdict}: {one.why}; probably {one.reason}"
+        for one in slow
+        if one.verdict is SiblingVerdict.STRAGGLER
+    )
     if more := sum(one.launches_added for one in slow):
         reasons.append(f"{plural(more, 'launch was', 'launches were')} added because a GPU was SUSPECT")
     word = _WORDS.get(code, "incomplete")
     return RunVerdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=tuple(reasons))
 
 
-def _stragglers(slow: Sequence[Standing], labels: Mapping[str, str]) -> Iterator[str]:
-    """The GPUs that are slower than their siblings beyond the margin."""
-    for one in slow:
-        if one.verdict is SiblingVerdict.STRAGGLER:
-            yield f"{labels[one.gpu_uuid]} is a {one.verdict}: {one.why}; probably {one.reason}"
-
-
 def _without_end(archive: Archive, evidence: Evidence) -> Iterator[str]:
-    """Why a run of which nobody has written that it is over is not complete, whatever it has measured."""
+    """Why a run without a recorded end is incomplete."""
     if evidence.goes_on:
         yield "the run still goes on: this is how far it has come"
     elif archive.finished is None:
@@ -89,8 +84,7 @@ def _without_end(archive: Archive, evidence: Evidence) -> Iterator[str]:
 
 
 def _remarks(counts: CellCounts) -> Iterator[str]:
-    if counts.degraded or counts.referred:
-        smaller = counts.degraded + counts.referred
+    if smaller := counts.degraded + counts.referred:
         each = "it" if smaller == 1 else "each"
         cells = plural(smaller, "cell")
         yield f"{cells} ran out of memory at the batch size asked for; a smaller one stands for {each}"

@@ -1,9 +1,8 @@
-"""What a node loses when it is full: the same cell with one device at work, and with all of them. Pure.
+"""What a full node costs: the same cell with one device at work, and with all of them. Pure.
 
-A run that measured in both modes has each cell twice on each device; their ratio is a result. What differs in more than
-the mode has none: the fact is said instead. The variance of launches is pooled as between two runs (stats/two_runs.py).
-Both figures are geometric means over the launches, because the ratio and its interval are: medians beside them may say
-something else where a side has two kinds of launches.
+A run of both modes has each cell twice on each device; their ratio is a result unless anything but the mode differs.
+The variance of launches is pooled as between two runs (stats/two_runs.py). The figures are geometric means over the
+launches, like the ratio and its interval.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,8 +26,6 @@ from protocol.result import SteadyState
 
 
 class _Both(NamedTuple):
-    """A cell on one device, in both modes."""
-
     device: Device
     key: CellKey
     solo: Measured
@@ -38,7 +35,7 @@ class _Both(NamedTuple):
 def full_node(
     devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
 ) -> tuple[FullNode, ...]:
-    """Each cell that a device was to measure in both modes, in the order of the results; none for a run of one mode."""
+    """Each cell that a device was to measure in both modes, in the order of the results."""
     found = list(_both(devices, results, probes))
     reasons = [_not_comparable(one) for one in found]
     pairs = [_pair(one) for one, reason in zip(found, reasons, strict=True) if reason is None]
@@ -77,7 +74,7 @@ def _pair(one: _Both) -> Pair:
 
 
 def _rates(one: _Both, metric: Measured) -> list[float]:
-    """Of each launch, more is faster."""
+    """Rates of each launch: more is faster."""
     is_time = main_figure(one.key.phase, one.key.model_name).better is Better.LOWER
     return [1 / value if is_time else value for value in metric.launch_values]
 

@@ -1,4 +1,4 @@
-"""From what was seen of the hardware to what the report says of it, and to what it means for how the run ended."""
+"""From observed health signals to the report's verdicts, and to the reasons for the exit code."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from orchestrator.system.calendar_times import iso
 from protocol.cell import Device, DeviceKind
 
 Span = tuple[int, int]
-"""From when to when, in monotonic nanoseconds."""
+"""Start and end in monotonic ns."""
 
 _ALIKE: Final = {
     "vbios_version": "VBIOS",
@@ -34,13 +34,13 @@ _ALIKE: Final = {
     "pcie_width": "PCIe lanes",
     "memory_total_bytes": "bytes of memory",
 }
-"""What identical GPUs of one machine share where all is well."""
+"""Properties that identical GPUs of a healthy machine share."""
 
 
 def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault], level: str) -> HealthReport:
-    """The verdicts on every device of the run and on the machine.
+    """The verdicts on every device and on the machine.
 
-    faults: whose failures were, by launch. level: of configs/health.yaml, which says what PASS requires.
+    faults: attribution by launch. level: of configs/health.yaml, decides what PASS requires.
     """
     rules, devices = limits.load(), archive.stored.devices
     accusing = {launch for launch, fault in faults.items() if fault.blame is Blame.DEVICE}
@@ -69,17 +69,17 @@ def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault], le
 
 
 def faults(report: HealthReport) -> tuple[str, ...]:
-    """A sentence for each thing that failed."""
+    """A sentence for each failed signal."""
     return tuple(_said(report, State.FAIL))
 
 
 def warnings(report: HealthReport) -> tuple[str, ...]:
-    """A sentence for each thing to look at."""
+    """A sentence for each warning."""
     return tuple(_said(report, State.WARN))
 
 
 def gaps(report: HealthReport) -> tuple[str, ...]:
-    """A sentence for each GPU of which nobody knows whether it is sound."""
+    """A sentence for each GPU whose health is unknown."""
     return tuple(
         f"GPU {device.gpu_id}: its health is unknown: {device.note or _unread(device)}"
         for device in report.gpus
@@ -111,7 +111,7 @@ def _opinion(
     level: str,
     worked: Mapping[str, Mapping[Segment, Span]],
 ) -> Opinion:
-    """accusing: launches whose failure is told to be the device's. worked: as of `_worked`."""
+    """accusing: launches whose failure is attributed to the device."""
     if device.kind is not DeviceKind.CUDA:
         return verdict.not_applicable("no GPU")
     courses = evidence.courses
@@ -145,11 +145,10 @@ def _opinion(
 
 
 def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
-    """Device → segment → from the first launch on it to the end of the last. A launch on several is work of each."""
-    devices = {cell.id: cell.devices for cell in archive.stored.plan.cells}
+    """Device → session → from the first launch on it to the end of the last, gangs included."""
     found: dict[str, dict[Segment, Span]] = {}
     for attempt in archive.attempts:
-        for uuid in devices[attempt.start.cell]:
+        for uuid in archive.cells[attempt.start.cell].devices:
             spans = found.setdefault(uuid, {})
             if attempt.end is not None and attempt.lasted_ms is not None:
                 begin_ns, end_ns = spans.get(attempt.segment, (attempt.start.at_ns, attempt.end.at_ns))
@@ -158,7 +157,7 @@ def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
 
 
 def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: str = "") -> Iterator[Work]:
-    """The work on a GPU in each segment; that on any GPU where it had none itself."""
+    """The work on a GPU in each session; on any GPU where it had none."""
     gpus = [other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA]
     of = [worked[one] for one in ([uuid] if uuid in worked else gpus) if one in worked]
     for segment in dict.fromkeys(archive.segments):
@@ -226,7 +225,7 @@ def _signal(finding: Finding) -> SignalReport:
 
 
 def _xid(heard: Heard, archive: Archive) -> XidReport:
-    """Placed on the calendar by the first segment of its boot; by the run's first where the boot is not known."""
+    """Its date is by the first session of its boot, or of the run where the boot is unknown."""
     segment = next((one for one in archive.segments if one.boot_id == heard.boot_id), archive.segments[0])
     at = segment.wall + (heard.at_ns - segment.monotonic_ns) / 1e9
     return XidReport(at=iso(at), xid=heard.xid, meaning=xids.kind(heard.xid))

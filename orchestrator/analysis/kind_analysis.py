@@ -1,4 +1,4 @@
-"""What a kind of run adds to the report, and to the reasons for its verdict. The defaults are those of a benchmark."""
+"""What a kind of run adds to the report and to the reasons for its verdict. Defaults: a benchmark."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from orchestrator.state.archive import Archive
 
 @dataclass(frozen=True)
 class KindAnalysis:
-    """What a kind found out, beyond cells and health.
+    """Findings of a kind beyond cells and health.
 
-    burn_in: its part of the report. incomplete, unknown: reasons why the run is incomplete, named first and last.
-    faults: reasons why hardware has failed. warnings: remarks on a run that has passed.
+    incomplete, unknown: reasons why the run is incomplete, listed first and last. faults: reasons for a hardware fault.
+    warnings: remarks on a run that passed.
     """
 
     burn_in: BurnInReport | None = None
@@ -27,10 +27,9 @@ class KindAnalysis:
 
 @dataclass(frozen=True)
 class ReportTerms:
-    """health_level: the level of configs/health.yaml that decides what PASS requires.
+    """How a kind of run is reported. health_level: of configs/health.yaml, decides what PASS requires.
 
-    as_reported: the configuration as the report shows it. short_of_launches: what is said of cells with launches to
-    come. analyse: what the kind found out.
+    as_reported: the configuration that the report shows. short_of_launches: words for cells with launches to come.
     """
 
     health_level: str = "benchmark"

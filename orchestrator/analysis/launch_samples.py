@@ -1,15 +1,11 @@
-"""Every value that the launches of a run measured, launch by launch: never more than two of them are in memory.
+"""Every value that the launches of a run measured, read launch by launch to save memory.
 
-    Archive, Evidence ──▶ Samples ── a cell's id ──▶ launches/<cell>/<n>/result.msgpack, read again and checked again
+    Archive, Evidence ──▶ Samples ── a cell's id ──▶ launches/<cell>/<n>/result.msgpack, read and checked again
 
-A launch is told whose result counts, and also one whose result was withdrawn, is at another batch size than its cell's
-figures, or is lost: of the last no value is known, and that is told. What never had a result measured nothing.
-
-Archive and evidence of 100,000 launches take more memory than their report. So neither is kept until somebody asks,
-but what finding each result again takes, some 300 bytes a launch.
+Launches with a withdrawn result, at another batch size than the cell's figures, or with a lost file are included and
+marked. For later reads about 300 bytes a launch are kept, not the archive or the evidence.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -28,14 +24,14 @@ from protocol.result import Result
 
 LOST: Final = "its result file is missing or damaged"
 _OWN_ITERATIONS: Final[Mapping[str, int | None]] = MappingProxyType({"latency": 1, "inter_token": None, "best": None})
-"""Series that are not measured block by block with the others: what a value of them covers."""
+"""Series that are not measured block by block → iterations that a value of them covers."""
 
 _Usual = Mapping[str, tuple[float, float]]
-"""Of the series of a cell, from where to where the report counts no outliers."""
+"""Series → the range without outliers, in ms."""
 
 
 class _Kept(msgspec.Struct, frozen=True, gc=False):
-    """A launch with a result: where that is, its hash, and what the report was made of."""
+    """A launch with a result, and what finding that again takes."""
 
     launch: int
     round: int
@@ -54,15 +50,9 @@ class _OfCell(NamedTuple):
 
 
 def of_run(archive: Archive, evidence: Evidence) -> Samples:
-    """Reads the launches of a cell whenever they are asked for. Keeps neither the archive nor the evidence."""
-    tries: dict[str, list[Attempt]] = defaultdict(list)
-    for attempt in archive.attempts:
-        if _promised(attempt) is not None:
-            tries[attempt.start.cell].append(attempt)
-    cells = {
-        cell.id: _of_cell(tries[cell.id], cell, evidence) for cell in archive.stored.plan.cells if cell.id in tries
-    }
-    paths, devices = archive.paths, frozenset(device.uuid for device in archive.stored.devices)
+    """A reader of the launches of a cell, which keeps neither the archive nor the evidence."""
+    cells = {name: _of_cell(tries, archive.cells[name], evidence) for name, tries in archive.tries.items()}
+    paths, devices = archive.paths, frozenset(archive.devices)
 
     def of_cell(cell: str) -> Iterator[LaunchSamples]:
         if its := cells.get(cell):
@@ -75,10 +65,11 @@ def of_run(archive: Archive, evidence: Evidence) -> Samples:
 def _of_cell(tries: Iterable[Attempt], cell: Cell, evidence: Evidence) -> _OfCell:
     figures = evidence.cells.get(cell.id)
     usual = {} if figures is None else {name: summary.usual_ms for name, summary in figures.pooled.items()}
-    return _OfCell(cell.devices, usual, tuple(_kept(attempt, cell, evidence) for attempt in tries))
+    kept = (_kept(attempt, promised, cell, evidence) for attempt in tries if (promised := _promised(attempt)))
+    return _OfCell(cell.devices, usual, tuple(kept))
 
 
-def _kept(attempt: Attempt, cell: Cell, evidence: Evidence) -> _Kept:
+def _kept(attempt: Attempt, promised: str, cell: Cell, evidence: Evidence) -> _Kept:
     start, value = attempt.start, cell_figures.LAUNCH_VALUE.get(cell.workload)
     known = evidence.launches.get(start.launch)
     return _Kept(
@@ -86,7 +77,7 @@ def _kept(attempt: Attempt, cell: Cell, evidence: Evidence) -> _Kept:
         round=start.round,
         attempt=start.attempt,
         batch_size=start.batch_size,
-        promised=_promised(attempt) or "",
+        promised=promised,
         left_out=_left_out(attempt, evidence.outcomes[cell.id]),
         value=None if known is None or value is None else value(known),
         iterations=None if known is None else known.figures.iterations,
@@ -98,17 +89,17 @@ def _promised(attempt: Attempt) -> str | None:
 
 
 def _read(kept: _Kept, cell: _OfCell, folder: LaunchPaths, devices: Collection[str]) -> LaunchSamples:
-    told = LaunchSamples(kept.launch, kept.round, kept.batch_size, cell.devices, kept.left_out)
+    samples = LaunchSamples(kept.launch, kept.round, kept.batch_size, cell.devices, kept.left_out)
     try:
         result = read_result(folder, kept.promised, devices)
     except ResultFileError:
-        return told._replace(left_out=LOST)
+        return samples._replace(left_out=LOST)
     series = tuple(_series(result, {} if kept.left_out else cell.usual))
-    return told._replace(series=series, value=kept.value, iterations=kept.iterations)
+    return samples._replace(series=series, value=kept.value, iterations=kept.iterations)
 
 
 def _left_out(attempt: Attempt, outcome: CellOutcome) -> str:
-    """Why the figures of its cell are not made of it, empty where they are."""
+    """Why the figures of its cell exclude it; empty where they do not."""
     if attempt.start.launch in outcome.counted:
         return ""
     if attempt.failure is not None:

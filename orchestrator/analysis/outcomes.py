@@ -1,4 +1,4 @@
-"""What became of each planned cell: a view of the replay of its run's journal. The report says this, whatever ran.
+"""The outcome of each planned cell, from the replay of the run's journal.
 
     a result at the requested size                           ok
     a result at a smaller size                               degraded
@@ -9,8 +9,7 @@
     no time left for it                                      dropped
     no attempt, or only interrupted ones                     missing
 
-A scan for the batch size is ok when it knows the largest and the best, which is the one that counts. Elsewhere out of
-memory halves the batch: 8, 4, 2, 1. Before the first forward it is the model that does not fit, at any size.
+A scan for the batch size is ok when it knows the largest and the best size, which counts.
 """
 
 from collections import defaultdict
@@ -22,7 +21,6 @@ import msgspec
 from orchestrator.config.run_configuration import Slot
 from orchestrator.figures.cells import Status
 from orchestrator.plan import batch_scan
-from orchestrator.state.attempts import Attempt
 from orchestrator.state.failure_policy import BEFORE_FIRST_FORWARD, Trait, has_trait
 from orchestrator.state.replay import Replay, interrupted
 from orchestrator.state.slots import RunState, SlotState, SlotStatus, scopes
@@ -31,14 +29,14 @@ from protocol.cell import AUTO, Cell
 from protocol.failure import Category, Failure
 
 NOT_YET: Final = "not measured yet: the run still goes on"
-"""Why a cell has no result while somebody works on the run."""
+"""Why a cell has no result while the run still runs."""
 
 
 class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a cell.
+    """The outcome of a cell.
 
-    batch_size: at which it was measured. counted: the launches whose results make up its figures, one for each round.
-    refers_to: id of the planned cell that stands for this one. reason: one line for people, empty where all is well.
+    counted: the launches that make up its figures, one per round. batch_size: theirs. refers_to: id of the planned cell
+    that stands for this one. reason: one line for people, empty where all is well.
     """
 
     status: Status
@@ -53,11 +51,11 @@ _SKIPPED: Final = (
     "the model is skipped in this workload, precision and input size",
     "the cell is skipped",
 )
-"""By policy.Reach."""
+"""Words by policy.Reach."""
 
 
 def derive(replay: Replay, *, goes_on: bool = False) -> dict[str, CellOutcome]:
-    """The outcome of every planned cell, by its id. goes_on: somebody works on the run, what is missing may come."""
+    """The outcome of every planned cell, by its id. goes_on: the run still runs, missing results may come."""
     view = _View(replay, goes_on=goes_on)
     found: dict[str, CellOutcome] = {}
     for cell in sorted(replay.plan.cells, key=lambda cell: cell.batch_size):  # what a larger size refers to comes first
@@ -74,10 +72,10 @@ def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
 
 
 def counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
-    """The launches of one cell that make up its figures: one for each round, all at one batch size.
+    """The launches of one cell that make up its figures: one per round, all at one batch size.
 
-    slots: all of the cell. Results at different sizes are never mixed: the smallest is what fitted every time; of a
-    scan, the fastest. What was added beyond the planned launches makes the size no smaller than theirs.
+    slots: all of the cell. The smallest size counts, because it fitted every time; of a scan, the fastest. Added
+    launches do not lower the size of the planned ones.
     """
     if not slots:
         return ()
@@ -91,8 +89,6 @@ def counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -
 
 
 class _View:
-    """Reads the outcome of one cell after the other from a replay."""
-
     def __init__(self, replay: Replay, *, goes_on: bool) -> None:
         self._replay, self._state, self._goes_on = replay, replay.state, goes_on
         self._slots = slots_by_cell(replay.state)
@@ -101,7 +97,7 @@ class _View:
         self._unfit, self._unfit_at_all, self._not_built = _memory(replay)
 
     def outcome(self, cell: Cell, smaller: Mapping[str, CellOutcome]) -> CellOutcome:
-        """What became of a cell. smaller: what became of those with a smaller batch."""
+        """The outcome of a cell. smaller: outcomes of those with a smaller batch."""
         found = self._outcome(cell, smaller)
         if self._goes_on and found.status is Status.MISSING and not self._replay.quarantined.keys() & {*cell.devices}:
             return msgspec.structs.replace(found, reason=NOT_YET)
@@ -127,7 +123,6 @@ class _View:
         return without_result
 
     def _of_scan(self, cell: Cell, slots: Sequence[SlotState]) -> CellOutcome:
-        """The outcome of a scan for the batch size, which is one slot."""
         found = slots[0]
         best = batch_scan.best(found.tried)
         if found.status is SlotStatus.MEASURED and best is not None:
@@ -152,7 +147,7 @@ class _View:
         )
 
     def _referred(self, cell: Cell, slots: Sequence[SlotState], target: str, outcome: CellOutcome) -> CellOutcome:
-        """Point to the cell that was really measured; a chain of references is followed to its end."""
+        """Point to the cell that was measured, through a chain of references."""
         if outcome.status is Status.DOES_NOT_FIT:
             return outcome
         target = outcome.refers_to or target
@@ -194,7 +189,6 @@ class _View:
         return CellOutcome(status=Status.FAILED, reason=_final(last, self._failure(last.launch)))
 
     def _skipped(self, cell: Cell) -> CellOutcome | None:
-        """What is said of a cell that is skipped, unless its attempts say something better."""
         found = None
         for scope, words in zip(scopes(cell), _SKIPPED, strict=True):
             if why := self._replay.skipped.get(scope):
@@ -202,7 +196,7 @@ class _View:
         return found
 
     def _dropped(self, cell: Cell) -> CellOutcome | None:
-        """What is said of a cell for one of whose planned launches there was no time. A lost result is a failure."""
+        """Outcome of a cell with a dropped planned launch. A lost result is a failure instead."""
         slots = self._slots.get(cell.id, ())
         if any(self._state.slots[slot].launch in self._replay.lost for slot in slots):
             return None
@@ -223,7 +217,7 @@ def _missing(reason: str) -> CellOutcome:
 
 
 def _final(slot: SlotState, failure: Failure) -> str:
-    """Why nothing more is tried; of what was cut short, also that it was the number of times that decided."""
+    """Why nothing more is tried."""
     if failure.category is not Category.INTERRUPTED:
         return f"{failure.category}: {failure.message}"
     times = slot.failures.count(Category.INTERRUPTED)
@@ -239,29 +233,22 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Family → smallest batch that ran out of memory, the same before the first forward; cells that did the latter."""
+    """Family → smallest batch out of memory, the same before the first forward; cells that failed before it."""
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}
     not_built: set[str] = set()
-    for attempt in filter(_out_of_memory, replay.attempts):
-        cell = replay.state.cells[attempt.start.cell]
-        if cell.batch_size == AUTO:
-            continue  # an answer, which a scan keeps for itself
-        for sizes in (smallest, early) if _before_first_forward(attempt) else (smallest,):
-            sizes[_family(cell)] = min(sizes.get(_family(cell), attempt.start.batch_size), attempt.start.batch_size)
-        if _before_first_forward(attempt):
+    for attempt in replay.attempts:
+        cell, failure = replay.state.cells[attempt.start.cell], attempt.failure
+        if failure is None or failure.category is not Category.OUT_OF_MEMORY or cell.batch_size == AUTO:
+            continue  # to a scan, out of memory is an answer
+        family, size = _family(cell), attempt.start.batch_size
+        smallest[family] = min(smallest.get(family, size), size)
+        if failure.phase in BEFORE_FIRST_FORWARD:
+            early[family] = min(early.get(family, size), size)
             not_built.add(cell.id)
     return smallest, early, not_built
 
 
-def _out_of_memory(attempt: Attempt) -> bool:
-    return attempt.failure is not None and attempt.failure.category is Category.OUT_OF_MEMORY
-
-
-def _before_first_forward(attempt: Attempt) -> bool:
-    return attempt.failure is not None and attempt.failure.phase in BEFORE_FIRST_FORWARD
-
-
 def _family(cell: Cell) -> Cell:
-    """What a cell shares with those that differ in the batch size alone."""
+    """What cells share that differ only in the batch size."""
     return msgspec.structs.replace(cell, batch_size=0)

@@ -1,10 +1,9 @@
-"""Whether a measured time can be true, by what the same device reached in the same run without a model. Pure.
+"""Check a measured time against what the same device reached in the same run without a model. Pure.
 
-    gemm, sustained, in the same precision ─▶ the share of it that a model's operations come to; more than all cannot be
-    hbm, copy or triad, the faster         ─▶ the least time in which a model's weights are read once; less cannot be
+    gemm, sustained, in the same precision ─▶ the share of it that a model's operations reach: at most 100 %
+    hbm, copy or triad, the faster         ─▶ the least time to read a model's weights once
 
-Both probes are cells of the run, so that a device which is slow today is held against what it is today. A flag is no
-verdict: it says that a number needs an explanation, and names those that are known.
+A flag is no verdict: the number needs an explanation, and the flag names the known ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +25,9 @@ _MOST_PERCENT: Final = 100.0
 
 @dataclass(frozen=True)
 class Reached:
-    """What a device reached without a model. tflops: precision → sustained, of gemm; gb_per_sec: of hbm.
+    """Rates of a device without a model. tflops: precision → sustained, of gemm. gb_per_sec: of hbm.
 
-    doubts: precision → why the rate of gemm may not be what the device sustains.
+    doubts: precision → why the device may not sustain the rate of gemm.
     """
 
     tflops: Mapping[str, float] = field(default_factory=dict)
@@ -38,9 +37,9 @@ class Reached:
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of a cell: its mean iteration, the operations of one, and the bytes of parameters and buffers.
+    """A cell: its mean iteration, operations per iteration, and bytes of parameters and buffers.
 
-    generates: it writes text, of which nobody counts the operations.
+    generates: it generates text, whose operations are not counted.
     """
 
     iteration_ms: float
@@ -50,7 +49,7 @@ class Seen:
 
 
 def reached(probes: Sequence[ProbeMetrics], gpu_uuid: str) -> Reached:
-    """What the probes of one device came to. A probe without a figure is as good as none."""
+    """The rates of one device's probes."""
     mine = [probe for probe in probes if probe.gpu_uuid == gpu_uuid]
     tflops = {probe.precision: probe.sustained_tflops for probe in mine if probe.sustained_tflops is not None}
     rates = [rate for probe in mine for rate in (probe.copy_gb_per_sec, probe.triad_gb_per_sec) if rate is not None]
@@ -59,7 +58,7 @@ def reached(probes: Sequence[ProbeMetrics], gpu_uuid: str) -> Reached:
 
 
 def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
-    """What there is to say of a cell. seen: None where it has no result, about which nothing is said here."""
+    """Judge the plausibility of a cell. seen: None without a result."""
     if seen is None:
         return Plausibility(
             achieved_tflops=None, gemm_tflops=None, gemm_percent=None, least_iteration_ms=None, flags=(), note=""
@@ -96,7 +95,7 @@ def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
 
 
 def _doubt(probe: ProbeMetrics) -> str:
-    """Why a gemm that ran is no good reference; empty where it is one. Other probes have no share to doubt."""
+    """Why a gemm rate is no good reference; empty where it is."""
     if probe.sustained_tflops is None:
         return ""
     unsteady = "not steady after warm-up" if probe.steady_state == SteadyState.NONE else ""

@@ -1,10 +1,8 @@
-"""From a run to its report: one merged account of all GPUs. Pure.
+"""Build the report of a run: one merged account of all GPUs. Pure.
 
-    Archive (what was planned and tried) ┐
-                                          ├── merge ──▶ Report
-    Evidence (figures and readings)      ┘
-
-Which cell ended how is decided in outcomes.py; here it is only written down.
+Archive (planned and tried)      ┐
+                                 ├── merge ──▶ Report
+Evidence (figures and readings)  ┘
 """
 
 from collections import Counter
@@ -39,14 +37,9 @@ from orchestrator.system.calendar_times import iso
 from protocol.cell import Device
 from protocol.result import Environment
 
-__all__ = ["in_doubt", "merge"]
-
 
 def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
-    """The report of a run, finished or not. Everything that was planned is in it, whatever became of it.
-
-    terms: what its kind adds to it.
-    """
+    """The report of a run, finished or not, with every planned cell. terms: additions of its kind."""
     measured_probes = probes(archive, evidence)
     merged = results(archive, evidence, measured_probes)
     faults = whose_fault(archive, evidence)
@@ -86,23 +79,22 @@ def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
 
 
 def in_doubt(archive: Archive, evidence: Evidence) -> tuple[Doubt, ...]:
-    """The cells that leave a GPU SUSPECT in the report of what there is so far."""
+    """The cells that leave a GPU SUSPECT so far."""
     measured_probes = probes(archive, evidence)
     sides = side_by_side(archive.stored.devices, results(archive, evidence, measured_probes), measured_probes)
     return tuple(doubts(archive.stored.devices, sides))
 
 
 def _added(archive: Archive) -> Counter[str]:
-    """How many launches were added, by device."""
-    devices = {cell.id: cell.devices[0] for cell in archive.stored.plan.cells}
-    return Counter(devices[slot[0]] for slot in archive.added if slot not in archive.dropped)
+    """Count added launches by device."""
+    return Counter(archive.cells[slot[0]].devices[0] for slot in archive.added if slot not in archive.dropped)
 
 
 def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
     stored, finished = archive.stored, archive.finished
 
     def version(read: Callable[[Environment], str | None]) -> str | None:
-        """The version that all launches ran on; all of them where they differ, which a resumed run may show."""
+        """The version of all launches; each of them where they differ, as a resumed run may show."""
         seen = dict.fromkeys(read(launch.result.environment) for launch in evidence.launches.values())
         return ", ".join(text for text in seen if text) or None
 
@@ -181,9 +173,9 @@ def _gpu_info(device: Device, evidence: DeviceEvidence, taken_out: str | None) -
 
 
 def _left_out(archive: Archive) -> Iterator[LeftOutReport]:
-    numbers = {device.uuid: device.gpu_id for device in archive.stored.devices}
     for one in archive.stored.plan.left_out:
-        yield LeftOutReport(gpu_uuid=one.device, gpu_id=numbers[one.device], model_name=one.model, reason=one.why)
+        gpu_id = archive.devices[one.device].gpu_id
+        yield LeftOutReport(gpu_uuid=one.device, gpu_id=gpu_id, model_name=one.model, reason=one.why)
 
 
 def _configuration(archive: Archive, asked: Configuration) -> ConfigurationReport:

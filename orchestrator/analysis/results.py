@@ -1,7 +1,4 @@
-"""The results of the report: planned cells that measure a model, in entries, and probes, each by itself.
-
-An entry is what cells share that differ in workload and batch size alone: _Entry.
-"""
+"""The report's results: planned cells of models, grouped into entries, and probes."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,15 +23,15 @@ from orchestrator.figures.report import CellEntry
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
 from orchestrator.system.calendar_times import iso
-from protocol.cell import AUTO, Cell, Device, ModelSpec, Workload
+from protocol.cell import AUTO, Cell, Workload
 from protocol.paths import attempt_name
 
 DAMAGED: Final = "damaged"
-"""How an attempt ended whose result is missing, or is not what the journal promised."""
+"""Outcome of an attempt whose result file is missing or damaged."""
 
 
 class _Entry(NamedTuple):
-    """What the cells of one result share."""
+    """What cells share that differ only in workload and batch size."""
 
     device: str
     model: str
@@ -47,12 +44,10 @@ class _Entry(NamedTuple):
 
 
 def results(archive: Archive, evidence: Evidence, measured_without: Sequence[ProbeMetrics]) -> tuple[ModelResult, ...]:
-    """Every planned cell that measures a model, in its entry; entries in the order of the plan.
+    """Every planned cell of a model, in its entry; entries in the order of the plan.
 
-    measured_without: a model, by probes.
+    measured_without: results of the hardware probes.
     """
-    devices = {device.uuid: device for device in archive.stored.devices}
-    models = archive.stored.configuration.by_name
     entries: dict[_Entry, list[Cell]] = {}
     for cell in archive.stored.plan.cells:
         if cell.workload in PHASES:
@@ -63,36 +58,25 @@ def results(archive: Archive, evidence: Evidence, measured_without: Sequence[Pro
         for uuid, mode in dict.fromkeys((entry.device, entry.mode) for entry in entries)
     }
     return tuple(
-        reporter.model_result(
-            entry, cells, devices[entry.device], models[entry.model], reached[entry.device, entry.mode]
-        )
-        for entry, cells in entries.items()
+        reporter.model_result(entry, cells, reached[entry.device, entry.mode]) for entry, cells in entries.items()
     )
 
 
 def probes(archive: Archive, evidence: Evidence) -> tuple[ProbeMetrics, ...]:
     """Every planned probe, in the order of the plan."""
-    devices = {device.uuid: device for device in archive.stored.devices}
-    models = archive.stored.configuration.by_name
     reporter = _Reporter(archive, evidence)
-    return tuple(
-        reporter.probe(cell, devices[cell.devices[0]], models[cell.model])
-        for cell in archive.stored.plan.cells
-        if cell.workload is Workload.PROBE
-    )
+    return tuple(reporter.probe(cell) for cell in archive.stored.plan.cells if cell.workload is Workload.PROBE)
 
 
 def cells(archive: Archive, evidence: Evidence) -> Iterator[CellEntry]:
-    """Every planned cell in a line, in the order of the plan."""
-    numbers = {device.uuid: device.gpu_id for device in archive.stored.devices}
+    """Every planned cell, in the order of the plan."""
     planned = Counter(cell for cell, _ in archive.stored.plan.slots)
-    tried = Counter(attempt.start.cell for attempt in archive.attempts)
     for cell in archive.stored.plan.cells:
         outcome = evidence.outcomes[cell.id]
         yield CellEntry(
             cell=cell.id,
             gpu_uuid=cell.devices[0],
-            gpu_id=numbers[cell.devices[0]],
+            gpu_id=archive.devices[cell.devices[0]].gpu_id,
             model_name=cell.model,
             workload=cell.workload,
             precision=cell.precision,
@@ -106,7 +90,7 @@ def cells(archive: Archive, evidence: Evidence) -> Iterator[CellEntry]:
             reason=outcome.reason,
             launches=len(outcome.counted),
             launches_planned=planned[cell.id],
-            attempts=tried[cell.id],
+            attempts=len(archive.tries.get(cell.id, ())),
         )
 
 
@@ -124,25 +108,20 @@ def _entry(cell: Cell) -> _Entry:
 
 
 class _Reporter:
-    """Turns cells into metrics, with the run's attempts and evidence at hand."""
-
     def __init__(self, archive: Archive, evidence: Evidence) -> None:
-        self._evidence = evidence
-        self._tries: dict[str, list[Attempt]] = {}
-        for attempt in archive.attempts:
-            self._tries.setdefault(attempt.start.cell, []).append(attempt)
+        self._archive, self._evidence = archive, evidence
+        self._models = archive.stored.configuration.by_name
         self._planned = Counter(cell for cell, _ in archive.stored.plan.slots)
 
-    def model_result(
-        self, entry: _Entry, cells: list[Cell], device: Device, model: ModelSpec, reached: plausibility.Reached
-    ) -> ModelResult:
+    def model_result(self, entry: _Entry, cells: list[Cell], reached: plausibility.Reached) -> ModelResult:
+        model = self._models[entry.model]
         load: LoadMetrics | None = None
         phases: dict[Workload, dict[str, PhaseMetrics]] = {Workload.INFERENCE: {}, Workload.TRAINING: {}}
         generation: dict[str, GenerationMetrics] = {}
         for cell in sorted(cells, key=lambda cell: cell.batch_size):
             if (requested := self._requested(cell)) is None:
                 continue  # a scan that found nothing: it is among the scans
-            key, counted = f"batch_size_{requested}", self._counted(cell, device)
+            key, counted = f"batch_size_{requested}", self._counted(cell)
             base = self._measured(counted, requested)
             seen = cell_figures.seen(counted, generates=WORKLOADS[cell.workload].generates)
             judged = plausibility.judge(seen, cell.precision, reached)
@@ -155,8 +134,8 @@ class _Reporter:
                     phases[cell.workload][key] = cell_figures.phase(base, counted, model.item, judged)
         statistics, statistics_of = _largest({**phases, Workload.GENERATION: generation})
         return ModelResult(
-            gpu_uuid=device.uuid,
-            gpu_id=device.gpu_id,
+            gpu_uuid=entry.device,
+            gpu_id=self._archive.devices[entry.device].gpu_id,
             model_name=model.name,
             model_title=model.title,
             model_type=model.type,
@@ -175,28 +154,29 @@ class _Reporter:
             statistics_of=statistics_of,
         )
 
-    def probe(self, cell: Cell, device: Device, spec: ModelSpec) -> ProbeMetrics:
-        counted = self._counted(cell, device)
-        return cell_figures.probe(self._measured(counted, cell.batch_size), counted, spec)
+    def probe(self, cell: Cell) -> ProbeMetrics:
+        counted = self._counted(cell)
+        return cell_figures.probe(self._measured(counted, cell.batch_size), counted, self._models[cell.model])
 
     def _parameters(self, cells: list[Cell]) -> int | None:
-        """How many a model has whose description does not know, as a user's own: as its launches counted them."""
+        """The parameter count of a user's model, as its launches counted it."""
         return next((launch.result.parameters for cell in cells for launch in self._launches(cell)), None)
 
     def _requested(self, cell: Cell) -> int | None:
-        """The batch size that was requested, or that a scan has found."""
+        """The batch size that was requested, or that a scan found."""
         return self._evidence.outcomes[cell.id].batch_size if cell.batch_size == AUTO else cell.batch_size
 
     def _launches(self, cell: Cell) -> list[LaunchEvidence]:
         return [self._evidence.launches[number] for number in self._evidence.outcomes[cell.id].counted]
 
-    def _counted(self, cell: Cell, device: Device) -> Counted:
+    def _counted(self, cell: Cell) -> Counted:
+        device = self._archive.devices[cell.devices[0]]
         return Counted(cell, device, self._evidence.cells.get(cell.id), self._launches(cell))
 
     def _measured(self, counted: Counted, requested: int) -> Measured:
         """What every metric says. requested: the batch size."""
         cell, outcome = counted.cell, self._evidence.outcomes[counted.cell.id]
-        tries = self._tries.get(cell.id, [])
+        tries = self._archive.tries.get(cell.id, ())
         good = [attempt for attempt in tries if attempt.start.launch in outcome.counted]
         fate = CellReport(
             cell=cell.id,
@@ -217,9 +197,8 @@ class _Reporter:
 
 
 def report_attempt(attempt: Attempt, damaged: Mapping[int, str]) -> AttemptReport:
-    """One attempt, in words."""
+    """One attempt, as the report shows it."""
     start, failure, left = attempt.start, attempt.failure, attempt.left
-    message = damaged.get(start.launch) or (failure.message if failure else None)
     return AttemptReport(
         launch=start.launch,
         attempt=start.attempt,
@@ -229,7 +208,7 @@ def report_attempt(attempt: Attempt, damaged: Mapping[int, str]) -> AttemptRepor
         started=iso(attempt.started),
         duration_ms=attempt.lasted_ms,
         category=failure.category if failure else None,
-        message=message,
+        message=damaged.get(start.launch) or (failure.message if failure else None),
         phase=failure.phase if failure else None,
         code=failure.code if failure else None,
         failure_signal=failure.signal if failure else None,
@@ -242,7 +221,7 @@ def report_attempt(attempt: Attempt, damaged: Mapping[int, str]) -> AttemptRepor
 
 
 def outcome_word(attempt: Attempt, damaged: Mapping[int, str]) -> str:
-    """How it ended: "result", or why there is none."""
+    """How an attempt ended: "result", or why there is none."""
     if attempt.start.launch in damaged:
         return DAMAGED
     if attempt.end is None:
@@ -251,7 +230,7 @@ def outcome_word(attempt: Attempt, damaged: Mapping[int, str]) -> str:
 
 
 def _largest(phases: Mapping[Workload, Mapping[str, Measured]]) -> tuple[Statistics | None, str | None]:
-    """Statistics of the largest batch that has any, of the first phase that has any, and which they are."""
+    """Statistics of the largest batch of the first phase that has any, and its name."""
     for workload, by_batch in phases.items():
         for key, metric in reversed(list(by_batch.items())):
             if metric.statistics is not None:

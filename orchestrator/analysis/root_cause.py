@@ -1,4 +1,4 @@
-"""Which failure explains most, what a failure was in words, and which are no failures at all."""
+"""The failure that explains most, failures in words, and failures that are none."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,7 +13,7 @@ _WITHOUT: Final = frozenset({Status.FAILED, Status.MISSING})
 
 
 def root(found: Sequence[FailureReport]) -> FailureReport | None:
-    """The earliest of the gravest. Interrupted attempts and those that a person stopped explain nothing."""
+    """The earliest of the gravest failures. Interrupted and stopped attempts explain nothing."""
     causes = [one for one in found if one.category is not None and not has_trait(one.category, Trait.NO_ROOT_CAUSE)]
     return min(causes, key=_gravity, default=None)
 
@@ -25,11 +25,11 @@ def _gravity(failure: FailureReport) -> int:
 
 
 def out_of_time(failure: FailureReport) -> bool:
-    """Whether the time limit of the run ended it, which is no failure of anything."""
+    """Whether the run's time limit ended it, which is no failure."""
     return failure.category == Category.STOPPED and failure.message == OUT_OF_TIME
 
 
 def kind(failure: FailureReport) -> str:
-    """How it ended, and when."""
+    """How it failed, and in which phase."""
     phase = f" while in phase {failure.phase}" if failure.phase else ""
     return f"{how_it_ended(failure.category or failure.outcome, failure.message)}{phase}"

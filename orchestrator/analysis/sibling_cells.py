@@ -1,9 +1,8 @@
-"""What is judged of identical GPUs: their cells side by side, and what these say of each GPU in each mode. Pure.
+"""Judge identical GPUs by their cells: a verdict for each GPU in each mode. Pure.
 
-    cells side by side (cross_gpu.py) ── what does not compare is left out, and said ── siblings.py ──▶ a verdict a mode
+    cells side by side (cross_gpu.py) ── excluded where they do not compare ── siblings.py ──▶ a verdict per mode
 
-Two runs are not compared where one was throttled, but beside siblings that is what is asked for. Such a GPU is judged
-beside those that were not, and is no measure of them.
+A throttled GPU is compared with those that were not throttled, and is no reference for them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +29,7 @@ CAPPED: Final = CLOCK_EVENT_REASONS[POWER_CAP]
 
 @dataclass(frozen=True)
 class JudgedCell:
-    """A cell of identical GPUs, and those of its points that are judged. held: of GPUs that were held down in it."""
+    """A cell of identical GPUs: judged points by GPU, and in held those of throttled GPUs."""
 
     name: str
     key: CellKey
@@ -39,29 +38,28 @@ class JudgedCell:
     held: Mapping[str, Point]
 
     def beside(self, uuid: str) -> Mapping[str, Point]:
-        """Among whom that GPU is judged, itself included where the cell says anything of it."""
+        """The points among which a GPU is judged, its own included."""
         return {**self.points, uuid: self.held[uuid]} if uuid in self.held else self.points
 
 
 def by_mode(cells: Sequence[JudgedCell]) -> dict[str, dict[str, Sibling]]:
-    """By mode and GPU, the verdict over the cells of one mode."""
+    """Mode → GPU → the verdict over the cells of that mode."""
     modes = list(dict.fromkeys(cell.key.mode for cell in cells))
     return {mode: _judged([cell for cell in cells if cell.key.mode == mode], len(modes)) for mode in modes}
 
 
 def _judged(cells: Sequence[JudgedCell], modes: int) -> dict[str, Sibling]:
-    """By GPU, the verdict over the cells of one mode."""
     shares = margins.load().shares
     found = {one.gpu: one for one in siblings.judge(_rates(cells), shares, asked=modes)}
     for uuid in dict.fromkeys(uuid for cell in cells for uuid in cell.held):
-        # Its launches differ by how hot it was: that must not widen what is said of the others.
+        # The spread of its launches, due to heat, must not widen the intervals of the others.
         beside = siblings.judge(_rates(cells, uuid), shares, asked=modes)
         found |= {one.gpu: one for one in beside if one.gpu == uuid}
     return found
 
 
 def _rates(cells: Sequence[JudgedCell], held: str = "") -> list[SiblingCell]:
-    """What is judged: the GPUs that were not held down, and that one."""
+    """Rates of the GPUs that were not throttled, and of GPU `held`."""
     return [
         SiblingCell(
             name=cell.name,
@@ -73,7 +71,7 @@ def _rates(cells: Sequence[JudgedCell], held: str = "") -> list[SiblingCell]:
 
 
 def judged_cells(sides: Sequence[SideBySide]) -> list[JudgedCell]:
-    """Modes are named beside the cells, so names tell apart what is the same mode."""
+    """The cells to judge. Names tell cells of one mode apart, because the mode is named beside them."""
     of_no_mode = [msgspec.structs.replace(side.group.cell, mode="") for side in sides]
     names = keys.names(of_no_mode)
     return [_cell(names[key], side) for key, side in zip(of_no_mode, sides, strict=True)]
@@ -89,11 +87,11 @@ def _cell(name: str, side: SideBySide) -> JudgedCell:
 
 
 def left_out(side: SideBySide) -> dict[str, str]:
-    """The GPUs of which a cell says nothing, and why."""
+    """The GPUs that a cell excludes, with the reason."""
     found = {}
     for point, reason in zip(side.points, side.reasons, strict=True):
         unusable = "" if min(point.metric.launch_values, default=0.0) > 0 else "no rate above zero"
-        # Heat is why the times of such a GPU do not settle.
+        # Heat keeps the times of a throttled GPU from settling.
         unsteady = "" if point.steady or point.metric.throttled else UNSTEADY
         if why := ("" if reason == THROTTLED else reason) or unsteady or unusable:
             found[point.device.uuid] = why
@@ -109,6 +107,6 @@ def _bound(key: CellKey, metrics: Sequence[Measured]) -> Bound:
 
 
 def work(key: CellKey) -> Work:
-    """What a cell works on most."""
+    """The work that dominates a cell."""
     probe = PROBES.get(key.model_name) if key.phase is Workload.PROBE else None
     return Work.COMPUTE if probe is None else probe.work  # a report of another version may have other probes

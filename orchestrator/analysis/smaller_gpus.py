@@ -1,8 +1,8 @@
-"""GPUs that have less room than others of their kind: what does not fit there alone is not quietly made smaller. Pure.
+"""Find GPUs with less room than others of their kind, so that their cells do not shrink unnoticed. Pure.
 
 a size that ran out of memory on one GPU, and was measured on others of the same kind
-    more was in use there than on any of them when the run began    explained: the cell says so, and is what it was
-    otherwise                                                       suspect: it says so, and the run does not pass
+    more memory was in use there than on the others before the run    explained in the cell's reason
+    otherwise                                                         suspect: the run does not pass
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,8 +17,7 @@ from protocol.cell import Cell, Device, DeviceKind
 
 _RAN_OUT: Final = frozenset({Status.DEGRADED, Status.REFERRED, Status.DOES_NOT_FIT})
 _ALIKE_BYTES: Final = 256 * 1024 * 1024
-"""By which the memory in use on equal GPUs may differ: one more or less of what the driver keeps."""
-
+"""By how much the memory in use on equal GPUs may differ: what the driver keeps."""
 
 Outcomes = dict[str, CellOutcome]
 
@@ -26,7 +25,7 @@ Outcomes = dict[str, CellOutcome]
 def raised(
     devices: Sequence[Device], cells: Iterable[Cell], became: Mapping[str, CellOutcome]
 ) -> tuple[Outcomes, Outcomes]:
-    """The cells that are suspect, and those whose want of memory is explained, by their id, as they are to be told."""
+    """Suspect outcomes, and those explained by memory in use, by id of their cell."""
     by_uuid = {device.uuid: device for device in devices}
     kinds = {device.uuid: device.name for device in devices if device.kind is DeviceKind.CUDA}
     suspect: Outcomes = {}
@@ -39,8 +38,7 @@ def raised(
         if not alike:
             continue
         if more := _more_in_use(own, alike):
-            reason = f"{outcome.reason}; {more}"
-            explained[cell.id] = msgspec.structs.replace(outcome, reason=reason)
+            explained[cell.id] = msgspec.structs.replace(outcome, reason=f"{outcome.reason}; {more}")
         else:
             suspect[cell.id] = _suspect(cell, outcome, own, alike)
     return suspect, explained
@@ -51,14 +49,14 @@ def _measured(twin: Cell, became: Mapping[str, CellOutcome]) -> bool:
 
 
 def _more_in_use(own: Device, alike: Sequence[Device]) -> str:
-    """Why it had less room, in words; empty where it had as much when the run began."""
+    """Why it had less room; empty where it had as much when the run began."""
     more = (own.memory_used_bytes or 0) - max(other.memory_used_bytes or 0 for other in alike)
     labels = " and ".join(other.label for other in alike)
     return f"{labels} had {more / 2**30:.1f} GiB less in use before the run" if more > _ALIKE_BYTES else ""
 
 
 def _suspect(cell: Cell, outcome: CellOutcome, own: Device, alike: Sequence[Device]) -> CellOutcome:
-    """A smaller result stays what it was; a size that would not fit at all counts as a failure."""
+    """A smaller result keeps its status; a size that would not fit at all counts as a failure."""
     labels = " and ".join(other.label for other in alike)
     totals = ", ".join(_total(device) for device in (own, *alike))
     reason = (

@@ -1,12 +1,11 @@
-"""Which GPU of the run is slower than its identical siblings, where, and why: judged by stats/, written down. Pure.
+"""Which GPU is slower than its identical siblings, where, and why. stats/ judges. Pure.
 
-    cells side by side (cross_gpu.py) ── what does not compare is left out, and said
+    cells side by side (cross_gpu.py) ── excluded where they do not compare
       ── rates of launches, each mode apart ── siblings.py ──▶ verdict    the worse of the two stands
-      ── what the GPU was like in its slowest cells ── sibling_reasons.py ──▶ reason ──▶ next step
-    a GPU that was held down ── throttled_gpus.py ──▶ reason ──▶ next step           whatever its verdict
+      ── traits of the GPU in its slowest cells ── sibling_reasons.py ──▶ reason ──▶ next step
+    a throttled GPU ── throttled_gpus.py ──▶ reason ──▶ next step         whatever its verdict
 
-Loading is left out: it measures the host's page cache. Modes are judged apart, because a GPU that is slow only when all
-are at work would be half hidden by what it does alone.
+Loading is excluded, because it measures the host's page cache.
 """
 
 from collections import Counter, defaultdict
@@ -49,17 +48,14 @@ _NEXT: Final = "load it for an hour with --burn-in 1h, which verifies what it co
 def standings(
     devices: Sequence[Device], sides: Sequence[SideBySide], added: Mapping[str, int] = MappingProxyType({})
 ) -> tuple[Standing, ...]:
-    """One for each device, in their order. sides: every cell of the run that identical devices share.
-
-    added: by device, how many launches were made beyond the plan.
-    """
+    """One for each device, in their order. added: device → launches beyond the plan."""
     found = {one.gpu_uuid: one for group, mine in _alike(devices, sides) for one in _of_group(group, mine)}
     more = {device.uuid: added.get(device.uuid, 0) for device in devices}
     return tuple(msgspec.structs.replace(found[uuid], launches_added=number) for uuid, number in more.items())
 
 
 def doubts(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[Doubt]:
-    """The cells that leave a GPU SUSPECT: more launches may settle it. One that is a STRAGGLER elsewhere is not it."""
+    """The cells that leave a GPU SUSPECT. A STRAGGLER in another mode is not SUSPECT."""
     for group, mine in _alike(devices, sides):
         cells = sibling_cells.judged_cells(mine)
         ids = [tuple(point.metric.cell for point in side.points) for side in mine]
@@ -113,7 +109,7 @@ def _by_gravity(device: Device, judged: Mapping[str, Mapping[str, Sibling]]) -> 
 
 
 def _no_verdict(device: Device, group: Sequence[Device]) -> str:
-    """Why there can be none, whatever was measured; empty where there can."""
+    """Why a GPU can have no verdict, whatever was measured; empty where it can."""
     if device.kind is DeviceKind.CPU:
         return NO_VERDICT_ON_CPU
     if device.slice_of is not None:
@@ -172,7 +168,7 @@ def _standing(
     left_out: Counter[str],
     down: Why | None,
 ) -> Standing:
-    """own: what was judged of it in each mode, the gravest first. down: why it was held down, None where it was not."""
+    """own: its verdict by mode, the gravest first. down: why it was throttled."""
     mode, gravest = next(iter(own.items()))
     decides = min(gravest.effects.values(), key=lambda effect: (effect.p, effect.low))
     slow = [] if gravest.verdict is SiblingVerdict.OK else list(_slowest(cells, own))
@@ -204,7 +200,7 @@ def _standing(
 
 
 def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tuple[JudgedCell, Effect]]:
-    """The cells in which a GPU is slower, those beyond their margin by themselves first, then by how much."""
+    """The cells in which a GPU is slower: those beyond their own margin first, then by how much."""
     alone = [
         (cell, own[cell.key.mode].alone[cell.name], cell.name in own[cell.key.mode].slow_cells)
         for cell in cells
@@ -215,7 +211,7 @@ def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tu
 
 
 def _why(device: Device, cell: JudgedCell, down: Why | None) -> Why:
-    """By what the GPU was like in the cell where it shows most; that it was held down is told in any case."""
+    """By the GPU's traits in its slowest cell; throttling is named in any case."""
     if down is not None and device.uuid in cell.held:
         return down
     others = [_traits(point) for uuid, point in cell.points.items() if uuid != device.uuid]

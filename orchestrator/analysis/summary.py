@@ -1,14 +1,14 @@
-"""What the run says as a whole: its summary, what isolation cost, and what failed."""
+"""The run as a whole: its summary, the cost of isolation, and its failures."""
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean, median
+from statistics import median
 from typing import Final
 
 from orchestrator.analysis import batch_scans
 from orchestrator.analysis.attribution import Fault
-from orchestrator.analysis.evidence import Evidence
+from orchestrator.analysis.evidence import Evidence, mean
 from orchestrator.analysis.results import outcome_word, report_attempt
 from orchestrator.analysis.time_ledgers import overhead_ms
 from orchestrator.config.run_configuration import Isolation
@@ -35,14 +35,14 @@ def summary(archive: Archive, evidence: Evidence, results: Sequence[ModelResult]
         peak_memory_usage_mb=max(
             (metric.peak_memory_mb for metric in _working(results) if metric.peak_memory_mb is not None), default=None
         ),
-        average_gpu_utilization=_mean([device.utilization_percent for device in evidence.devices.values()]),
-        average_power_draw_w=_mean([device.power_w for device in evidence.devices.values()]),
+        average_gpu_utilization=mean(device.utilization_percent for device in evidence.devices.values()),
+        average_power_draw_w=mean(device.power_w for device in evidence.devices.values()),
         cells=_counts(archive, evidence),
     )
 
 
 def overhead(archive: Archive, evidence: Evidence) -> Overhead:
-    """What a process of its own for each launch cost, and whether the zygote paid."""
+    """What one process per launch cost, and whether the zygote paid off."""
     isolation = archive.stored.configuration.isolation
     good = [attempt for attempt in archive.attempts if attempt.start.launch in evidence.launches]
     ledgers = [(evidence.launches[attempt.start.launch].result.ledger, attempt) for attempt in good]
@@ -67,24 +67,19 @@ def overhead(archive: Archive, evidence: Evidence) -> Overhead:
 
 
 def failures(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) -> Iterator[FailureReport]:
-    """Every launch without a result, earliest first: of several failures the first is nearest to the cause.
-
-    faults: whose they were, by launch.
-    """
-    cells = {cell.id: cell for cell in archive.stored.plan.cells}
-    labels = {device.uuid: device.gpu_id for device in archive.stored.devices}
+    """Every launch without a result, earliest first, thus nearest to the cause. faults: attribution by launch."""
     for attempt in sorted(archive.attempts, key=lambda attempt: attempt.started):
         if outcome_word(attempt, evidence.damaged) == "result" or batch_scans.is_an_answer(archive, evidence, attempt):
             continue
         report = report_attempt(attempt, evidence.damaged)
-        cell = cells[attempt.start.cell]
+        cell = archive.cells[attempt.start.cell]
         yield FailureReport(
             at=report.started,
             launch=report.launch,
             cell=cell.id,
             status=evidence.outcomes[cell.id].status,
             gpu_uuid=attempt.device,
-            gpu_id=labels[attempt.device],
+            gpu_id=archive.devices[attempt.device].gpu_id,
             model_name=cell.model,
             workload=cell.workload,
             precision=cell.precision,
@@ -103,9 +98,8 @@ def failures(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) 
 
 
 def _counts(archive: Archive, evidence: Evidence) -> CellCounts:
-    plan = archive.stored.plan
     states = Counter(outcome.status for outcome in evidence.outcomes.values())
-    slots = plan.slots
+    slots = archive.stored.plan.slots
     planned = Counter(cell for cell, _ in slots)
     planned.subtract(cell for cell, _ in archive.dropped.keys() & slots)
     counts = {launch for outcome in evidence.outcomes.values() for launch in outcome.counted}
@@ -114,10 +108,10 @@ def _counts(archive: Archive, evidence: Evidence) -> CellCounts:
         for one in archive.attempts
         if one.start.launch in counts and (one.start.cell, one.start.round) in slots
     )
-    short = sum(1 for cell, outcome in evidence.outcomes.items() if outcome.counted and made[cell] < planned[cell])
+    short = (cell for cell, outcome in evidence.outcomes.items() if outcome.counted and made[cell] < planned[cell])
     return CellCounts(
-        planned=len(plan.cells),
-        short_of_launches=short,
+        planned=len(archive.stored.plan.cells),
+        short_of_launches=len(list(short)),
         ok=states[Status.OK],
         degraded=states[Status.DEGRADED],
         referred=states[Status.REFERRED],
@@ -158,7 +152,7 @@ def _phases(results: Sequence[ModelResult]) -> Iterator[tuple[ModelResult, str, 
 
 
 def _working(results: Sequence[ModelResult]) -> Iterator[Measured]:
-    """Models at work: all but loading."""
+    """Metrics of models at work, without loading."""
     for _, _, metric in _phases(results):
         yield metric
     for result in results:
@@ -168,8 +162,3 @@ def _working(results: Sequence[ModelResult]) -> Iterator[Measured]:
 def _unfinished(archive: Archive, attempt: Attempt) -> str:
     running = archive.finished is None and attempt.segment == archive.segments[-1]
     return "no end was recorded: interrupted" + (", or still running" if running else "")
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None

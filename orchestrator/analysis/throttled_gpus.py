@@ -1,7 +1,4 @@
-"""A GPU that was held down whatever its siblings did: by its driver for heat or by a brake, or by a lower limit. Pure.
-
-What is told here needs no siblings to be slower than: one GPU alone, or eight that are all too hot, have their reason.
-"""
+"""Why a GPU was held down: by its driver, for heat or a brake, or by a lower power limit. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,14 +16,14 @@ _SLOWDOWN: Final = clock_events.words([clock_events.SLOWDOWN])
 
 
 class Held(NamedTuple):
-    """A GPU in a cell in which it was held down for longer than a result bears."""
+    """A GPU in a cell in which it was throttled."""
 
     cell: CellKey
     point: Point
 
 
 def found(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
-    """By GPU, the cells in which it was held down."""
+    """GPU → the cells in which it was throttled."""
     held: dict[str, list[Held]] = {}
     for side in sides:
         for point in side.points:
@@ -36,7 +33,7 @@ def found(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
 
 
 def by_its_driver(held: Sequence[Held]) -> Why | None:
-    """Why, by the cell in which it was held down longest; None where it was in none."""
+    """Why, by the cell with the longest throttling; None without any."""
     if not held:
         return None
     cell, (_, metric, _) = max(held, key=lambda one: one.point.metric.slowdown_percent or 0.0)
@@ -50,17 +47,14 @@ def by_its_driver(held: Sequence[Held]) -> Why | None:
 
 
 def _reason(seen: Sequence[str]) -> Reason:
-    """A hardware slowdown alone may be heat or power: NVML does not say, so the clock is what is known."""
+    """A hardware slowdown alone may be heat or power, which NVML does not say: the clock is what is known."""
     if not seen or any(word in _HEAT for word in seen):
         return Reason.HEAT
     return Reason.POWER if any(word in _BRAKE for word in seen) else Reason.CLOCK
 
 
 def by_its_limit(device: Device, group: Sequence[Device]) -> Why | None:
-    """A power limit below that of most siblings: slow by order, so there is no verdict, but there is a reason.
-
-    Where no limit is that of more than half of them, none is the usual one.
-    """
+    """A power limit below that of most siblings; None where more than half share no limit."""
     own = device.power_limit_w
     ((usual, times),) = Counter(other.power_limit_w for other in group).most_common(1)
     if own is None or usual is None or own >= usual or 2 * times <= len(group):

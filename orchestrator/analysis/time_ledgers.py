@@ -1,9 +1,9 @@
-"""Where the time of launches went, and what of it a process of its own for each of them cost.
+"""Where the time of launches went, and what one process per launch cost.
 
     START ── start │ import │ context │ build │ load │ warm_up │ measure │ count ── record ── END ── teardown ── free
-             └────────────────── told by the worker ───────────────────┘
+             └────────────────── reported by the worker ────────────────┘
 
-The entries of a launch add up to its whole time: what the worker does not tell before END is `record`.
+The entries add up to the whole time: what the worker does not report before END is `record`.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,11 @@ from orchestrator.state.attempts import Attempt
 from protocol.result import Ledger
 
 _MEASURING: Final = frozenset({"load_ms", "warm_up_ms", "measure_ms"})
-"""What is no overhead."""
-_isolating: Final = attrgetter(*(name for name in Ledger.__struct_fields__ if name not in _MEASURING))
+_OVERHEAD: Final = attrgetter(*(name for name in Ledger.__struct_fields__ if name not in _MEASURING))
 
 
 def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
-    """Medians of what the launches spent, None where there is none. A launch that nobody saw leave has no teardown."""
+    """Medians over the launches; None without any. A launch without a Left record has no teardown."""
     if not launches:
         return None
     entries = {name: median(getattr(spent, name) for spent, _ in launches) for name in Ledger.__struct_fields__}
@@ -38,11 +37,11 @@ def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
 
 
 def record_ms(spent: Ledger, attempt: Attempt) -> float | None:
-    """From START to END, without what the worker told of; None where the two are not on one clock."""
+    """From START to END, without what the worker reported; None where the two are not on one clock."""
     return None if attempt.lasted_ms is None else attempt.lasted_ms - sum(msgspec.structs.astuple(spent))
 
 
 def overhead_ms(spent: Ledger, attempt: Attempt) -> float:
-    """What a launch cost beyond loading, warm-up and measuring, as far as it was seen."""
+    """Time of a launch beyond loading, warm-up and measuring."""
     teardown_ms = attempt.left.teardown_ms if attempt.left else 0.0
-    return float(sum(_isolating(spent)) + (record_ms(spent, attempt) or 0.0) + teardown_ms)
+    return float(sum(_OVERHEAD(spent)) + (record_ms(spent, attempt) or 0.0) + teardown_ms)

@@ -1,7 +1,7 @@
-"""From a run to what happened when on each of its devices. Pure.
+"""What happened when on each device of a run. Pure.
 
-Launches that lie too close together for the eye are told of together, so that a night of ten thousand draws as fast as
-ten minutes. A launch without a result always stands for itself, up to MOST_FAILED of them.
+Launches that lie too close together are merged, so that ten thousand draw as fast as ten. Launches without a result
+stay apart, up to MOST_FAILED of them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,16 +19,11 @@ MOST_FAILED: Final = 100
 
 
 def timeline(archive: Archive, evidence: Evidence, without_result: Collection[int]) -> Timeline:
-    """All devices of the run, in its order.
-
-    without_result: the launches that the report counts as failures. One that told a scan that its size is too large has
-    no result either, and is none.
-    """
-    cells = {cell.id: cell for cell in archive.stored.plan.cells}
-    spans: dict[str, list[Span]] = {device.uuid: [] for device in archive.stored.devices}
+    """The timeline of all devices. without_result: the launches that the report counts as failures."""
+    spans: dict[str, list[Span]] = {uuid: [] for uuid in archive.devices}
     clocks = _clocks(archive)
     for attempt in archive.attempts:
-        cell = cells[attempt.start.cell]
+        cell = archive.cells[attempt.start.cell]
         span = _span(attempt, cell, clocks[attempt.segment.boot_id], failed=attempt.start.launch in without_result)
         for uuid in cell.devices:
             spans[uuid].append(span)
@@ -41,10 +36,9 @@ def timeline(archive: Archive, evidence: Evidence, without_result: Collection[in
 
 
 def _clocks(archive: Archive) -> Mapping[str, float]:
-    """For each boot of the host, the seconds by which the run's beginning is ahead of monotonic time zero.
+    """Boot of the host → seconds from the run's beginning to monotonic time zero.
 
-    The first segment of a boot speaks for all of it: samples and launches keep their places beside each other also
-    where the time of day was set in the meantime.
+    The first session of a boot counts for all of it, also where the time of day was set later.
     """
     found: dict[str, float] = {}
     for segment in archive.segments:
@@ -53,7 +47,7 @@ def _clocks(archive: Archive) -> Mapping[str, float]:
 
 
 def _span(attempt: Attempt, cell: Cell, clock: float, *, failed: bool) -> Span:
-    """An attempt whose end nobody wrote has no length."""
+    """An attempt without an end has no length."""
     start_s = clock + attempt.start.at_ns / 1e9
     batch = "" if cell.workload in WITHOUT_BATCH else f" b{attempt.start.batch_size}"
     return Span(
@@ -83,7 +77,7 @@ def _device(uuid: str, spans: Iterable[Span], evidence: DeviceEvidence, clocks: 
 
 
 def together(spans: Sequence[Span], most: int = MOST_SPANS) -> Iterator[Span]:
-    """At most `most` of them, ordered by time: those that begin in the same stretch of time are taken together."""
+    """At most `most` spans, ordered by time: those that begin in one stretch of time are merged."""
     if len(spans) <= most:
         yield from spans
         return

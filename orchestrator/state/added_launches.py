@@ -1,16 +1,13 @@
-"""Which launches are added because those so far leave a GPU SUSPECT. Pure.
+"""Choose the launches to add while a GPU is SUSPECT. Pure.
 
-    all that was planned is done ──▶ who is SUSPECT, and in which cells? (analysis/stragglers.py)
-              ▲                          │ in none: no more                     │ in some
-              └── done, and looked at ◀──┴── one more round of these cells, on every GPU that has them
+    all planned launches are done ──▶ which GPUs are SUSPECT, in which cells? (analysis/stragglers.py)
+              ▲                          │ none: stop                          │ some
+              └── launched and judged ◀──┴── one more round of these cells, on every GPU that has them
 
-A round at a time, so that it ends as soon as nobody is SUSPECT, and at the latest with MOST_LAUNCHES of a cell. It is a
-round like those of the plan: in random order by the stored seed, the same on every GPU, each mode by itself (turns.py).
-All identical GPUs make it, the sound ones too: who is suspected is held against their median, which is known no better
-than the least launched of them; what is measured loaded needs them at work; and all then drift alike. For that a GPU
-that was out of the run for a while does not catch up: it would make loaded launches beside idle siblings.
-
-The journal has each round (records.Added) before its first launch, so that a resumed run makes the same ones.
+An added round is like a planned one: in random order by the stored seed, the same on every GPU, each mode by itself
+(turns.py). A cell gets at most MOST_LAUNCHES. All identical GPUs take part, because a SUSPECT GPU is compared with
+their median, loaded launches need them at work, and all then drift alike. So a GPU that was quarantined for a while
+does not catch up. The journal has each round (records.Added) before its first launch.
 """
 
 import math
@@ -38,19 +35,19 @@ class Doubt:
 
 
 def applies(configuration: Configuration, devices: Iterable[Device]) -> bool:
-    """Whether anything may be added at all: never where cells have a length, and go on for a time."""
+    """Whether this run may add launches: never where cells have a fixed length."""
     return configuration.cell_s is None and configuration.adds_launches and bool(judged(devices))
 
 
 def judged(devices: Iterable[Device]) -> tuple[Device, ...]:
-    """The GPUs of which there are enough that are identical for one of them to be SUSPECT."""
+    """The whole GPUs that have enough identical siblings to be SUSPECT."""
     whole = [device for device in devices if device.kind is DeviceKind.CUDA and device.slice_of is None]
     kinds = Counter((device.name, device.memory_total_bytes) for device in whole)
     return tuple(device for device in whole if kinds[device.name, device.memory_total_bytes] >= LEAST_GPUS)
 
 
 def at_most(cells: Iterable[Cell], launches: int, devices: Sequence[Device]) -> int:
-    """How many launches of these planned cells may be added, each of which has so many in the plan; of loads none."""
+    """The most launches that may be added for these cells, each planned `launches` times."""
     among = {device.uuid for device in judged(devices)}
     several = [cell for cell in cells if cell.devices[0] in among and WORKLOADS[cell.workload].sibling_verdict]
     return sum(cell.batch_size != AUTO for cell in several) * max(MOST_LAUNCHES - launches, 0)
@@ -64,10 +61,10 @@ def decide(
     left_s: float = math.inf,
     expected_s: Callable[[Cell], float] = lambda _: 0.0,
 ) -> tuple[Slot, ...]:
-    """The launches to add, in the order in which each device makes its own; none where nothing is, or may be, settled.
+    """Choose the launches to add, in the order of each device. Empty where none may be added.
 
-    left_s: until the time of the run is up. expected_s: what a launch will take. A mode for which there is no time as a
-    whole is left out, for half a round settles nothing: solo launches take as long as all GPUs one after the other.
+    left_s: remaining time of the run. expected_s: expected seconds of a launch. A mode whose whole round does not fit
+    is skipped, because half a round settles nothing.
     """
     several = sorted({doubt.cells for doubt in doubts})
     found: list[Slot] = []
@@ -82,7 +79,7 @@ def decide(
 
 
 def added(state: RunState, slots: Iterable[Slot]) -> RunState:
-    """The state with more launches of planned cells, each behind what waits on its device."""
+    """Append launches of planned cells to the queues of their devices."""
     for slot in slots:
         if slot in state.slots:
             continue
@@ -95,7 +92,7 @@ def added(state: RunState, slots: Iterable[Slot]) -> RunState:
 
 
 def _round(state: RunState, several: Iterable[tuple[str, ...]], seed: int) -> list[Slot]:
-    """One more round of each of these cells, given by their ids on all GPUs, that has not had all it may have."""
+    """One more round of each of these cells (ids on all GPUs) that has had fewer than MOST_LAUNCHES."""
     made: list[tuple[int, list[str]]] = []
     for ids in several:
         useful = [one for one in ids if _is_useful(state, state.cells[one])]
@@ -105,12 +102,12 @@ def _round(state: RunState, several: Iterable[tuple[str, ...]], seed: int) -> li
     random.Random(f"{seed}/{sum(state.tally.values())}").shuffle(made)
     last = state.launches[max(state.launches)][0] if state.launches else ""
     if made and last in made[0][1]:
-        made.append(made.pop(0))  # no two launches of a cell in a row, where there is another one
+        made.append(made.pop(0))  # avoid two launches of a cell in a row
     return [(one, number) for number, ids in made for one in ids]
 
 
 def _is_useful(state: RunState, cell: Cell) -> bool:
-    """Whether a launch of it would tell something: not where none has so far, and a scan is made of many already."""
+    """Whether one more launch can help: not without any result so far, and not for a scan, which has many launches."""
     if cell.batch_size == AUTO or is_skipped(state, cell):
         return False
     out = any(state.devices[uuid].quarantined for uuid in cell.devices)
@@ -119,7 +116,6 @@ def _is_useful(state: RunState, cell: Cell) -> bool:
 
 
 def _lasts_s(cells: Iterable[Cell], mode: Mode, expected_s: Callable[[Cell], float]) -> float:
-    """Seconds for these launches of one mode: side by side, or one after the other."""
     lasts: dict[str, float] = defaultdict(float)
     for cell in cells:
         lasts[cell.devices[0]] += expected_s(cell)

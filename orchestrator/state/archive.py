@@ -1,12 +1,12 @@
-"""A run as it lies on disk, read back: what was asked for, what was tried, what came of it.
+"""Read a stored run back from disk: configuration, attempts and results.
 
-    run.yaml, plan.json ──▶ StoredRun ┐     (run_files.py)
-    journal.gpj ──▶ records ──────────┴──▶ Archive ── result(attempt) ──▶ launches/<cell>/<n>/result.msgpack
-                                                                          its hash checked
-ResultFileError    a result that the journal promised is missing, or is not the one that was promised
+run.yaml, plan.json ──▶ StoredRun ┐     (run_files.py)
+journal.gpj ──▶ records ──────────┴──▶ Archive ── result(attempt) ──▶ launches/<cell>/<n>/result.msgpack
+                                                                  hash checked
 """
 
 import dataclasses
+import functools
 import hashlib
 import os
 from collections import defaultdict
@@ -36,6 +36,7 @@ from orchestrator.store.records import (
     ZygoteStarted,
 )
 from protocol import codec
+from protocol.cell import Cell, Device
 from protocol.errors import ProtocolError
 from protocol.paths import LaunchPaths, RunPaths
 from protocol.result import Result
@@ -44,18 +45,14 @@ _RESULT: Final = codec.Decoder[Result](Result)
 
 
 class ResultFileError(Exception):
-    """A result file is missing or damaged. The message names the file and says what is wrong with it."""
+    """A result file is missing or damaged. The message names the file and the reason."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """One run.
+    """One stored run. durations_s, stood_still, dropped_ns, foreign and telemetry_ended are by session.
 
-    replay: where it stands. attempts: of it, those that still run only where they are wanted. durations_s: of each
-    segment, from its beginning to the last launch that began or ended in it, or to its end. stood_still: of each
-    segment, each time that its process did not go on. dropped_ns: launches that were dropped in each segment, and when.
-    too_hot: GPUs whose load was ended for their heat in any segment: how, and when, in seconds since the epoch.
-    foreign: who came to a GPU or left it. telemetry_ended: when, in segments that went on without it.
+    foreign: processes that came to a GPU or left it. too_hot: GPU → reason, seconds since the epoch.
     """
 
     paths: RunPaths
@@ -74,12 +71,12 @@ class Archive:
 
     @property
     def taken_out(self) -> Mapping[str, str]:
-        """Devices that are quarantined, and why, by UUID."""
+        """Quarantined devices by UUID, with the reason."""
         return self.replay.quarantined
 
     @property
     def skipped(self) -> Mapping[str, str]:
-        """What nothing more was launched of (slots.scopes), and why."""
+        """Skipped scopes (slots.scopes), with the reason."""
         return self.replay.skipped
 
     @property
@@ -89,54 +86,66 @@ class Archive:
 
     @property
     def dropped(self) -> Mapping[tuple[str, int], str]:
-        """Launches, planned or added, that there was no time for, and why."""
+        """Launches for which there was no time, with the reason."""
         return self.replay.dropped
 
     @property
     def finished(self) -> Finished | None:
-        """None while nobody has recorded that the run is over."""
+        """The end of the run; None while none is recorded."""
         return self.replay.finished
 
+    @functools.cached_property
+    def cells(self) -> Mapping[str, Cell]:
+        """Planned cells by id."""
+        return {cell.id: cell for cell in self.stored.plan.cells}
+
+    @functools.cached_property
+    def devices(self) -> Mapping[str, Device]:
+        """Devices of the run by UUID."""
+        return {device.uuid: device for device in self.stored.devices}
+
+    @functools.cached_property
+    def tries(self) -> Mapping[str, Sequence[Attempt]]:
+        """Attempts by id of their cell; a cell without one is not in it."""
+        found: dict[str, list[Attempt]] = {}
+        for attempt in self.attempts:
+            found.setdefault(attempt.start.cell, []).append(attempt)
+        return found
+
     def so_far(self) -> "Archive":
-        """The same without the attempts that somebody is still working on."""
+        """The same run without the attempts that still run."""
         now = self.segments[-1]
         return dataclasses.replace(
             self, attempts=tuple(one for one in self.attempts if one.end is not None or one.segment != now)
         )
 
     def folder(self, attempt: Attempt) -> LaunchPaths:
-        """Where the files of an attempt lie."""
+        """The folder of an attempt's files."""
         return self.paths.launch(attempt.start.cell, attempt.start.attempt)
 
     def result(self, attempt: Attempt) -> Result:
-        """What an attempt measured.
+        """Read the result of an attempt.
 
-        Raises ResultFileError when the file is not the one that the journal promised, and ValueError for an attempt
-        without a promised result.
+        Raises ResultFileError for a file whose hash is not the journal's, ValueError for an attempt without a result.
         """
-        if attempt.promised is None:
-            raise ValueError(f"launch {attempt.start.launch} has no result")
-        return self._result(attempt, attempt.promised)
+        return self._read(attempt, attempt.promised)
 
     def withdrawn_result(self, attempt: Attempt) -> Result:
-        """What an attempt measured that does not count. Raises as `result` does."""
-        if attempt.withdrawn is None:
-            raise ValueError(f"launch {attempt.start.launch} has no result that was withdrawn")
-        return self._result(attempt, attempt.withdrawn)
+        """Read the withdrawn result of an attempt. Raises as `result` does."""
+        return self._read(attempt, attempt.withdrawn)
 
-    def _result(self, attempt: Attempt, promised: str) -> Result:
-        return read_result(self.folder(attempt), promised, {device.uuid for device in self.stored.devices})
+    def _read(self, attempt: Attempt, promised: str | None) -> Result:
+        if promised is None:
+            raise ValueError(f"launch {attempt.start.launch} has no such result")
+        return read_result(self.folder(attempt), promised, self.devices.keys())
 
 
 def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) -> Result:
-    """The result in a launch's folder, checked. promised: hash of its file. devices: UUIDs of those that the run has.
-
-    Raises ResultFileError.
-    """
+    """Read and check a result file. promised: its SHA-256. devices: UUIDs of the run. Raises ResultFileError."""
     path = folder.result
     try:
         with path.open("rb") as file:
-            # A buffer of the most that is allowed would be made, and given back, for each of 100,000 files.
+            # read(MAX_MESSAGE_BYTES) would allocate that many bytes for each of 100,000 files.
             size = os.fstat(file.fileno()).st_size
             data = file.read(min(size, codec.MAX_MESSAGE_BYTES) + 1)
     except OSError as error:
@@ -155,10 +164,10 @@ def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) ->
 
 
 def load(paths: RunPaths, stored: StoredRun | None = None, *, alive: bool = False) -> Archive:
-    """The run in a folder, also one that still goes on. stored: its run.yaml, where that was read before.
+    """Read the run in a folder, also one that still runs.
 
-    alive: a process works on it. Raises RunFolderError when there is no run, it is damaged, its journal was cut short,
-    or its files belong to different runs.
+    stored: its run.yaml, if read before. alive: a process works on it. Raises RunFolderError when there is no run, it
+    is damaged, its journal was cut short, or its files belong to different runs.
     """
     stored = stored or run_files.load(paths)
     results = tuple(paths.results())
@@ -170,7 +179,7 @@ def load(paths: RunPaths, stored: StoredRun | None = None, *, alive: bool = Fals
 
 
 def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *, alive: bool = False) -> Archive:
-    """The same from what was read before: run.yaml and plan.json never change."""
+    """Build the archive from the stored run and its journal's records."""
     header = require_coherent(stored, paths, records)
     replayed = replay(stored.plan, rules_of(stored), records, alive=alive)
     sessions = _Sessions()
@@ -194,7 +203,7 @@ def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *,
 
 
 def require_coherent(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Header:
-    """Make sure that records are those of the run in whose folder they lie; its header. Raises RunFolderError."""
+    """Return the header of records that belong to this run's folder. Raises RunFolderError for others."""
     header = records[0] if records else None
     if header is None and not paths.launches.is_dir():
         raise RunFolderError(
@@ -210,14 +219,12 @@ def require_coherent(stored: StoredRun, paths: RunPaths, records: tuple[Record, 
 
 
 def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
-    """Make sure that a run may be resumed as its folder stands, before anything is written there.
+    """Check that a run may be resumed from its folder, before anything is written there. Raises RunFolderError.
 
     journal of another plan, or damaged            refused
-    result whose start the journal holds no more   refused: its launch, and its file, would be given to another
-    start without an end                           what every kill leaves: measured again, in a folder of its own
+    result whose start is not in the journal       refused: `resume` would overwrite it
+    start without an end                           left by every kill: measured again, in a folder of its own
     end without its result                         measured again (Category.RESULT_LOST)
-
-    Raises RunFolderError.
     """
     results = tuple(paths.results())
     records = journal.read(paths.journal) if paths.journal.exists() else ()
@@ -227,11 +234,10 @@ def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
 
 
 def require_known(paths: RunPaths, results: Iterable[Path], records: Iterable[Record]) -> None:
-    """Make sure that the journal holds the start of each of `results`. Raises RunFolderError.
+    """Check that the journal holds the start of each of `results`. Raises RunFolderError.
 
-    A start is on the disk before its process is made, so that no kill leaves a result without one: only a journal that
-    was deleted, emptied or cut short does. List the results before the journal is read: what a process at work adds in
-    between then stands in the journal.
+    A start is on disk before its process exists, so only a journal that was deleted, emptied or cut short lacks one.
+    List the results before you read the journal: a running process adds to both.
     """
     found = {path.parts[-3:-1]: path for path in results}
     known = {(one.cell, str(one.attempt)) for one in records if isinstance(one, Start)}
@@ -245,8 +251,6 @@ def require_known(paths: RunPaths, results: Iterable[Path], records: Iterable[Re
 
 
 class _Sessions:
-    """What happened when, session by session: nothing of it decides where the run stands."""
-
     def __init__(self) -> None:
         self.segments: list[Segment] = []
         self.durations_s: list[float] = []
@@ -258,7 +262,6 @@ class _Sessions:
         self.telemetry_ended: dict[Segment, int] = {}
 
     def take(self, record: Record) -> None:
-        """Take the next record of the journal."""
         match record:
             case Segment():
                 self.segments.append(record)

@@ -1,4 +1,4 @@
-"""Each attempt at a cell, put together from the records of a journal. Pure."""
+"""Attempts at cells, built from the records of a journal. Pure."""
 
 import msgspec
 
@@ -7,11 +7,10 @@ from protocol.failure import Failure
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One attempt at a cell. `end` is None when it was interrupted or still runs, `left` when nobody saw it leave.
+    """One attempt at a cell. No `end`: it was interrupted or still runs. No `left`: its exit was not seen.
 
-    segment: in which it was started. Monotonic times of other segments do not compare with it (a reboot sets them
-    back), so `lasted_ms` is None for an end that a later segment wrote. beside: who else computed on its GPU.
-    withdrawn: hash of the file of a result that was recorded and does not count, None without one.
+    segment: the session that started it. lasted_ms: None where another session wrote the end, because monotonic times
+    of two sessions do not compare. beside: another process on its GPU. withdrawn: SHA-256 of its withdrawn result.
     """
 
     segment: Segment
@@ -24,12 +23,12 @@ class Attempt(msgspec.Struct, frozen=True):
 
     @property
     def slot(self) -> tuple[str, int]:
-        """The planned launch that it is for: id of the cell, round."""
+        """The planned launch: id of the cell, round."""
         return self.start.cell, self.start.round
 
     @property
     def promised(self) -> str | None:
-        """Hash of the result file, None where there is no result."""
+        """SHA-256 of the result file; None without a result."""
         return self.end.result_sha256 if self.end else None
 
     @property
@@ -39,16 +38,16 @@ class Attempt(msgspec.Struct, frozen=True):
 
     @property
     def device(self) -> str:
-        """UUID of the device that it is about: of several the one that failed, where that is known, or that leads."""
+        """UUID of the device concerned; of a gang, the one that failed if known, else the leader."""
         return (self.failure and self.failure.device) or self.start.device
 
     @property
     def started(self) -> float:
-        """When it was started, in seconds since the epoch."""
+        """Start in seconds since the epoch."""
         return self.segment.at(self.start.at_ns)
 
     def after(self, record: End | Left | Beside, segment: Segment) -> "Attempt":
-        """The attempt with a later record of it. segment: that which wrote the record."""
+        """Return the attempt with a later record of it, which `segment` wrote."""
         match record:
             case End():
                 lasted_ms = (record.at_ns - self.start.at_ns) / 1e6 if segment == self.segment else None

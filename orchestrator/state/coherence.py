@@ -1,7 +1,7 @@
-"""Whether the records of a journal can be those of the run in whose folder they lie. Pure.
+"""Check that the records of a journal can belong to the run in whose folder they lie. Pure.
 
-Checksums tell what was damaged, and not who wrote it: the folder of a run may come from somebody else. Whatever reads
-the records relies on launches that were started once and on names that the plan knows; some of them name folders.
+Checksums find damage, not another author: the folder may come from somebody else. Readers of the records rely on
+launches that start once and on planned names, some of which name folders.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ _LATEST_S: Final = 1e11
 
 
 def wrong(stored: StoredRun, records: Iterable[Record]) -> str | None:
-    """What is wrong with the first record that cannot be one of this run, in words; None where there is none."""
+    """Describe the first record that cannot belong to this run; None where all can."""
     judge = _Judge(stored)
     for number, record in enumerate(records):
         if words := judge.wrong(record, first=number == 0):
@@ -42,8 +42,6 @@ def wrong(stored: StoredRun, records: Iterable[Record]) -> str | None:
 
 
 class _Judge:
-    """Remembers what a record must refer to."""
-
     def __init__(self, stored: StoredRun) -> None:
         self._slots = {device: set(queue) for device, queue in stored.plan.order.items()}
         self._planned = {slot for queue in self._slots.values() for slot in queue}
@@ -56,7 +54,6 @@ class _Judge:
         self._in_segment = False
 
     def wrong(self, record: Record, *, first: bool) -> str | None:
-        """What is wrong with the record, given those before it."""
         match record:
             case Header() if not first:
                 return "a run begins twice"
@@ -85,9 +82,10 @@ class _Judge:
         return None
 
     def _added(self, added: Added) -> str | None:
-        """From then on the launches count as planned: of the run's next round, or of one that a GPU was out of.
+        """Check added launches and count them as planned.
 
-        Cells of fixed length have as many rounds as the time limit holds; else there are MOST_LAUNCHES of a cell.
+        They belong to the next round, or to an earlier one that a GPU missed. Cells of fixed length have as many rounds
+        as fit into the time limit, others at most MOST_LAUNCHES.
         """
         next_round = 1 + max((number for _, number in self._planned), default=0)
         most = next_round + 1 if self._until_limit else MOST_LAUNCHES

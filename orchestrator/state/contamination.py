@@ -1,4 +1,4 @@
-"""Results that were measured beside another process, of which the journal says nothing. Pure."""
+"""Find contaminated results that the journal does not mark. Pure."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,10 @@ from orchestrator.store.records import Beside, End, Foreign, Left, Record, Segme
 
 
 def unmarked(plan: Plan, records: Iterable[Record]) -> dict[int, str]:
-    """Launches with a result beside which the journal has seen another process without a word, and which process.
+    """Map launches with an unmarked contaminated result to the other process.
 
-    The process that worked on the run was killed between the result and what it would have recorded. As there, a launch
-    is looked at when its device is free again (Left); one whose device never was, at the end of its segment.
+    The orchestrator was killed between such a result and its record. A launch is checked up to its Left record, or up
+    to the end of its session without one.
     """
     devices = {cell.id: cell.devices for cell in plan.cells}
     use, running = ForeignUse(), dict[int, Start]()

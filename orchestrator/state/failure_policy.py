@@ -1,8 +1,6 @@
-"""What to do about each kind of failure, and about what happens to the run. Data alone.
+"""What to do about each kind of failure, and about events of the run. docs/failures.md is generated from it.
 
-The run's state machine follows it, the display and the report repeat it, `explain` prints it, docs/failures.md quotes
-it. Everything that the orchestrator knows of a category is in its Rule: a new category is a member of
-protocol.failure.Category, a Rule here, and the code that recognises it.
+A new category is a member of protocol.failure.Category, a Rule here, and the code that recognises it.
 """
 
 import enum
@@ -14,7 +12,7 @@ from protocol.failure import Category, Phase
 
 
 class Reaction(enum.StrEnum):
-    """What happens next; the value is how reports say it."""
+    """What happens next, in the words of reports."""
 
     RETRY = "a fresh process tries once more"
     RETRY_SMALLER = "a fresh process tries half the batch"
@@ -31,7 +29,7 @@ class Reaction(enum.StrEnum):
 
 
 class Reach(enum.IntEnum):
-    """How much of a model is skipped once it is at fault; the index of its name in slots.scopes."""
+    """How much of a faulty model is skipped: the index of its name in slots.scopes."""
 
     MODEL = 0
     WORK = 1
@@ -41,13 +39,10 @@ class Reach(enum.IntEnum):
 class Hardware(enum.Enum):
     """What a failure says about the hardware of its device.
 
-    VERDICT: the device is faulty. POINTS: work on a faulty GPU ends so; where no other GPU can be asked, two models in
-    a row that end so take it out. MAY, and POINTS too: a fault of the GPU that the driver reports meanwhile is the
-    cause. NO: hardware is not the cause.
-
-    A signal from outside does not point at the device: whoever sends it would take healthy GPUs out. Nor does a loss
-    that is not finite: two models in the same precision may well diverge. A deadline that a stopped process has missed
-    does not count either (SlotState.stopped).
+    VERDICT: the device is faulty. POINTS: a faulty GPU may cause it; without another GPU to compare with, two models in
+    a row that fail so quarantine it. MAY, POINTS: a GPU fault that the driver reports meanwhile is the cause. NO:
+    hardware is not the cause. Signals, and losses that are not finite, come from healthy GPUs too; so does a missed
+    deadline of a stopped process (SlotState.stopped).
     """
 
     VERDICT = enum.auto()
@@ -57,10 +52,10 @@ class Hardware(enum.Enum):
 
 
 class Sign(enum.IntEnum):
-    """How sure a sign of the cause a failure is among those of a gang's processes, surest first.
+    """How surely a failure shows the cause among those of a gang's processes, surest first.
 
-    LOST, DEVICE: what is known of a GPU. CUDA: CUDA's own codes. OTHER: signals and the rest. CONSEQUENCE: a process
-    may end so because another one of its gang has.
+    LOST, DEVICE: a GPU's state. CUDA: CUDA's own codes. OTHER: signals and the rest. CONSEQUENCE: another process of
+    the gang may have caused it.
     """
 
     LOST = enum.auto()
@@ -72,12 +67,12 @@ class Sign(enum.IntEnum):
 
 
 class Trait(enum.Flag):
-    """What else is true of a category.
+    """More properties of a category.
 
-    HELD_BACK: its outcome waits a second, for the driver may name the cause. CUDA_START: CUDA's start-up ends so on a
-    healthy GPU after the hardware of another one has failed. FROM_OUTSIDE: healthy devices meet it too. WITH_RUN: the
-    launch ended because the run did. REPEATED: measured again in any case, so that the last attempt ends so because
-    the run ended. ROOT_CAUSE: explains other failures of the run. NO_ROOT_CAUSE: never explains another one.
+    HELD_BACK: wait 1 s for the driver to name the cause. CUDA_START: CUDA's start-up fails so on a healthy GPU after
+    another GPU's hardware has failed. FROM_OUTSIDE: healthy devices meet it too. WITH_RUN: the launch ended because the
+    run did. REPEATED: measured again, so as a last attempt it means that the run ended. ROOT_CAUSE: explains other
+    failures of the run. NO_ROOT_CAUSE: never explains another one.
     """
 
     NONE = 0
@@ -91,12 +86,11 @@ class Trait(enum.Flag):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is known of a category.
+    """Everything known of a category.
 
-    retries: fresh processes on the same device before the failure is final; ELSEWHERE comes after them, halving and
-    what takes no retry at once. why: the reason for the reaction. seen: how the category is recognised. advice: what a
-    person can do. skips: what of a model at fault is skipped. beside_others: what the launch did, where another process
-    on its GPU may be the cause; empty where none can be.
+    retries: fresh processes on the same device before the failure is final; ELSEWHERE comes after them. why: reason for
+    the reaction. seen: how the category is recognised. skips: how much of a faulty model is skipped. beside_others:
+    what the launch did where another process on its GPU may be the cause; empty where none can be.
     """
 
     reaction: Reaction
@@ -113,11 +107,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 ANY_NUMBER: Final = 1_000_000
 STRIKES: Final = 2
-"""Failures that follow a device, after which it is quarantined. A hardware verdict needs no second."""
+"""Failures that follow a device before it is quarantined. A hardware verdict needs no second."""
 BEFORE_DEVICE: Final = frozenset({Phase.START, Phase.IMPORT})
-"""Nothing has touched the device yet: what fails here cannot be its fault."""
+"""Phases that do not touch the device."""
 BEFORE_FIRST_FORWARD: Final = frozenset({Phase.START, Phase.IMPORT, Phase.BUILD})
-"""What fails in one of these has nothing to do with the batch."""
+"""Phases whose failures do not depend on the batch."""
 _SPORADIC: Final = "may not happen again in a fresh process"
 _REPEATS: Final = "would happen again"
 _ALIKE: Final = "every other cell of it would fail alike"
@@ -462,17 +456,17 @@ RUN: Final[dict[str, str]] = {
     "the terminal is closed or stopped": "the run goes on without it",
     "a child prints without end": "its log is held below a cap by giving up the middle; the child is never blocked",
 }
-"""What happens to the run as a whole, and what is done."""
+"""Event of the whole run → what is done."""
 
 HARDWARE: Final = frozenset(category for category, rule in POLICY.items() if rule.hardware is Hardware.VERDICT)
 POINTS_AT_DEVICE: Final = frozenset(category for category, rule in POLICY.items() if rule.hardware is Hardware.POINTS)
 
 
 def has_trait(category: str | None, trait: Trait) -> bool:
-    """Whether a category, by its words, has one of these traits. None has none."""
+    """Whether a category, given by its value, has one of these traits. None has none."""
     return category is not None and bool(POLICY[Category(category)].traits & trait)
 
 
 def retries(rule: Rule) -> str:
-    """How often a fresh process tries on the same device, in words; empty for never."""
+    """The number of retries on the same device in words; empty for none."""
     return "any number" if rule.retries == ANY_NUMBER else str(rule.retries or "")

@@ -1,15 +1,14 @@
-"""Whose fault a failure is: told by the same cell on the other devices of the run, or by another model. Pure.
+"""Attribute a failure to the model or the device, by the same cell elsewhere or by another model. Pure.
 
-    fails on d0 ──▶ the same cell is next on d1 ─┬─ fails alike ──▶ the model's: it is skipped on every device
-                                                 ├─ is measured ──▶ d0's: a strike against it; the second takes it out
-                                                 └─ neither ──────▶ nobody can tell
+    fails on d0 ──▶ the same cell is next on d1 ─┬─ fails alike ──▶ the model's: skipped on every device
+                                                 ├─ is measured ──▶ d0's: a strike; the second quarantines it
+                                                 └─ neither ──────▶ unknown
 
-    no d1 to ask ──▶ another model is next on d0 ─┬─ is measured ──▶ d0 works: the model's, most likely
-                                                  └─ fails too ────▶ d0 is taken out, if it is a GPU
+    no d1 to ask ──▶ another model is next on d0 ─┬─ is measured ──▶ d0 works: most likely the model's
+                                                  └─ fails too ────▶ d0 is quarantined, if it is a GPU
 
-Every device of a kind has the same cells with the same seed, so the answer costs no launch of its own: the cell that
-the other device has anyway is brought forward, or was run already. Devices of another kind are not asked: what fails on
-one product alone may be the fault of a library.
+It costs no extra launch: devices of one kind have the same cells and seed, so a planned cell is only brought forward.
+Devices of another kind are not asked, because a library may fail on one product alone.
 """
 
 import enum
@@ -26,7 +25,7 @@ from protocol.failure import Category, Phase
 
 
 class Blame(enum.StrEnum):
-    """Whose fault a failure is."""
+    """Attribution of a failure."""
 
     MODEL = "the model"
     DEVICE = "the device"
@@ -35,7 +34,7 @@ class Blame(enum.StrEnum):
 
 
 class Elsewhere(NamedTuple):
-    """What became of the same cell on another device. pending: it is still to be tried there."""
+    """The same cell on another device. pending: still to be tried there."""
 
     measured: bool
     failures: tuple[Category, ...]
@@ -43,12 +42,12 @@ class Elsewhere(NamedTuple):
 
     @property
     def tells(self) -> bool:
-        """Whether the cell was tried there, or will be."""
+        """Whether the cell was or will be tried there."""
         return self.measured or self.pending or bool(self.failures)
 
 
 def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
-    """Whose fault a failure of `category` is. One that came on two devices is the model's, whatever a third says."""
+    """Attribute a failure. The same failure on two devices is the model's, whatever a third device shows."""
     others = tuple(others)
     if any(category in other.failures and not other.measured for other in others):
         return Blame.MODEL
@@ -58,7 +57,7 @@ def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
 
 
 def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
-    """The same cell on the other devices of its kind. kinds: device → what it is, its product name."""
+    """The same cell on the other devices of its kind. kinds: device → product name."""
     own = cell.devices[0]
     for other, kind in kinds.items():
         if other != own and kind == kinds[own]:
@@ -66,13 +65,13 @@ def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
 
 
 def ask(state: RunState, slot: Slot) -> RunState:
-    """A failure is final here: have the same cell run next on another device, an idle one where there is any.
+    """After a final failure, run the same cell next on another device, preferably an idle one.
 
-    A process that somebody had stopped says nothing: neither the model nor the device kept it from its end.
+    A process that was stopped from outside tells nothing about the model or the device.
     """
-    others = tuple(_slots(state, slot))
     if state.slots[slot].stopped or is_skipped(state, state.cells[slot[0]]):
         return state
+    others = _slots(state, slot)
     if others:
         state = msgspec.structs.replace(state, asked=(*state.asked, slot))
     if not any(_elsewhere(state, twin).tells for twin in others):
@@ -87,12 +86,12 @@ def ask(state: RunState, slot: Slot) -> RunState:
 
 
 def judge(state: RunState, slot: Slot) -> Blame:
-    """Whose fault the last failure of a slot is, as far as the run knows now."""
+    """Attribute the last failure of a slot, as far as the run knows now."""
     return blame(state.slots[slot].failures[-1], (_elsewhere(state, twin) for twin in _slots(state, slot)))
 
 
 def conclude(state: RunState) -> RunState:
-    """Act on every question that can be answered now."""
+    """Act on every failure that can be attributed now."""
     for slot in state.asked:
         if slot not in state.asked:
             continue  # another one of the same model was answered
@@ -107,12 +106,10 @@ def conclude(state: RunState) -> RunState:
 
 
 def skip_model(state: RunState, slot: Slot) -> RunState:
-    """Launch nothing more of the model whose `slot` failed; no device is to blame for it, then.
+    """Skip the faulty model of `slot` within its category's reach; no device is blamed then.
 
-    A loss that is no number says nothing of another precision, nor of work without a loss; what took too long, nothing
-    of a smaller batch; weights that cannot be cast or saved, nothing of a precision or work that does not ask for it:
-    there the model goes on. What waits is settled when its turn comes, and only if it would need a launch. Where
-    nothing may be skipped the question is closed, and no more.
+    A loss that is not finite says nothing about another precision, a deadline nothing about a smaller batch. Waiting
+    slots are settled when their turn comes, if they still need a launch.
     """
     if not state.skips:
         return _without(state, slot)
@@ -141,14 +138,12 @@ def skip_model(state: RunState, slot: Slot) -> RunState:
 
 
 def _reach(category: Category, phase: Phase) -> Reach:
-    """How much of a model is skipped for what it failed in."""
     reach = POLICY[category].skips
     whole = phase is Phase.IMPORT or (phase is Phase.BUILD and reach is Reach.CELL)
     return Reach.MODEL if whole else reach
 
 
 def _strike(state: RunState, slot: Slot) -> RunState:
-    """A failure follows its device. Enough of them take it out."""
     if state.slots[slot].failed_in in BEFORE_DEVICE:
         return state
     uuid = _device(state, slot)
@@ -160,10 +155,9 @@ def _strike(state: RunState, slot: Slot) -> RunState:
 
 
 def _doubt(state: RunState, slot: Slot) -> RunState:
-    """No other device can tell whose fault a failure is: have another model run next on this one.
+    """Run another model next on this device, because no other device can decide.
 
-    Two models in a row that failed here, with no result between them, take it out: it may be sick, or nothing that is
-    planned works on it, and then it is not worth their deadlines either.
+    Two models in a row that fail here, with no result between them, quarantine it.
     """
     uuid, failed = _device(state, slot), state.slots[slot]
     if uuid not in state.gpus or failed.failures[-1] not in POINTS_AT_DEVICE or failed.failed_in in BEFORE_DEVICE:
@@ -182,7 +176,7 @@ def _doubt(state: RunState, slot: Slot) -> RunState:
 
 
 def in_a_row(models: Iterable[str]) -> str:
-    """Why a device is taken out that nobody can be held against."""
+    """Why a device is quarantined that cannot be compared with another."""
     return f"{' and '.join(models)} failed on it one after the other, and no other device can tell whose fault that is"
 
 
@@ -193,11 +187,11 @@ def _elsewhere(state: RunState, twin: Slot) -> Elsewhere:
     return Elsewhere(there.status is SlotStatus.MEASURED, failures, pending)
 
 
-def _slots(state: RunState, slot: Slot) -> Iterator[Slot]:
-    """The launches of the same cell on other devices, those of the first round first."""
+def _slots(state: RunState, slot: Slot) -> list[Slot]:
+    """The launches of the same cell on other devices, by round."""
     ids = [twin.id for twin in twins(state.cells[slot[0]], state.kinds)]
     found = [one for twin in ids for number in range(rounds(state, twin)) if (one := (twin, number)) in state.slots]
-    return iter(sorted(found, key=lambda one: one[1]))
+    return sorted(found, key=lambda one: one[1])
 
 
 def _without(state: RunState, slot: Slot) -> RunState:

@@ -1,9 +1,9 @@
-"""A mapping of which a changed copy is cheap, however large it is: what the state of a run of many cells is made of.
+"""A persistent mapping: a changed copy is cheap, however large it is.
 
-    base     what was there, shared by the copies        20,000 entries
-    changes  what differs from it, copied with each      some hundred entries, then they are put into a new base
+    base     shared by the copies                       20,000 entries
+    changes  the difference, copied with each change    some hundred entries, then merged into a new base
 
-A plain dict copied for each of its changes costs the square of its size over a run.
+Copying a plain dict for each change costs the square of its size over a run.
 """
 
 import math
@@ -18,18 +18,18 @@ _LEAST: Final = 64
 
 
 class Layered(Mapping[K, V]):
-    """Never changes. Entries come in the order in which their keys were first there, as in a dict."""
+    """Immutable. Entries keep the order in which their keys were first there, as in a dict."""
 
     __slots__ = ("_base", "_changes", "_length")
 
     def __init__(self, base: Mapping[K, V], changes: Mapping[K, V] | None = None, added: int = 0) -> None:
-        """changes: count in place of what `base` says, and beside it. added: how many of them `base` does not have."""
+        """changes: override and extend `base`. added: how many of their keys `base` lacks."""
         self._base = base
         self._changes = changes or {}
         self._length = len(base) + added
 
     def but(self, key: K, value: V) -> "Layered[K, V]":
-        """The same with one entry changed, or added."""
+        """Return a copy with one entry changed or added."""
         added = len(self) - len(self._base) + (key not in self._changes and key not in self._base)
         changes = {**self._changes, key: value}
         if len(changes) > max(_LEAST, math.isqrt(len(self._base))):

@@ -5,10 +5,9 @@
     journal ─────┴▶ replay ▶ Replay ┼▶ report: outcome of each cell, counted launches  (analysis/outcomes.py)
                                   └▶ archive: attempts, quarantined, skipped, dropped
 
-The records are fed through the same `step` as the events of a live run. What follows from an end (a model that is
-skipped, a device that is quarantined for its failures) is not read but follows again; a quarantine that came from
-outside (telemetry, a GPU that was waited for in vain) is read. At the end every launch that needs no launch any more
-is settled: the journal has no record of that.
+Records go through the same `step` as the events of a live run. What follows from an end (a skipped model, a
+quarantine for failures) is derived again; a quarantine from outside (telemetry, a blocked GPU) is read. Slots that
+need no launch any more have no record: they are settled at the end.
 """
 
 import dataclasses
@@ -43,12 +42,11 @@ _REPEATED: Final = frozenset({SlotStatus.DROPPED, SlotStatus.DOES_NOT_FIT})
 
 
 class ReplayRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a kind of run makes of its journal, as data.
+    """How a kind of run reads its journal, as data.
 
-    products: device → product name; devices of one product stand in for each other, empty where all do. accusable:
-    devices that two models which fail in a row may accuse. skips: whether what cannot work is launched no more.
-    repeats: each session has again what was dropped for want of time and what did not fit. keeps_quarantines: a
-    quarantined device stays so in later sessions, unless all devices are.
+    products: device → product name; devices of one product stand in for each other. accusable: GPUs that two failing
+    models in a row may accuse. skips: whether faulty models are skipped. repeats: each session repeats dropped launches
+    and those that did not fit. keeps_quarantines: quarantines last for later sessions, unless all devices have one.
     """
 
     products: Mapping[str, str] = {}
@@ -60,12 +58,12 @@ class ReplayRules(msgspec.Struct, frozen=True, kw_only=True):
 
 BENCHMARK_RULES: Final = ReplayRules()
 ROUND_RULES: Final = ReplayRules(skips=False, repeats=True, keeps_quarantines=True)
-"""Of rounds until the time limit: the next one has again what failed, there and on all other devices. A device that was
-quarantined would be rounds behind, and the links of those rounds would keep the healthy ones waiting until then."""
+"""Rounds until the time limit: the next one repeats what failed. A device back from quarantine would be rounds behind,
+and healthy ones would wait for it at the gangs of those rounds."""
 
 
 def rules_of(stored: StoredRun) -> ReplayRules:
-    """The rules of a stored run. Faults that are injected on purpose accuse no GPU."""
+    """The rules of a stored run. Injected faults accuse no GPU."""
     gpus = frozenset(device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA)
     return msgspec.structs.replace(
         ROUND_RULES if stored.configuration.until_limit else BENCHMARK_RULES,
@@ -76,12 +74,11 @@ def rules_of(stored: StoredRun) -> ReplayRules:
 
 @dataclass(frozen=True)
 class Replay:
-    """Where a run stands, and every attempt so far, in the order in which they were begun.
+    """Where a run stands, with every attempt in the order of their starts.
 
-    quarantined: devices that are not used now, and why. quarantines: the same of all sessions, the newest reason of
-    each. skipped: what nothing more is launched of (slots.scopes), and why. added: launches beyond the plan. dropped:
-    launches that there was no time for, and why. lost: launches whose result file is missing or damaged. finished: None
-    while nobody has recorded that the run is over.
+    quarantined: devices out of use now, with the reason. quarantines: those of all sessions, each with its newest
+    reason. skipped: scopes (slots.scopes) with the reason. added: launches beyond the plan. dropped: with the reason.
+    lost: launches whose result file is missing or damaged. finished: None while no end is recorded.
     """
 
     plan: Plan
@@ -96,7 +93,7 @@ class Replay:
     finished: Finished | None = None
 
     def without(self, lost: Collection[int]) -> "Replay":
-        """The same where results of these launches are missing or damaged: as it stands once `resume` has seen that."""
+        """The run as `resume` sees it where the results of these launches are missing or damaged."""
         if not lost:
             return self
         state = self.state
@@ -113,11 +110,11 @@ def replay(
     *,
     alive: bool = False,
 ) -> Replay:
-    """Where the run stands after these records, which state/coherence.py has found to be of one run.
+    """Where the run stands after these records, which coherence.py has accepted.
 
-    A Start without an End is an attempt that was interrupted, or that runs where `alive` and the newest session began
-    it. A second End takes a result back. With each session devices get another chance: whoever resumes a run may have
-    fixed them, or ended what took the host's memory. damaged: launches whose result file is not what was promised.
+    A Start without an End is an interrupted attempt, or a running one where `alive` and the newest session started it.
+    A second End withdraws a result. Each session gives devices another chance. damaged: launches with a bad result
+    file.
     """
     reader = _Reader(plan, rules)
     for record in records:
@@ -126,15 +123,12 @@ def replay(
 
 
 def staying_out(devices: Collection[str], out: Mapping[str, str]) -> dict[str, str]:
-    """Devices that stay quarantined where a burn-in is resumed, and why: none where all are.
-
-    Nobody waits for them: `resume` cannot add the time that they lack.
-    """
+    """Quarantines that stay where a burn-in is resumed, with the reason; none where all devices have one."""
     return {} if out.keys() >= {*devices} else dict(out)
 
 
 def another_chance(state: RunState, kept: Mapping[str, str]) -> RunState:
-    """The state in which nothing is held against devices but those that stay quarantined. kept: these, and why."""
+    """Clear what is held against devices, except the quarantines in `kept`."""
     devices = {
         uuid: msgspec.structs.replace(one, quarantined=kept.get(uuid, ""), strikes=(), doubts=())
         for uuid, one in state.devices.items()
@@ -143,7 +137,7 @@ def another_chance(state: RunState, kept: Mapping[str, str]) -> RunState:
 
 
 def interrupted(phase: Phase = Phase.START) -> Failure:
-    """The failure of an attempt whose orchestrator died. phase: that it had reached, as far as is known."""
+    """The failure of an attempt whose orchestrator died in `phase`."""
     return Failure(
         category=Category.INTERRUPTED,
         message="the orchestrator ended while this attempt was running",
@@ -157,18 +151,16 @@ _RESULT_LOST: Final = Failure(
 
 
 class _Reader:
-    """Reads one journal, record by record."""
-
     def __init__(self, plan: Plan, rules: ReplayRules) -> None:
         self._plan, self._rules = plan, rules
         self._now = begin(plan, rules.products, rules.accusable, skips=rules.skips)
         self._order = {uuid: [*device.queue] for uuid, device in self._now.devices.items()}
-        """Every launch of each device in its order, those that were added among them."""
+        """Device → its launches, added ones included, in their order."""
         self._segment: Segment | None = None
         self._attempts: dict[int, Attempt] = {}
         self._open: dict[int, Start] = {}
         self._outside: dict[str, str] = {}
-        """Quarantined devices without any launch, of which the state knows nothing."""
+        """Quarantined devices without a launch, which the state does not have."""
         self._quarantines: dict[str, str] = {}
         self._skipped: dict[str, str] = {}
         self._added: list[Slot] = []
@@ -176,7 +168,6 @@ class _Reader:
         self._finished: Finished | None = None
 
     def read(self, record: Record) -> None:
-        """Take the next record."""
         match record:
             case Segment():
                 self._begin_session(record)
@@ -203,7 +194,6 @@ class _Reader:
                 self._finished = record
 
     def replay(self, *, alive: bool) -> Replay:
-        """Where the run stands after all that was read."""
         for launch, start in self._open.items():
             begun = self._attempts.get(launch)
             if not alive or (begun is not None and begun.segment is not self._segment):
@@ -226,7 +216,6 @@ class _Reader:
         return inside | self._outside
 
     def _begin_session(self, segment: Segment) -> None:
-        """Hold nothing against devices but those that stay quarantined."""
         kept = staying_out(self._now.devices, self._quarantined()) if self._rules.keeps_quarantines else {}
         self._now = another_chance(self._now, kept)
         self._outside = {uuid: why for uuid, why in self._outside.items() if uuid in kept}
@@ -236,7 +225,7 @@ class _Reader:
             self._repeat()
 
     def _repeat(self) -> None:
-        """Let what was dropped or did not fit wait again, where it was before: gangs in the same order everywhere."""
+        """Requeue what was dropped or did not fit at its old place, so gangs keep one order everywhere."""
         now = msgspec.structs.replace(self._now, too_large={})
         again = {slot for slot, known in now.slots.items() if known.status in _REPEATED}
         for slot in again:
@@ -261,7 +250,6 @@ class _Reader:
             self._advance(Withdrawn(end.launch, end.failure))
 
     def _close(self, start: Start, failure: Failure | None, end: End | None = None) -> None:
-        """End a launch, and free its devices: nobody works on them while a journal is read."""
         self._advance(Ended(start.launch, failure, None if end is None else end.figures))
         for uuid in self._now.cells[start.cell].devices:
             self._now = step(self._now, Freed(uuid))

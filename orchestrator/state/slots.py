@@ -1,11 +1,10 @@
-"""What a run's state is made of, and what can happen to it. Values alone: what decides is in state.py.
+"""The state of a run and the events that can happen to it. Values alone: transitions.py decides.
 
     RunState ─┬─ slots     each planned launch: waiting, running, or how it was settled
-              ├─ devices   each device: its queue, what it runs, whether it is taken out
-              └─ what has been learned: sizes that do not fit, models that do not work, launches and attempts made
+              ├─ devices   each device: its queue, what it runs, its quarantine
+              └─ what was learned: sizes that do not fit, faulty models, launches and attempts made
 
-Everything here is frozen: a step of the run makes a new state. `with_slot`, `settled` and `with_device` make the
-smallest ones. A step costs the same whether the run has ten cells or twenty thousand (persistent_map.py).
+All of it is frozen. A step costs the same for ten cells and for twenty thousand (persistent_map.py).
 """
 
 import enum
@@ -22,11 +21,11 @@ from protocol.cell import Cell, Mode
 from protocol.failure import Category, Failure, Phase
 
 Family = tuple[Cell, int | None]
-"""What learns a batch size together: a cell without its own, and the one round for which that holds, or all (None)."""
+"""Cells that learn a batch size together: one without its batch size, and the round for which it holds (None: all)."""
 
 
 class SlotStatus(enum.StrEnum):
-    """Where a planned launch stands."""
+    """The status of a planned launch."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -44,9 +43,8 @@ SETTLED: Final = frozenset(SlotStatus) - {SlotStatus.WAITING, SlotStatus.RUNNING
 class SlotState(msgspec.Struct, frozen=True, kw_only=True):
     """One planned launch, or one scan for the batch size, which takes many.
 
-    launch, batch_size: of the last attempt, by which a measured slot counts. failed_in: how far its last failure had
-    come; stopped: a signal from outside had stopped its process then. refers_to: the cell that has its result. tried:
-    what a scan knows so far.
+    launch, batch_size: of the last attempt. failed_in: phase of its last failure. stopped: a signal from outside had
+    stopped that process. refers_to: the cell that has its result. tried: what a scan knows so far.
     """
 
     status: SlotStatus = SlotStatus.WAITING
@@ -61,12 +59,11 @@ class SlotState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
-    """One device. queue: what is to run there; a launch on several devices waits in the queue of each. running: the
-    launch that has it, until it has ended, its process here is gone and its memory is free again. clean: of these, only
-    the end is waited for (gangs.py).
+    """One device. running: its launch, until that has ended, its process is gone and its memory is free.
 
-    quarantined: why it is not used any more. strikes: slots that failed here and work on another device. doubts: slots
-    that failed since anything was measured here, of which no other device can tell whose fault it was.
+    queue: a launch on several devices is in the queue of each. clean: only the end of its launch is awaited (gangs.py).
+    quarantined: the reason. strikes: slots that failed here and work on another device. doubts: slots that failed since
+    the last result here, and that no other device can attribute.
     """
 
     queue: tuple[Slot, ...]
@@ -78,10 +75,7 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Skip(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a model is not run any more: what failed, and the devices on which it did.
-
-    only: in which work, or at which size, it is skipped, where others may well work; empty for all of them.
-    """
+    """Why a model is skipped. only: the work or size that is skipped; empty for all of it."""
 
     model: str
     only: str = ""
@@ -92,14 +86,11 @@ class Skip(msgspec.Struct, frozen=True, kw_only=True):
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """The whole run, now.
 
-    kinds: device → what it is; those that are the same can stand for each other. gpus: devices with a hardware of
-    their own, which two models in a row may accuse. tally: how many slots have a status.
-    too_large: family → the smallest batch known not to fit. launches: launch → its slot.
-    attempts: attempts so far at each cell, over all rounds; they number the folders. rooms: device → what bounds scans.
-    asked: slots that failed and whose cell another device is to try, which tells whose fault it was. skipped: what is
-    not run any more, by the name that `scopes` has for it. in_vain: device → how many of its slots wait although
-    they are skipped: no launch is made for them. skips: whether anything may be skipped at all. at_once: the most
-    launches at the same time, None for one on every device. modes: in the order in which each round has them.
+    kinds: device → product name. gpus: devices that two models in a row may accuse. tally: slots by status. too_large:
+    family → smallest batch known not to fit. launches: launch → its slot. attempts: by cell, over all rounds; they
+    number the folders. rooms: device → bounds of scans. asked: failed slots that another device is to try. skipped: by
+    name (`scopes`). in_vain: device → its waiting slots that are skipped. skips: whether anything may be skipped.
+    at_once: the most launches at once, None for one per device. modes: in their order within a round.
     """
 
     cells: Mapping[str, Cell]
@@ -122,25 +113,22 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def settled(self) -> int:
-        """How many planned launches need nothing more."""
+        """Count the planned launches that need nothing more."""
         return sum(self.tally[status] for status in SETTLED)
 
     @property
     def most(self) -> int:
-        """How many launches there may be at the same time."""
+        """The most launches at the same time."""
         return 1 if self.modes == (Mode.SOLO,) else self.at_once or len(self.devices)
 
     @property
     def busy(self) -> int:
-        """How many launches have a device, or several."""
+        """Count the launches that hold a device."""
         return len({device.running for device in self.devices.values()} - {None})
 
 
 class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
-    """A launch to make: `cell` has the batch size to run now; `planned` is the id of the cell it is for.
-
-    scans: it is a step of a scan for the batch size.
-    """
+    """A launch to make. cell: with the batch size to run now. scans: it is a step of a scan for the batch size."""
 
     slot: Slot
     cell: Cell
@@ -150,17 +138,17 @@ class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def planned(self) -> str:
-        """Id of the cell of the plan."""
+        """Id of the planned cell."""
         return self.slot[0]
 
     @property
     def device(self) -> str:
-        """UUID of the device it runs on; of several, the one that leads."""
+        """UUID of the device; of a gang, its leader."""
         return self.cell.devices[0]
 
 
 class Started(msgspec.Struct, frozen=True):
-    """A launch was journaled as begun. device: the first of its cell's."""
+    """A launch was journaled as started. device: the first of its cell."""
 
     launch: int
     slot: Slot
@@ -169,7 +157,7 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A launch gave a result (failure is None) or failed. Its devices are still taken. figures: for a scan."""
+    """A launch gave a result (failure is None) or failed. Its devices are not free yet. figures: for a scan."""
 
     launch: int
     failure: Failure | None
@@ -177,43 +165,43 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Freed(msgspec.Struct, frozen=True):
-    """The process of a launch is gone and its device clean. Of several, others may still be there."""
+    """The process of a launch is gone and its device clean."""
 
     device: str
 
 
 class Quarantined(msgspec.Struct, frozen=True):
-    """A device is not to be used any more in this run."""
+    """A device is not used any more."""
 
     device: str
     reason: str
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """There is no time for a launch that waits."""
+    """There is no time for a waiting launch."""
 
     slot: Slot
 
 
 class Postponed(msgspec.Struct, frozen=True):
-    """A launch that waits lets the others go first."""
+    """A waiting launch goes behind all others."""
 
     slot: Slot
 
 
 class Withdrawn(msgspec.Struct, frozen=True):
-    """The result of a launch, recorded earlier, does not count: it is not there any more, or not to be believed."""
+    """A recorded result does not count: its file is lost, or it is not credible."""
 
     launch: int
     failure: Failure
 
 
 class StopAsked(msgspec.Struct, frozen=True):
-    """A person wants the run to end: begin nothing new."""
+    """A person requested the run to stop."""
 
 
 class Added(msgspec.Struct, frozen=True):
-    """More launches of planned cells, in the order in which each device has them."""
+    """More launches of planned cells, in the order of each device."""
 
     slots: tuple[Slot, ...]
 
@@ -222,9 +210,9 @@ Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn 
 
 
 def scopes(cell: Cell) -> tuple[str, str, str]:
-    """The names under which a planned cell may be skipped, by policy.Reach: its model, its work, or it alone.
+    """The names under which a cell may be skipped, by policy.Reach: its model, its work, or it alone.
 
-    Its work is at an input size, on which both a network and its numbers depend.
+    Work includes the input size, on which a network and its numbers depend.
     """
     work = f"{cell.model} {cell.workload} {cell.precision}"
     batch = f"batch size {cell.batch_size or 'auto'}"
@@ -235,17 +223,17 @@ def scopes(cell: Cell) -> tuple[str, str, str]:
 
 
 def skipped_as(state: RunState, cell: Cell) -> str:
-    """Under which name nothing more is launched of a planned cell; empty where it may be."""
+    """The scope under which a cell is skipped; empty where it is not."""
     return next((scope for scope in scopes(cell) if scope in state.skipped), "") if state.skipped else ""
 
 
 def is_skipped(state: RunState, cell: Cell) -> bool:
-    """Whether nothing more is launched of what a planned cell belongs to."""
+    """Whether a planned cell is skipped."""
     return bool(skipped_as(state, cell))
 
 
 def wait_in_vain(state: RunState) -> dict[str, int]:
-    """What `in_vain` has to be. Looks at every slot: for once in a while."""
+    """Compute `in_vain` from every slot. Slow."""
     found = dict.fromkeys(state.devices, 0)
     for (cell_id, _), slot in state.slots.items():
         cell = state.cells[cell_id]
@@ -255,10 +243,7 @@ def wait_in_vain(state: RunState) -> dict[str, int]:
 
 
 def rounds(state: RunState, cell: str) -> int:
-    """How many rounds there were for a cell, planned or added, whatever became of them: one more than its last.
-
-    Added ones may be without it, where its GPU was out of the run.
-    """
+    """Count the rounds of a cell, planned or added: one more than its last, for a GPU may have missed some."""
     number = 0
     while (cell, number) in state.slots:
         number += 1

@@ -1,9 +1,6 @@
-"""Whether a run is gone on with by other software than it was begun with: its figures are of two stacks then.
+"""Warn when a run is resumed with other software than it was started with.
 
-    the first result that the run has ──▶ what its launch ran on ┐
-    files of packages, the driver ──────▶ what is here now ──────┴─▶ what to say as it is resumed
-
-Nothing is imported for it. What such a run has measured is told in its report (report/mixed_stack.py).
+Compares what the first launch with a result ran on with installed packages and the driver. Nothing is imported.
 """
 
 import platform
@@ -16,7 +13,7 @@ from orchestrator.state.archive import Archive, ResultFileError
 
 
 def warnings(run: Archive, driver: str | None) -> Iterator[str]:
-    """What to say of it, nothing where all is as it was. driver: the version now, None where nobody knows."""
+    """Warn about changed versions. driver: the version now, None if unknown."""
     before, now = _first(run), _installed(driver)
     changed = {name: (was, new) for name, was in before.items() if was and (new := now[name]) and new != was}
     if changed:
@@ -24,7 +21,7 @@ def warnings(run: Archive, driver: str | None) -> Iterator[str]:
 
 
 def in_words(changed: Mapping[str, tuple[str, str]]) -> str:
-    """For people. changed: by name, the version that the run was begun with, and the one that is here."""
+    """Describe the changes. changed: name → version at the start, version now."""
     begun = listed([f"{name} {was}" for name, (was, _) in changed.items()], "and")
     goes_on = listed([f"{name} {now}" for name, (_, now) in changed.items()], "and")
     return (
@@ -34,7 +31,7 @@ def in_words(changed: Mapping[str, tuple[str, str]]) -> str:
 
 
 def _first(run: Archive) -> Mapping[str, str | None]:
-    """What the first launch with a result ran on; nothing where there is none."""
+    """What the first launch with a result ran on; empty without one."""
     for attempt in run.attempts:
         if attempt.promised is not None:
             try:
@@ -52,7 +49,6 @@ def _first(run: Archive) -> Mapping[str, str | None]:
 
 
 def _installed(driver: str | None) -> Mapping[str, str | None]:
-    """The same of what a launch would run on now."""
     torch = libraries.torch_cuda()
     return {
         "PyTorch": None if torch is None else torch.version,

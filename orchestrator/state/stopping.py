@@ -1,10 +1,8 @@
-"""What a person's wish to stop, or the end of a time limit, means for the launches that run. Pure.
+"""Turn stop requests and the time limit into orders for the running launches. Pure.
 
-    first request    nothing new begins; what runs may end by itself for a while, then it is asked to
-    second request   what runs is killed at once
-    the limit        the same, and what is left of the plan is dropped
-
-The loop asks, the conductor obeys.
+first request    no new launches; running ones may end by themselves for a while, then they are told to
+second request   running launches are killed at once
+the limit        the same, and the rest of the plan is dropped
 """
 
 import enum
@@ -14,10 +12,10 @@ from typing import Final
 from protocol.failure import Category, Failure, Phase
 
 GENTLE_S: Final = 12.0
-"""A gentle stop lets launches end by themselves for this long; with the grace below it ends within 20 s."""
+"""Launches may end by themselves for this long; with the grace below a gentle stop ends within 20 s."""
 GENTLE_GRACE_S: Final = 4.0
 OUT_OF_TIME: Final = "the time limit of the run was reached"
-"""What a launch is told that is ended by the limit: it is dropped, and not measured again as one that was stopped."""
+"""Message of a launch that the limit ended: it is dropped, not measured again like a stopped one."""
 
 
 class Order(enum.Enum):
@@ -30,24 +28,21 @@ class Order(enum.Enum):
 
 
 class Stopping:
-    """Turns counted requests and the time into orders, each given once. Times are monotonic seconds.
-
-    ends: when the time that the run has for measuring is over, infinity where it has as much as it needs.
-    """
+    """Gives each order once. ends: monotonic seconds at which the time for measuring is over."""
 
     def __init__(self, ends: float = math.inf) -> None:
         self._heeded = 0
         self._ends = ends
         self._gentle_until = math.inf
         self.over_by = math.inf
-        """From then on nothing is waited for that need not be."""
+        """No avoidable waits from then on, in monotonic seconds."""
 
     def put_off(self, by_s: float) -> None:
-        """The time that the run has is over so much later."""
+        """Move the end of the time for measuring."""
         self._ends += by_s
 
     def heed(self, requests: int, now: float) -> tuple[Order, ...]:
-        """What `requests` so far ask for that no earlier call has said."""
+        """New orders after `requests` stop requests in total."""
         orders: list[Order] = []
         if self._heeded < 1 <= requests:
             self._gentle_until = now + GENTLE_S
@@ -60,7 +55,7 @@ class Stopping:
         return tuple(orders)
 
     def time_passed(self, now: float) -> tuple[Order, ...]:
-        """Whether the patience with what runs, or the run's time, is over."""
+        """New orders because a wait, or the run's time, is over."""
         orders: list[Order] = []
         if now >= self._gentle_until:
             self._gentle_until = math.inf
@@ -73,16 +68,16 @@ class Stopping:
 
 
 def how_it_ended(category: str, message: str) -> str:
-    """The kind of a failure in words: what the time limit ended was not stopped by anybody."""
+    """The kind of a failure in words, with the time limit told from a stop."""
     limited = category == Category.STOPPED and message == OUT_OF_TIME
     return "ended by the time limit" if limited else str(category)
 
 
 def asked() -> Failure:
-    """What becomes of a launch that is ended because a person asked for that."""
+    """The failure of a launch that a stop request ended."""
     return Failure(category=Category.STOPPED, message="the run was asked to stop", phase=Phase.START)
 
 
 def out_of_time() -> Failure:
-    """What becomes of a launch that the time limit ends."""
+    """The failure of a launch that the time limit ended."""
     return Failure(category=Category.STOPPED, message=OUT_OF_TIME, phase=Phase.START)

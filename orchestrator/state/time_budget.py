@@ -1,15 +1,13 @@
-"""What there is still time for in a run with a time limit. Pure but for what it has learned: time comes as an argument.
+"""What a run with a time limit still has time for. Times are arguments; only measured speeds are kept.
 
-    estimate ──▶ expected ──▶ fits into what is left?  yes: launch      no: drop it, and look at the next
+    estimate ──▶ expected ──▶ fits into the remaining time?  yes: launch      no: drop it, look at the next
                    ▲
        measured, finished: what launches really took, device by device
 
-Launches are looked at in the plan's order (priority.py) when their device is idle, so what is dropped is what matters
-least, and what is cheap may still go where something expensive did not. No launch gets more than a quarter of the limit
-while others wait that need less: it lets them go first, or is ended, so that one slow model does not cost all others.
-Not so where cells have a length, and each has its turn: what takes too long hangs, which is for its deadline to tell.
-Near the limit whatever runs is ended, because the reports have to be written too: the limit is kept whatever a device,
-or an estimate, does.
+Launches are checked in the plan's order (priority.py) when their device is idle, so the least important are dropped,
+and cheap ones may go where an expensive one did not fit. While cheaper ones wait, no launch gets more than a quarter
+of the limit: it is postponed, or ended. Cells of fixed length are exempt; there a deadline ends what hangs. Near the
+limit all running launches are ended, so that the reports can be written in time.
 """
 
 import math
@@ -27,46 +25,42 @@ from protocol.cell import AUTO, Cell, Device, Mode, Workload
 from protocol.result import Result
 
 CLOSING_S: Final = 6.0
-"""For ending what runs, and for the reports: on two cores those of 204 cells took 0.8 s, of 1,632 cells about 3 s."""
+"""To end launches and write reports, which took 0.8 s for 204 cells on two cores, about 3 s for 1,632."""
 _OF_THE_LIMIT: Final = 0.005
-"""Of its duration, for the reports: they read the time of each iteration of the night. Of an hour and a half on two CPU
-devices, 462 launches, they took 7.5 s of a core; eight GPUs measure some twenty times as many in eight hours."""
+"""Share of the duration of a burn-in for its reports, which read every iteration: for 1.5 h on two CPU devices, 462
+launches, they took 7.5 s of a core. Eight GPUs measure some twenty times as many in 8 h."""
 PATIENCE_S: Final = 3.0
-"""A process that is not gone so long after its SIGKILL is not waited for."""
+"""Longest wait for a process after its SIGKILL."""
 SHARE: Final = 0.25
-"""Of the limit, for one launch while others wait."""
+"""Share of the limit for one launch while others wait."""
 _LEAST: Final = 0.05
 _MOST: Final = 50.0
-"""Bounds of what is believed of a first measurement."""
+"""Plausible ratios of measured to estimated times."""
 
 
 def closing_s(duration_s: float) -> float:
-    """What is kept at the end of a run that measures until its time is up."""
+    """Seconds kept at the end of a run that measures until its time is up."""
     return CLOSING_S + _OF_THE_LIMIT * duration_s
 
 
 class Time(NamedTuple):
-    """Of a run that has a limit: what of it has gone by, and what is left until nothing is measured any more."""
+    """Time of a run with a limit: spent, and remaining for measuring."""
 
     spent_s: float
     left_s: float
 
 
 def time_after(configuration: Configuration, limit_s: float, spent_s: float) -> Time:
-    """How a run stands in its time after `spent_s` of it, as the run itself and who looks at it from outside tell it.
-
-    The last of the limit is for its reports. What is left may be less than nothing.
-    """
+    """The run's time after `spent_s`, without the end kept for reports. left_s may be negative."""
     return Time(spent_s, limit_s - _kept_s(configuration) - spent_s)
 
 
 class Budget:
     """The time of one run. began: monotonic seconds at which its process started.
 
-    ends: from then on nothing is launched and what runs is ended. latest: from then on nothing is waited for.
-    starts: since when a burn-in imports that is gone on with for the time that it lacks. There only what comes after
-    that counts, which `first_launch_can_begin` tells: else a start would cost what it is to make up for. Until then
-    the end is not known (`is_starting`), and nothing is to be ended or dropped for it.
+    ends: no launches from then on, and running ones are ended. latest: nothing is awaited from then on. starts: when a
+    resumed burn-in that adds remaining time began to import. Its time counts from `first_launch_can_begin`; until then
+    the end is unknown (`is_starting`) and nothing is ended or dropped for it.
     """
 
     def __init__(
@@ -93,11 +87,11 @@ class Budget:
 
     @property
     def is_starting(self) -> bool:
-        """Whether the end will be put off by what is imported now."""
+        """Whether the current imports will put off the end."""
         return self._starts is not None
 
     def first_launch_can_begin(self, now: float) -> float:
-        """Everything is imported. By how many seconds the end is put off for that: at the first time, where it is."""
+        """Imports are done: return by how many seconds the end is put off, 0 after the first call."""
         by_s = 0.0 if self._starts is None else max(now - self._starts, 0.0)
         self._starts = None
         self._began += by_s
@@ -106,18 +100,18 @@ class Budget:
         return by_s
 
     def expected_s(self, cell: Cell) -> float:
-        """What a launch of `cell` will take, as far as is known: the estimate, corrected by what was seen."""
+        """Expected seconds of a launch: the estimate, corrected by measurements."""
         device = self._devices[cell.devices[0]]
         overhead = median([1.0, *self._costs[device.uuid]])
         return overhead * estimate.launch_s(cell, self._configuration, device, self._scale(cell))
 
     def time(self, now: float) -> Time:
-        """Where the run stands in its time, which stands still while the end is put off."""
+        """Time of the run now; it stands still while the end is put off."""
         counted = now if self._starts is None else min(self._starts, now)
         return time_after(self._configuration, self.limit_s, counted - self._began)
 
     def measured(self, result: Result) -> None:
-        """A launch has a result: how long its iterations take against the estimate."""
+        """Learn from a result how long iterations take compared with the estimate."""
         cell, times = result.cell, result.times_ms("iteration")
         if not times:
             return
@@ -128,16 +122,13 @@ class Budget:
             self._speeds[key].append(speed)
 
     def finished(self, cell: Cell, lasted_s: float) -> None:
-        """A launch that gave a result has left its device free: what it took against what its iterations explain."""
+        """Learn from a good launch what it took beyond its iterations."""
         device = self._devices[cell.devices[0]]
         explained_s = estimate.launch_s(cell, self._configuration, device, self._scale(cell))
         self._costs[device.uuid].append(_believable(lasted_s / explained_s))
 
     def decide(self, state: RunState, now: float) -> Iterator[tuple[Slot, str]]:
-        """The launches in front of one that may be made, device by device.
-
-        Each with the reason why it is to be dropped, in words; an empty one where it is only to let others go first.
-        """
+        """The waiting launches to drop, with the reason, or to postpone, with an empty one."""
         if state.stopping:
             return
         left_s = self.ends - now
@@ -159,7 +150,7 @@ class Budget:
                     break
 
     def takes_too_long(self, state: RunState, slot: Slot, began: float, now: float) -> bool:
-        """Whether a launch that runs has had its share and others wait. It will not be made again."""
+        """Whether a running launch has had its share while others wait. It will not be made again."""
         queue = state.devices[state.cells[slot[0]].devices[0]].queue
         running = state.slots[slot].status is SlotStatus.RUNNING
         had_its_share = running and now - began > self._share_s
@@ -169,14 +160,11 @@ class Budget:
         return True
 
     def ran_out(self, now: float) -> None:
-        """What runs is ended now, maybe late: its processes have as long as ever until they are not waited for."""
+        """Running launches are ended now: wait PATIENCE_S for their processes, even beyond the limit."""
         self.latest = max(self.latest, now + PATIENCE_S)
 
     def forecast(self, plan: Plan, device: Device) -> tuple[Slot, ...]:
-        """The launches of a device that there is time for, as far as can be told before the first.
-
-        What works alone makes all others wait, which have launches of their own to make like that.
-        """
+        """The launches of a device that fit into the limit. A solo launch takes the time of all devices."""
         cells = {cell.id: cell for cell in plan.cells}
         left_s = self.for_launches_s(device)
         fitting: list[Slot] = []
@@ -188,14 +176,14 @@ class Budget:
         return tuple(fitting)
 
     def for_launches_s(self, device: Device) -> float:
-        """Seconds of the limit that a device has for its launches: all but the start and what is kept at the end."""
+        """Seconds of the limit for a device's launches: without the start and the end."""
         return self.limit_s - self._closing_s - estimate.shared_start_s(self._configuration, [device])
 
     def _scale(self, cell: Cell) -> float:
-        """How much longer than estimated the iterations of `cell` take, by what its relatives on this device took.
+        """How much longer than estimated iterations of `cell` take, by related cells on this device.
 
-        The same model tells all. Of others the most efficient counts, because the cheap ones that go first keep a
-        device busy badly; and the fewer have been seen, the more the estimate is held to.
+        The same model decides alone. Of others the most efficient counts, because cheap first cells keep a device badly
+        busy; the fewer were seen, the more weight the estimate has.
         """
         own, *others = _keys(cell)
         if own in self._speeds:
@@ -205,12 +193,11 @@ class Budget:
         return float(unseen * (min(seen, default=unseen) / unseen) ** (len(seen) / (len(seen) + 1)))
 
     def _cheap(self, state: RunState, queue: Sequence[Slot], left_s: float) -> bool:
-        """Whether any of these launches fits into its share and into what is left."""
         most_s = min(self._share_s, left_s)
         return any(slot not in self._too_long and self._next_s(state, slot) <= most_s for slot in queue)
 
     def _next_s(self, state: RunState, slot: Slot) -> float:
-        """What the next launch of a slot will take. A scan has many; what it learned before it is dropped is kept."""
+        """Expected seconds of the next launch of a slot; of a scan, of its next step."""
         cell = state.cells[slot[0]]
         if cell.batch_size == AUTO:
             size = batch_scan.next_batch(state.slots[slot].tried, state.rooms[cell.devices[0]])
@@ -228,13 +215,12 @@ class Budget:
 
 
 def _kept_s(configuration: Configuration) -> float:
-    """What is kept at the end of a run that has a limit."""
     limit_s = configuration.time_limit_s
     return CLOSING_S if configuration.cell_s is None or limit_s is None else closing_s(limit_s)
 
 
 def _keys(cell: Cell) -> tuple[tuple[str, ...], ...]:
-    """What a cell has in common with others, the closest first. Products of matrices say nothing of replayed steps."""
+    """What a cell has in common with others, closest first. Matrix products say nothing about replayed steps."""
     device = cell.devices[0]
     closest = (device, cell.workload, cell.precision, cell.model), (device, cell.workload, cell.precision)
     return closest if cell.workload is Workload.REPLAY else (*closest, (device,))

@@ -1,16 +1,12 @@
-"""The run: which launch is next on which device, and what an outcome means for the rest. Pure.
+"""The state machine of a run: the next launch of each device, and what an outcome means for the rest. Pure.
 
     plan ──begin──▶ RunState ──next_launches──▶ launches to make          the loop journals Started, then makes them
                        ▲  └── Ended, Freed, Dropped, StopAsked, … ── step ─┐
                        └───────────────────────────────────────────────────┘
 
-A slot is one launch of a cell, planned or added (added_launches.py): (id of the cell, round). It is settled when it
-has a
-result, when it is referred to another cell that measures the same, when it does not fit, when its failure is final,
-when its model is skipped (fault_placement.py), or when it is dropped for want of time. One that scans for the batch
-size takes many launches; one on several devices waits for all of them (gangs.py).
-state/replay.py feeds the records of a journal through the same functions, so there is one way to know where a run
-stands.
+A slot is one launch of a cell, planned or added (added_launches.py): (id of the cell, round). It is settled when it is
+measured, referred to another cell, does not fit, failed for good, skipped (fault_placement.py) or dropped. A scan
+takes many launches; a gang waits for all of its devices (gangs.py). Journals go through the same `step` (replay.py).
 """
 
 from collections.abc import Collection, Mapping
@@ -52,11 +48,10 @@ from protocol.failure import Category, Failure, Phase
 def begin(
     plan: Plan, kinds: Mapping[str, str] | None = None, gpus: Collection[str] = (), *, skips: bool = True
 ) -> RunState:
-    """The state before the first launch. kinds: device → its product name, None where all are taken to be alike.
+    """The state before the first launch. kinds: device → product name, None where all are alike.
 
-    gpus: those that two models in a row may accuse (fault_placement.py). skips: whether what cannot work is launched
-    no more.
-    Not so in a burn-in, which is there to try the same again: a failure, or want of memory, costs one cell of a round.
+    gpus: those that two models in a row may accuse (fault_placement.py). skips: False for a burn-in, which repeats what
+    failed: a failure, or lack of memory, costs one cell of one round.
     """
     cells = {cell.id: cell for cell in plan.cells}
     uuids = dict.fromkeys([*plan.order, *(uuid for cell in plan.cells for uuid in cell.devices)])
@@ -75,10 +70,9 @@ def begin(
 
 
 def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
-    """Whether a result that is in doubt for this reason is to be measured again, or has been often enough.
+    """Whether a doubtful result is to be measured again.
 
-    A step of a scan for the batch size is not: it has told what it was made for, whether the size fits. Nor is a result
-    of a model that is skipped: there would be none in its place.
+    Not a step of a scan, whose answer is whether the size fits, nor a skipped model, which would get no new result.
     """
     of = state.launches[launch]
     slot, scans = state.slots[of], state.cells[of[0]].batch_size == AUTO
@@ -88,16 +82,16 @@ def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
 
 
 def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
-    """What to launch now, at most one for each idle device, and the state after settling slots that need no launch.
+    """What to launch now, at most one per idle device, and the state with needless slots settled.
 
-    The loop must feed back Started for each of them before it asks again.
+    Feed back Started for each of them before the next call.
     """
     if state.stopping:
         return state, ()
     found: list[NextLaunch] = []
     taken: set[str] = set()
     before = state
-    # Where not all may work at once, devices take turns: none is kept for the end, when a time limit may be near.
+    # Where not all may work at once, the longest queue goes first: a time limit must not hit one device alone.
     limited = state.most < len(state.devices) or turns.are_taken(state)
     in_turn = sorted(state.devices.items(), key=lambda item: -len(item[1].queue)) if limited else state.devices.items()
     for uuid, device in in_turn:
@@ -109,15 +103,12 @@ def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
             found.append(launch)
             taken.update(launch.cell.devices)
     if not found and state is not before and turns.are_taken(state):
-        return next_launches(state)  # who waited for a launch that need not be made waits no longer
+        return next_launches(state)  # a settled slot may have been what another device waited for
     return state, tuple(found)
 
 
 def step(state: RunState, event: Event) -> RunState:
-    """The state after `event`.
-
-    An event that makes no sense (the end of a launch that is not running) changes nothing: it is kept in the journal.
-    """
+    """The state after `event`. One that makes no sense (the end of a launch that is not running) changes nothing."""
     match event:
         case Started(launch, slot, _, batch_size):
             return _started(state, launch, slot, batch_size)
@@ -130,7 +121,10 @@ def step(state: RunState, event: Event) -> RunState:
         case Dropped(slot):
             return _dropped(state, slot)
         case Postponed(slot):
-            return _last(state, slot) if state.slots[slot].status is SlotStatus.WAITING else state
+            if state.slots[slot].status is not SlotStatus.WAITING:
+                return state
+            state, devices = gangs.without(state, slot), state.cells[slot[0]].devices
+            return gangs.into(state, slot, {uuid: len(state.devices[uuid].queue) for uuid in devices})
         case Withdrawn(launch, failure):
             return _withdrawn(state, launch, failure)
         case StopAsked():
@@ -142,9 +136,9 @@ def step(state: RunState, event: Event) -> RunState:
 def _next_on(
     state: RunState, uuid: str, number: int, found: Collection[NextLaunch]
 ) -> tuple[RunState, NextLaunch | None]:
-    """The first slot of a device's queue that needs a launch; those before it that need none are settled.
+    """The first slot of a device's queue that needs a launch; needless ones before it are settled.
 
-    found: launches that are about to be made on other devices. None where the first slot waits for other devices.
+    found: launches about to be made elsewhere. None where the first slot waits for other devices.
     """
     taken = {other for launch in found for other in launch.cell.devices}
     while (slot := gangs.first(state, uuid)) is not None:
@@ -153,15 +147,17 @@ def _next_on(
         elif not gangs.assembled(state, slot, taken) or not turns.may_begin(state, slot, [one.slot for one in found]):
             return state, None
         else:
-            return state, _launch(state, slot, number)
+            scans = state.cells[slot[0]].batch_size == AUTO
+            size = _next_size(state, slot) if scans else fitting(state, slot)
+            assert size is not None, "a scan that waits is not over"
+            cell = msgspec.structs.replace(state.cells[slot[0]], batch_size=size)
+            attempt = state.attempts.get(slot[0], 0) + 1
+            return state, NextLaunch(slot=slot, cell=cell, launch=number, attempt=attempt, scans=scans)
     return state, None
 
 
 def settle(state: RunState) -> RunState:
-    """The state in which everything is settled that needs no launch, wherever it waits.
-
-    That includes what was dropped: it needs no time either. Looks at every slot: for once in a while.
-    """
+    """Settle every slot that needs no launch, dropped ones too. Looks at every slot: slow."""
     if not state.too_large and not state.skipped:
         return state
     for slot, known in state.slots.items():
@@ -171,7 +167,7 @@ def settle(state: RunState) -> RunState:
 
 
 def _without_launch(state: RunState, slot: Slot) -> RunState | None:
-    """The state after a slot was settled without a launch; None where it needs one."""
+    """Settle a slot without a launch; None where it needs one."""
     cell = state.cells[slot[0]]
     batch_size = AUTO if cell.batch_size == AUTO else fitting(state, slot)
     if batch_size < cell.batch_size and (other := _stand_in(state, cell, batch_size)) is not None:
@@ -185,18 +181,8 @@ def _without_launch(state: RunState, slot: Slot) -> RunState | None:
     return gangs.without(state, slot)
 
 
-def _launch(state: RunState, slot: Slot, number: int) -> NextLaunch:
-    """The next launch of a slot; of a scan its next step: one that waits is not at its end."""
-    scans = state.cells[slot[0]].batch_size == AUTO
-    size = _next_size(state, slot) if scans else fitting(state, slot)
-    assert size is not None
-    cell = msgspec.structs.replace(state.cells[slot[0]], batch_size=size)
-    attempt = state.attempts.get(slot[0], 0) + 1
-    return NextLaunch(slot=slot, cell=cell, launch=number, attempt=attempt, scans=scans)
-
-
 def fitting(state: RunState, slot: Slot) -> int:
-    """The batch size to run: the planned one, halved until it is below what is known not to fit; 0 when none is."""
+    """The batch size to run: the planned one, halved until below what is known not to fit; 0 when none fits."""
     limit = state.too_large.get(_family(state, slot))
     batch_size = state.cells[slot[0]].batch_size
     while limit is not None and batch_size >= limit:
@@ -205,7 +191,7 @@ def fitting(state: RunState, slot: Slot) -> int:
 
 
 def _stand_in(state: RunState, cell: Cell, fitting: int) -> str | None:
-    """The planned cell on the way from `cell`'s batch size down to `fitting`: what it ends as holds for both."""
+    """The largest planned cell from `cell`'s batch size down to `fitting`."""
     batch_size = cell.batch_size // 2
     while batch_size >= max(fitting, 1):
         smaller = msgspec.structs.replace(cell, batch_size=batch_size).id
@@ -247,7 +233,6 @@ def _ended(state: RunState, launch: int, failure: Failure | None, figures: Figur
 
 
 def _failed(state: RunState, slot: Slot, launch: int, failure: Failure) -> RunState:
-    """What a failed launch means: for the slot, and, where the failure is final, for its device or its model."""
     rule = POLICY[failure.category]
     failures = (*state.slots[slot].failures, failure.category)
     state = with_slot(state, slot, failures=failures, failed_in=failure.phase, stopped=bool(failure.stopped))
@@ -260,7 +245,8 @@ def _failed(state: RunState, slot: Slot, launch: int, failure: Failure) -> RunSt
     if rule.reaction is Reaction.RETRY_SMALLER and not scans:
         return _shrink(state, slot, failure.phase)
     if rule.reaction is Reaction.RETRY_FEWER:
-        state = _fewer(state)
+        at_once = max(1, min(state.tally[SlotStatus.RUNNING], state.most) // 2)
+        state = msgspec.structs.replace(state, at_once=at_once)
     if failed.failures.count(failure.category) <= rule.retries:
         return _again(state, slot, first=rule.reaction is Reaction.ELSEWHERE)
     if scans and batch_scan.is_an_answer(failed.tried, failure.category):
@@ -269,19 +255,14 @@ def _failed(state: RunState, slot: Slot, launch: int, failure: Failure) -> RunSt
     early = rule.reaction in {Reaction.SKIP_EARLY, Reaction.SKIP_BROKEN} and failure.phase in BEFORE_FIRST_FORWARD
     if early or rule.reaction is Reaction.SKIP_MODEL:
         return fault_placement.skip_model(state, slot)
-    alone = len(state.cells[slot[0]].devices) == 1  # a gang is on all devices there are: there is no elsewhere
+    alone = len(state.cells[slot[0]].devices) == 1  # a gang cannot run elsewhere
     return fault_placement.ask(state, slot) if rule.reaction is Reaction.ELSEWHERE and alone else state
-
-
-def _fewer(state: RunState) -> RunState:
-    """The host's memory did not hold what ran at once: from now on half of that."""
-    return msgspec.structs.replace(state, at_once=max(1, min(state.tally[SlotStatus.RUNNING], state.most) // 2))
 
 
 def _scanned(
     state: RunState, slot: Slot, launch: int, figures: Figures | None, category: Category | None = None
 ) -> RunState:
-    """A step of a scan is over, well or at a size that does not work: go on with the next, or be done."""
+    """After a step of a scan, go on with the next or end the scan."""
     before = state.slots[slot]
     latest = Tried(launch=launch, batch_size=before.batch_size, figures=figures, category=category)
     tried = (*before.tried, latest)
@@ -316,7 +297,7 @@ def _dropped(state: RunState, slot: Slot) -> RunState:
 
 
 def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
-    """Learn the size that does not fit, and try a smaller one; before the first forward no size would fit."""
+    """Learn the size that does not fit and halve it; before the first forward pass no size would fit."""
     family = _family(state, slot)
     known = state.too_large.get(family)
     tried = 1 if phase in BEFORE_FIRST_FORWARD else state.slots[slot].batch_size
@@ -328,24 +309,16 @@ def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
 
 
 def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
-    """Put a slot back into its device's queue, or into those of all its devices.
+    """Requeue a slot on its devices at the end of its turn, so a loaded launch has the others beside it.
 
-    Behind the others of its turn, because what interrupts one launch must not keep them waiting, and before the next
-    one: a run with a time limit does not come to its end, and a loaded launch wants the others beside it. Halving, and
-    what may be the fault of the model or the device, goes first, because they learn from it.
+    first: halving, and what may be the model's or device's fault, goes first, because the rest learns from it.
     """
     state = gangs.without(settled(state, slot, SlotStatus.WAITING), slot)
     places = dict.fromkeys(state.cells[slot[0]].devices, 0) if first else turns.ends(state, slot)
     return gangs.into(state, slot, places)
 
 
-def _last(state: RunState, slot: Slot) -> RunState:
-    """Put a slot that waits behind all others, on each of its devices."""
-    state = gangs.without(state, slot)
-    return gangs.into(state, slot, {uuid: len(state.devices[uuid].queue) for uuid in state.cells[slot[0]].devices})
-
-
 def _family(state: RunState, slot: Slot) -> Family:
-    """What a launch shares with the same cell at other batch sizes: in a burn-in of its round alone."""
+    """What a launch shares with the same cell at other batch sizes: in a burn-in, of its round alone."""
     cell = msgspec.structs.replace(state.cells[slot[0]], batch_size=0)
     return cell, None if state.skips else slot[1]

@@ -1,14 +1,11 @@
-"""Who may begin while others work, in a run that measures both how devices do alone and how they do together. Pure.
+"""When a launch may start in a run with solo and loaded launches. Pure.
 
     round 0                            round 1
-    loaded: d0 d1 d2 side by side  ──▶ …         a turn begins when all devices are through with the one before it:
-    solo:   d0, then d1, then d2   ──▶ …         whoever has come to it earlier waits
+    loaded: d0 d1 d2 side by side  ──▶ …         a turn starts when all devices are through with the one before it:
+    solo:   d0, then d1, then d2   ──▶ …         a device that reaches it earlier waits
 
-Without that a device that is through with its loaded launches would leave those of the others half loaded, or work
-beside what should be alone. Where there is one mode, devices go on by themselves.
-
-It cannot block for ever: of the devices that have something to do, one is at the earliest turn, and nobody keeps it
-from going on. A device that is out of the run is not waited for.
+Otherwise an early device would leave the others half loaded, or work beside a solo launch. With one mode, devices go
+on by themselves. No deadlock: a device at the earliest turn may always go on, and quarantined ones are not awaited.
 """
 
 import itertools
@@ -29,22 +26,21 @@ def are_taken(state: RunState) -> bool:
 
 
 def of(state: RunState, slot: Slot) -> Turn:
-    """The turn to which a planned launch belongs."""
+    """The turn of a planned launch."""
     return slot[1], state.modes.index(state.cells[slot[0]].mode)
 
 
 def of_device(state: RunState, uuid: str) -> Turn | None:
-    """The turn that a device has come to; None where it has nothing to do."""
+    """The turn that a device has reached; None where it has nothing to do."""
     slot = None if state.devices[uuid].quarantined else gangs.first(state, uuid)
     return None if slot is None else of(state, slot)
 
 
 def ends(state: RunState, slot: Slot) -> Mapping[str, int]:
-    """Where in the queue of each of its devices the turn of a slot ends, which is in none of them.
+    """The end of a slot's turn in the queue of each of its devices, as an index; the slot is in none of them.
 
-    Behind every gang of that turn or an earlier one, and before the first slot of a later one. So no two devices have
-    gangs in another order, as long as their turns are in order everywhere. One that was postponed comes behind later
-    ones: then a gang goes to the end, as that one did.
+    It is behind every gang of that turn or an earlier one, and before the first slot of a later turn, so gangs have one
+    order on all devices. Where a gang was postponed behind a later one, gangs go to the end.
     """
     devices = state.cells[slot[0]].devices
     if len(devices) > 1 and not all(_in_order(state, uuid) for uuid in state.devices):
@@ -60,7 +56,6 @@ def _end_of(state: RunState, turn: Turn, uuid: str) -> int:
 
 
 def _in_order(state: RunState, uuid: str) -> bool:
-    """Whether the gangs of a device come turn by turn."""
     reached = [of(state, slot) for slot in state.devices[uuid].queue if _is_gang(state, slot)]
     return all(one <= other for one, other in itertools.pairwise(reached))
 
@@ -70,7 +65,7 @@ def _is_gang(state: RunState, slot: Slot) -> bool:
 
 
 def may_begin(state: RunState, slot: Slot, found: Iterable[Slot]) -> bool:
-    """Whether a launch may be made now. found: those that are about to be made beside it."""
+    """Whether a launch may start now. found: launches about to start beside it."""
     if not are_taken(state):
         return True
     at_work = [*found, *(state.launches[one.running] for one in state.devices.values() if one.running is not None)]
