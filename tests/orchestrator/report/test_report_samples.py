@@ -303,7 +303,7 @@ def test_what_a_report_was_made_of_is_given_back_before_anything_is_written(
 
     def gather(loaded: Archive, *, goes_on: bool = False) -> Evidence:
         gathered = whole(loaded, goes_on=goes_on)
-        parts = (loaded, gathered, *loaded.attempts, *gathered.launches.values())
+        parts = (loaded, gathered, *gathered.launches.values())
         made_of.extend(weakref.ref(one) for one in parts)
         return gathered
 
@@ -311,7 +311,7 @@ def test_what_a_report_was_made_of_is_given_back_before_anything_is_written(
     monkeypatch.setattr(evidence, "gather", gather)
     made = reporting.make_all(run.paths)
     launches = len(run.stored.plan.slots)
-    assert len(made_of) == 2 + 2 * launches
+    assert len(made_of) == 2 + launches
     assert [type(kept).__name__ for one in made_of if (kept := one()) is not None] == []
     cells = (cell.id for cell in run.stored.plan.cells)
     assert sum(launch.value is not None for cell in cells for launch in made.samples(cell)) == launches
