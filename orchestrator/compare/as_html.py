@@ -8,9 +8,9 @@ from orchestrator.compare import wording
 from orchestrator.compare.comparison import ComparedCell, Comparison
 from orchestrator.compare.wording import LEGEND, MEANS
 from orchestrator.config.naming import plural
+from orchestrator.figures.table import UNITS
 from orchestrator.report.chapters.cells import batch
 from orchestrator.report.charts import Kind, Ratio, Ratios
-from orchestrator.report.figure_rows import UNITS
 from orchestrator.report.html.render import Page
 from orchestrator.report.html.size_limit import fitted
 from orchestrator.report.numbers import NOT_AVAILABLE, number

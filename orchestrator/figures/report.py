@@ -283,8 +283,8 @@ class RunVerdict(Part, frozen=True, kw_only=True):
 class Report(Part, frozen=True, kw_only=True):
     """All results of a run, merged over its GPUs.
 
-    Names give the units: _ms milliseconds, _mb megabytes, _w watts, _j joules, _c degrees Celsius. 1 MB = 1024 x 1024
-    bytes here, as drivers count GPU memory. Null is what was not or could not be measured; a note beside it says why.
+    Names give the units: _ms milliseconds, _mb megabytes, _w watts, _j joules, _c degrees Celsius.
+    1 MB = 1024 x 1024 bytes here, as drivers count GPU memory. Null: not measured; a note beside it says why.
     """
 
     schema_version: int

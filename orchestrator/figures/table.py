@@ -351,6 +351,8 @@ COLUMNS: Final = tuple(figure for figure in FIGURES if figure.column)
 """Columns of CSV."""
 MAIN: Final = {workload: [one for one in FIGURES if one.main and workload in one.workloads] for workload in Workload}
 """Figures that cells of a workload are compared by: one, or for probes one of these. Checks have none."""
+UNITS: Final = {figure.field: figure.unit for figure in FIGURES if figure.main}
+"""Of the figures that cells are compared by."""
 
 
 def main_figure(workload: Workload, model_name: str) -> Figure:

@@ -47,3 +47,8 @@ def duration(seconds: float) -> str:
         return f"{round(seconds) // 60} min {round(seconds) % 60:02} s"
     minutes = round(seconds / 60)
     return f"{minutes} minutes" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def interval(half_width: float | None) -> str:
+    """Half of the 95 % interval of a mean, as a share of it: "+/- 0.25%"."""
+    return NOT_AVAILABLE if half_width is None else f"+/- {half_width * 100:.2f}%"

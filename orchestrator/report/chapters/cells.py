@@ -8,10 +8,9 @@ from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.figures.cells import LoadMetrics, Status
 from orchestrator.figures.report import Report
 from orchestrator.report.device_labels import by_uuid
-from orchestrator.report.figure_rows import interval
 from orchestrator.report.layout import Layout
 from orchestrator.report.lines import Line, lines, memory_mb, time_ms
-from orchestrator.report.numbers import NOT_AVAILABLE, number, share, unit
+from orchestrator.report.numbers import NOT_AVAILABLE, interval, number, share, unit
 from orchestrator.report.remarks import remark
 from orchestrator.report.sections import Badge, Cells, Entry, Section, Table, Tone, numbers, ranked, texts
 from protocol.cell import Mode, Workload
@@ -126,7 +125,7 @@ def _listed(line: Line, device: str) -> tuple[str, ...]:
         status,
         NOT_AVAILABLE if isinstance(metric, LoadMetrics) or figure is None else unit(line.value, figure.unit),
         unit(time_ms(metric), "ms"),
-        interval(metric),
+        interval(metric.relative_half_width),
         share(metric.launch_spread_percent),
         unit(memory_mb(metric), "MB"),
     )

@@ -1,17 +1,16 @@
 """Results of one GPU of each kind: a table for each phase, precision and input size, batch sizes as columns."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
-from orchestrator.figures.cells import Computed, LoadMetrics, Measured, ModelResult
+from orchestrator.figures.cells import Computed, GenerationMetrics, LoadMetrics, Measured, ModelResult, PhaseMetrics
 from orchestrator.figures.report import Report
 from orchestrator.report.chapters.model_overview import overview
 from orchestrator.report.chapters.probes import probes
 from orchestrator.report.device_labels import Group, groups, label, labels
-from orchestrator.report.figure_rows import GENERATION, INFERENCE, SHARED, TRAINING, M, Row
 from orchestrator.report.lines import memory_mb
-from orchestrator.report.numbers import NOT_AVAILABLE, count, number, unit
+from orchestrator.report.numbers import NOT_AVAILABLE, count, interval, number, share, unit
 from orchestrator.report.remarks import remark
 from orchestrator.report.sections import Column, Section, Table
 
@@ -22,6 +21,52 @@ LEAST: Final = (16, 11)
 _SECONDS: Final = re.compile(r", this took [0-9.]+ s")
 """The part that differs between notes with the same reason."""
 _MODES: Final = {"solo": "Alone at work on the node", "loaded": "With all devices at work"}
+
+M = TypeVar("M", bound=Measured)
+Row = tuple[str, Callable[[M], str]]
+"""Title of a row, and the text of its cell for a metric."""
+_FORWARD: Final[Row[PhaseMetrics]] = ("Forward Time", lambda one: unit(one.forward_time_ms, "ms"))
+_THROUGHPUT: Final[Row[PhaseMetrics]] = ("Throughput", lambda one: unit(one.throughput_samples_per_sec, "smp/s"))
+_COMPUTE: Final[tuple[Row[Computed], ...]] = (
+    ("Achieved", lambda one: unit(one.plausibility.achieved_tflops, "TFLOP/s")),
+    ("Of GEMM Rate", lambda one: share(one.plausibility.gemm_percent)),
+)
+_INFERENCE: Final[tuple[Row[PhaseMetrics], ...]] = (
+    _FORWARD,
+    ("Latency", lambda one: unit(one.inference_latency_ms, "ms")),
+    _THROUGHPUT,
+    *_COMPUTE,
+)
+_TRAINING: Final[tuple[Row[PhaseMetrics], ...]] = (
+    _FORWARD,
+    ("Backward Time", lambda one: unit(one.backward_time_ms, "ms")),
+    ("Optimize Step", lambda one: unit(one.optimize_step_time_ms, "ms")),
+    ("Total Iteration", lambda one: unit(one.total_iteration_time_ms, "ms")),
+    _THROUGHPUT,
+    *_COMPUTE,
+)
+_GENERATION: Final[tuple[Row[GenerationMetrics], ...]] = (
+    ("First Token", lambda one: unit(one.time_to_first_token_ms, "ms")),
+    ("Each Later Token", lambda one: unit(one.time_per_output_token_ms, "ms")),
+    ("Inter-Token p50", lambda one: unit(one.inter_token_p50_ms, "ms")),
+    ("Inter-Token p95", lambda one: unit(one.inter_token_p95_ms, "ms")),
+    ("Inter-Token p99", lambda one: unit(one.inter_token_p99_ms, "ms")),
+    ("Whole Text", lambda one: unit(one.generation_time_ms, "ms")),
+    ("Tokens", lambda one: unit(one.tokens_per_second, "tok/s")),
+    *_COMPUTE,
+)
+_SHARED: Final[tuple[Row[Measured], ...]] = (
+    ("95% Interval", lambda one: interval(one.relative_half_width)),
+    ("Launch Spread", lambda one: share(one.launch_spread_percent)),
+    ("Peak Memory", lambda one: unit(one.peak_memory_mb, "MB")),
+    ("Peak Reserved", lambda one: unit(one.peak_memory_reserved_mb, "MB")),
+    ("Warm Memory", lambda one: unit(one.warm_memory_allocated_mb, "MB")),
+    ("GPU Utilization", lambda one: share(one.gpu_utilization_percent)),
+    ("Power Draw", lambda one: unit(one.power_draw_w, "W")),
+    ("Energy a Sample", lambda one: unit(one.energy_per_sample_j, "J")),
+    ("Temperature", lambda one: unit(one.temperature_c, "C", digits=0)),
+    ("SM Clock", lambda one: unit(one.sm_clock_mhz, "MHz", digits=0)),
+)
 
 
 def models(report: Report) -> Section | None:
@@ -60,9 +105,9 @@ def _model(results: Sequence[ModelResult]) -> Section:
         table
         for result in results
         for table in (
-            *_phase("Inference", result, result.inference_metrics, INFERENCE),
-            *_phase("Training", result, result.training_metrics, TRAINING),
-            *_phase("Generation", result, result.generation_metrics, GENERATION),
+            *_phase("Inference", result, result.inference_metrics, _INFERENCE),
+            *_phase("Training", result, result.training_metrics, _TRAINING),
+            *_phase("Generation", result, result.generation_metrics, _GENERATION),
         )
     )
     return Section("model", f"{first.model_title} ({kind}{parameters})", tuple(loads), tables=tuple(tables))
@@ -130,7 +175,7 @@ def _shape(result: ModelResult) -> str:
 
 def _rows(columns: Sequence[M], own: Sequence[Row[M]]) -> list[tuple[str, ...]]:
     """The rows of a table, without those that have no value at all."""
-    rows = [(words, *(say(metric) for metric in columns)) for words, say in (*own, *SHARED)]
+    rows = [(words, *(say(metric) for metric in columns)) for words, say in (*own, *_SHARED)]
     known = [row for row in rows if set(row[1:]) != {NOT_AVAILABLE}]
     if any(metric.status != "ok" for metric in columns):
         known.append(("Status", *(metric.status.replace("_", " ") for metric in columns)))

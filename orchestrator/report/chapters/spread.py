@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.figures.comparisons import Spread, SpreadValue
+from orchestrator.figures.comparisons import FullNode, Spread, SpreadValue
 from orchestrator.figures.report import Report
+from orchestrator.figures.table import UNITS
 from orchestrator.report.charts import Box, Heat, Kind
 from orchestrator.report.device_labels import by_uuid
-from orchestrator.report.figure_rows import LOAD, UNITS, cell_name
 from orchestrator.report.numbers import share, unit
 from orchestrator.report.remarks import SHORT
 from orchestrator.report.sections import Chart, Finding, Section, Table, numbers, table, texts
@@ -27,6 +27,8 @@ MOST_CELLS: Final = 60
 """In the heat map, those with the largest spread."""
 STANDS_OUT_PERCENT: Final = 3.0
 """Slowness below the median that is marked without a verdict."""
+LOAD: Final = "model_load_time_ms"
+_PHASES: Final = {"inference": "infer", "training": "train", "generation": "write"}
 NOT_COMPARABLE: Final = ("n/c", "not comparable")
 _FREQUENT: Final = "not steady"
 """A frequent note, sorted last."""
@@ -205,3 +207,10 @@ def _percents(cell: str, one: Spread, names: Mapping[str, str]) -> tuple[str, ..
     entered = {value.gpu_uuid: _entry(one, value, "{:.1f}".format) for value in one.values}
     of_devices = (entered.get(uuid, "") for uuid in names)
     return (cell, unit(one.median, UNITS[one.metric]), share(one.spread_percent), *of_devices)
+
+
+def cell_name(one: Spread | FullNode) -> str:
+    """A cell in short: "resnet50 train fp32 b8"."""
+    batch = "" if one.phase in ("load", "probe") else f" b{one.batch_size_requested}"
+    phase = "" if one.phase == "probe" else f" {_PHASES.get(one.phase, one.phase)}"
+    return f"{one.model_name}{phase} {one.precision}{batch}"

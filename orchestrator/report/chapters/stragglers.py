@@ -7,8 +7,9 @@ from typing import Final
 
 from orchestrator.figures.comparisons import SLOWED_DOWN, FullNode, SiblingEffect, Standing
 from orchestrator.figures.report import GpuInfo, Report
+from orchestrator.figures.table import UNITS
+from orchestrator.report.chapters.spread import cell_name
 from orchestrator.report.device_labels import by_uuid, label, labels
-from orchestrator.report.figure_rows import UNITS, cell_name
 from orchestrator.report.numbers import NOT_AVAILABLE, number, share, unit
 from orchestrator.report.sections import Badge, Finding, Section, Tone, numbers, table, texts
 from orchestrator.stats.siblings import SiblingVerdict
