@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from orchestrator.figures.burn_in import BurnInReport
-from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in import levels
 from orchestrator.kinds.burn_in import planning as burn_in_plan
@@ -178,13 +177,6 @@ def test_a_device_that_another_check_has_proven_faulty_explains_a_copy(
     assert ("probably the fault of GPU 0" in reasons(report.gpus[1])) == proven
 
 
-def test_a_sum_beside_wrong_numbers_of_another_device_names_it(tmp_path: Path) -> None:
-    """Its own numbers were wrong before they were added: that explains the sums, and no copy of others does."""
-    first, second, _ = reported(tmp_path, {FIRST: (TOTAL,), SECOND: (mismatch(None), TOTAL)}).gpus
-    assert (first.verdict, second.verdict) == (UNKNOWN, FAIL)
-    assert "probably the fault of GPU 1" in reasons(first)
-
-
 def test_what_receivers_did_not_keep_is_left_open(tmp_path: Path) -> None:
     """It counts against the sender; but it may be a receiver's own as well, which is no PASS for that one."""
     seen = {SECOND: (mismatch(None),), FIRST: (mismatch(SECOND),), THIRD: (mismatch(SECOND),)}
@@ -211,18 +203,6 @@ def test_a_sum_that_is_wrong_beside_copies_of_others_is_left_open(tmp_path: Path
     assert verdicts(report) == [FAIL, FAIL, UNKNOWN]
     (reason,) = (one for one in report.gpus[2].reasons if ", round 1" in one.text)
     assert (reason.verdict, report.gpus[2].checks[0].error_bound) == (UNKNOWN, None)
-
-
-@pytest.mark.parametrize(
-    ("devices", "expected"), [((FIRST, SECOND, THIRD), [UNKNOWN] * 3), ((THIRD,), [UNKNOWN, UNKNOWN, FAIL])]
-)
-def test_a_sum_that_is_wrong_everywhere_blames_nobody(
-    tmp_path: Path, devices: tuple[str, ...], expected: list[HealthVerdict]
-) -> None:
-    """What one device gave to it is in all of them; a device that alone has it wrong is to blame."""
-    report = reported(tmp_path, dict.fromkeys(devices, (TOTAL,)))
-    assert verdicts(report) == expected
-    assert [gpu.action is Action.REPLACE for gpu in report.gpus] == [one is FAIL for one in expected]
 
 
 def test_rates_are_those_of_all_devices_together(tmp_path: Path) -> None:
