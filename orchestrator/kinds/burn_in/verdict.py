@@ -1,10 +1,12 @@
-"""Judge one GPU after a burn-in. The gravest verdict wins, and all reasons are reported. Pure.
+"""Judge one GPU after a burn-in. Pure.
 
-FAIL      wrong bits in computing, memory or transfers, or a hardware fault seen by the health checks
-UNKNOWN   too little time at work, contaminated by another process, a planned cell without a check, or wrong bits
-that cannot be attributed to one GPU
-WARN      slower over time or than its siblings, a health warning, or a failed launch that was repeated
-PASS      every planned cell was checked for the requested time, and nothing was found
+    FAIL      wrong bits in computing, memory or transfers, or a hardware fault seen by the health checks
+    UNKNOWN   too little time at work, contaminated by another process, a planned cell without a check, or wrong bits
+              that cannot be attributed to one GPU
+    WARN      slower over time or than its siblings, a health warning, or a failed launch that was repeated
+    PASS      every planned cell was checked for the requested time, and nothing was found
+
+The gravest verdict wins, and all reasons are reported.
 """
 
 from collections.abc import Iterator
