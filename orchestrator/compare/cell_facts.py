@@ -1,7 +1,7 @@
 """What must agree before two cells are compared, and what may differ and is named.
 
 identity facts   must agree, or the cell is NOT COMPARABLE
-faults           keep a cell out of limits, scores, baselines and trends; for `compare` each is one of the other kinds
+faults           keep a cell out of limits, scores, baselines, trends; in `compare` they are identity facts or doubts
 doubts           prevent any verdict: INCONCLUSIVE
 not watched      prevents SAME and FASTER, and is reported with all else
 stack facts      are what people compare: named in the title

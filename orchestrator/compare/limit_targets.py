@@ -9,16 +9,29 @@ from orchestrator.compare.cell_facts import Place
 from orchestrator.config.workloads import PHASES
 from orchestrator.figures import keys
 from orchestrator.figures.cells import Measured
+from orchestrator.figures.comparisons import FullNode
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.figures.table import BY_FIELD, FIGURES, Better, Figure, Limit, LimitName
 from protocol.cell import Workload
 
 
-class Cell(NamedTuple):
-    """A cell of the report. of_*: its speed in percent of theirs; no_*: why it is None.
+class Relative(NamedTuple):
+    """Speed of a cell in percent of a reference; why_not: why it is None. blind: of unknown throttling."""
 
-    fault, advice: of its times, or "". blind_*: that reference has no throttling telemetry.
+    speed: float | None
+    why_not: str
+    blind: bool = False
+
+
+_NO_SIBLINGS: Final = Relative(None, "no identical device has this cell")
+_ONE_MODE: Final = "not measured with one device at work (mode: [loaded, solo], as triage does)"
+
+
+class Cell(NamedTuple):
+    """A cell of the report. relative: to the baseline, the siblings, the device alone.
+
+    fault, advice: of its times, or "".
     """
 
     key: CellKey
@@ -26,27 +39,7 @@ class Cell(NamedTuple):
     gpu: GpuInfo
     fault: str
     advice: str
-    of_baseline: float | None
-    blind_baseline: bool
-    no_baseline: str
-    of_siblings: float | None
-    blind_siblings: bool
-    no_siblings: str
-    of_solo: float | None
-    no_solo: str
-
-
-class _Siblings(NamedTuple):
-    """Speed among identical devices in percent of their median; why_not: why it is None."""
-
-    speed: float | None
-    why_not: str
-    blind: bool
-
-
-_NO_SIBLINGS: Final = _Siblings(None, "no identical device has this cell", blind=False)
-
-_ONE_MODE: Final = "not measured with one device at work (mode: [loaded, solo], as triage does)"
+    relative: Mapping[LimitName, Relative]
 
 
 class Target(NamedTuple):
@@ -65,6 +58,10 @@ def _target(limit: Limit, figure: Figure) -> Target:
     return Target(limit, tuple(phase for phase in PHASES if phase in figure.workloads), read)
 
 
+def _relative(name: LimitName) -> Target:
+    return Target(Limit(name=name, unit="%"), PHASES, lambda cell, _: cell.relative[name].speed)
+
+
 def _epoch_s(cell: Cell, samples_per_epoch: int | None) -> float | None:
     throughput = _THROUGHPUT.number(cell.metric)
     return samples_per_epoch / throughput if samples_per_epoch and throughput else None
@@ -74,13 +71,7 @@ _THROUGHPUT: Final = BY_FIELD["throughput_samples_per_sec"]
 _TARGETS: Final[Mapping[LimitName, Target]] = {
     **{figure.limit.name: _target(figure.limit, figure) for figure in FIGURES if figure.limit},
     LimitName.EPOCH_TIME: Target(Limit(name=LimitName.EPOCH_TIME, unit="s"), _THROUGHPUT.workloads, _epoch_s),
-    LimitName.OF_BASELINE: Target(
-        Limit(name=LimitName.OF_BASELINE, unit="%"), PHASES, lambda cell, _: cell.of_baseline
-    ),
-    LimitName.OF_SIBLINGS: Target(
-        Limit(name=LimitName.OF_SIBLINGS, unit="%"), PHASES, lambda cell, _: cell.of_siblings
-    ),
-    LimitName.OF_SOLO: Target(Limit(name=LimitName.OF_SOLO, unit="%"), PHASES, lambda cell, _: cell.of_solo),
+    **{name: _relative(name) for name in (LimitName.OF_BASELINE, LimitName.OF_SIBLINGS, LimitName.OF_SOLO)},
 }
 TARGETS: Final = {name: _TARGETS[name] for name in LimitName}
 """1 GB = 1024 x 1024 x 1024 bytes, as in the requirements."""
@@ -97,32 +88,34 @@ def cells(report: Report, held: Held | None) -> Iterator[Cell]:
     }
     for result in report.results:
         for key, metric in keys.of_model(result):
-            ratio = held.by_device.get((result.gpu_uuid, key)) if held else None
-            alone = solo.get(
-                (result.gpu_uuid, key.phase, key.model_name, key.precision, key.input_size, key.batch_size)
-            )
-            place = places[result.gpu_uuid, key]
-            beside = siblings.get(_among_siblings(result.gpu_uuid, key), _NO_SIBLINGS)
-            yield Cell(
-                key=key,
-                metric=metric,
-                gpu=gpus[result.gpu_uuid],
-                fault=cell_facts.fault(place),
-                advice=cell_facts.advice(place),
-                of_baseline=None if ratio is None else ratio * 100,
-                blind_baseline=held is not None and key in held.unwatched,
-                no_baseline=held.left_out.get((result.gpu_uuid, key), "") if held else "no baseline",
-                of_siblings=beside.speed,
-                blind_siblings=beside.blind,
-                no_siblings=beside.why_not,
-                of_solo=None if alone is None or alone.ratio is None or alone.remark else 100 / alone.ratio,
-                no_solo=_ONE_MODE if alone is None else alone.remark,
-            )
+            uuid, place = result.gpu_uuid, places[result.gpu_uuid, key]
+            relative = {
+                LimitName.OF_BASELINE: _of_baseline(uuid, key, held),
+                LimitName.OF_SIBLINGS: siblings.get(_among_siblings(uuid, key), _NO_SIBLINGS),
+                LimitName.OF_SOLO: _of_solo(
+                    solo.get((uuid, key.phase, key.model_name, key.precision, key.input_size, key.batch_size))
+                ),
+            }
+            yield Cell(key, metric, gpus[uuid], cell_facts.fault(place), cell_facts.advice(place), relative)
+
+
+def _of_baseline(gpu_uuid: str, key: CellKey, held: Held | None) -> Relative:
+    if held is None:
+        return Relative(None, "no baseline")
+    ratio = held.by_device.get((gpu_uuid, key))
+    why_not = held.left_out.get((gpu_uuid, key), "")
+    return Relative(None if ratio is None else ratio * 100, why_not, key in held.unwatched)
+
+
+def _of_solo(alone: FullNode | None) -> Relative:
+    if alone is None:
+        return Relative(None, _ONE_MODE)
+    return Relative(None if alone.ratio is None or alone.remark else 100 / alone.ratio, alone.remark)
 
 
 def _of_siblings(
     report: Report, places: Mapping[tuple[str, CellKey], Place]
-) -> Iterator[tuple[tuple[object, ...], _Siblings]]:
+) -> Iterator[tuple[tuple[object, ...], Relative]]:
     """Yield (UUID, cell) and its place among identical devices. A median that includes a fault is not used."""
     named = {_among_siblings(uuid, key): place for (uuid, key), place in places.items()}
     for spread in report.cross_gpu:
@@ -136,14 +129,14 @@ def _of_siblings(
         left_out = _told((place, value.not_comparable or "") for value, place in found)
         for value, place in found:
             if at_fault or not value.percent_of_median:
-                yield (value.gpu_uuid, *key), _Siblings(None, at_fault or left_out, blind=False)
+                yield (value.gpu_uuid, *key), Relative(None, at_fault or left_out)
                 continue
             percent = value.percent_of_median
             speed = 10_000 / percent if BY_FIELD[spread.metric].better is Better.LOWER else percent
             blind = any(
                 cell_facts.not_watched(one.device.kind, one.cell.throttled) for one in compared if one is not place
             )
-            yield (value.gpu_uuid, *key), _Siblings(speed, "", blind)
+            yield (value.gpu_uuid, *key), Relative(speed, "", blind)
 
 
 def _told(whys: Iterable[tuple[Place, str]]) -> str:

@@ -32,6 +32,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 _SHOWS: Final = "`torch-gpu-benchmark list-models` shows those that ship."
 BLIND_BASELINE: Final = "whether the baseline was throttled is not known"
 BLIND_SIBLINGS: Final = "whether its siblings were throttled is not known"
+_BLIND: Final = {LimitName.OF_BASELINE: BLIND_BASELINE, LimitName.OF_SIBLINGS: BLIND_SIBLINGS}
 
 
 class Bound(enum.StrEnum):
@@ -216,17 +217,10 @@ def _result(threshold: Threshold, cell: Cell | None, actual: float | None, note:
 
 
 def _doubt(threshold: Threshold, cell: Cell, actual: float | None) -> str:
+    relative = cell.relative.get(threshold.figure)
     if actual is None:
-        missing = {
-            LimitName.OF_BASELINE: cell.no_baseline,
-            LimitName.OF_SIBLINGS: cell.no_siblings,
-            LimitName.OF_SOLO: cell.no_solo,
-        }
-        return missing.get(threshold.figure, cell.metric.telemetry_note or "not among the figures of this cell")
-    words = {
-        cell.fault: True,
-        cell_facts.UNWATCHED: cell_facts.not_watched(cell.gpu.kind, cell.metric.throttled),
-        BLIND_BASELINE: threshold.figure is LimitName.OF_BASELINE and cell.blind_baseline,
-        BLIND_SIBLINGS: threshold.figure is LimitName.OF_SIBLINGS and cell.blind_siblings,
-    }
-    return ", ".join(word for word, is_so in words.items() if word and is_so)
+        other = cell.metric.telemetry_note or "not among the figures of this cell"
+        return other if relative is None else relative.why_not
+    blind = _BLIND.get(threshold.figure, "") if relative is not None and relative.blind else ""
+    unwatched = cell_facts.not_watched(cell.gpu.kind, cell.metric.throttled)
+    return ", ".join(filter(None, (cell.fault, cell_facts.UNWATCHED if unwatched else "", blind)))

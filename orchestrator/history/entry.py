@@ -27,30 +27,26 @@ def of_report(report: Report, folder: Path, *, tainted: bool) -> RunRecord:
     reduced = run_figures.of_report(report, report.metadata.run_id)
     devices = tuple(_devices(report, reduced))
     counts = Counter(one.device.gpu_name for one in devices)
+    asked, night = report.test_configuration, report.burn_in
     line = RunLine(
         run_id=report.metadata.run_id,
         test_date=report.metadata.test_date,
         folder=os.fsencode(folder.absolute()).decode(errors="replace"),
         hostname=report.metadata.hostname,
-        profile=_profile(report),
+        profile=kind_of_run(asked.profile, asked.preset, None if night is None else night.level),
         seconds=report.metadata.test_duration_seconds,
         verdict=report.verdict.word,
         exit_code=report.verdict.exit_code,
         finished=report.metadata.finished,
         tainted=tainted,
         health=report.health.verdict,
-        burn_in="" if report.burn_in is None else report.burn_in.verdict,
+        burn_in="" if night is None else night.verdict,
         planned=report.summary.cells.planned,
         ok=report.summary.cells.ok,
         stack=reduced.stack,
         devices=tuple(f"{number} x {name}" for name, number in counts.items()),
     )
     return RunRecord(run=line, devices=devices, cells=tuple(_cells(report, reduced)))
-
-
-def _profile(report: Report) -> str:
-    asked, night = report.test_configuration, report.burn_in
-    return kind_of_run(asked.profile, asked.preset, None if night is None else night.level)
 
 
 def _devices(report: Report, reduced: Side) -> Iterator[DeviceRecord]:

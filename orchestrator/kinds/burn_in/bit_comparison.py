@@ -137,12 +137,8 @@ def _deviations(
         own = [one for one in group if one.device == sample.device]
         yield Deviation(
             sample=sample,
-            at=_first_difference(sample.digests, expected),
+            at=next(at for at, (one, other) in enumerate(zip_longest(sample.digests, expected)) if one != other),
             against=votes if between else sum(one.digests == expected for one in own),
             of=len(usual) if between else len(own),
             between_gpus=between,
         )
-
-
-def _first_difference(found: Digests, expected: Digests) -> int:
-    return next(at for at, (one, other) in enumerate(zip_longest(found, expected)) if one != other)

@@ -233,7 +233,9 @@ def evidence(night: BurnInReport) -> Iterator[str]:
         moved = sum(check.verified_bytes for check in told) / 1e9
         least = "at least " if len(set(shares)) > 1 else ""
         covered = f", {moved:,.1f} GB, {least}{100 * min(shares):.0f} % of it covered" if shares else ""
-        yield f"{kind}: {checks:,} checks in {_launches(kind, told, night)}{covered}{found}"
+        # A launch of links is shared by its devices.
+        launches = sum(one.launches for one in (night.links if kind == Workload.LINKS else told))
+        yield f"{kind}: {checks:,} checks in {plural(launches, 'launch', 'launches')}{covered}{found}"
     yield from _links(night)
 
 
@@ -263,11 +265,6 @@ def _joined(names: Sequence[str]) -> str:
     begin = commonprefix(names) if len(names) > 1 else ""  # noqa: RUF071 - cut back to whole words below
     begin = begin[: begin.rfind(" ") + 1]
     return begin + ", ".join(name.removeprefix(begin) for name in names)
-
-
-def _launches(kind: str, told: Sequence[CheckReport], night: BurnInReport) -> str:
-    launches = [one.launches for one in (night.links if kind == Workload.LINKS else told)]
-    return plural(sum(launches), "launch", "launches")
 
 
 def _links(night: BurnInReport) -> Iterator[str]:

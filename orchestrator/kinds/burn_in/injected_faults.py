@@ -31,7 +31,9 @@ def injected(
     for one in asked:
         mine = [launch for launch in good if one.device in launch[1].devices]
         if one.hot_c is not None:
-            fate, outcome = _hot(ended=one.device in too_hot)
+            fate, outcome = Fate.MISSED, "not found: it was never at a limit for ten seconds"
+            if one.device in too_hot:
+                fate, outcome = Fate.FOUND, "found: its load was ended"
         elif one.slow_percent:
             fate, outcome = _slowed(mine, paces.get(one.device, {}))
         else:
@@ -75,9 +77,3 @@ def _slowed(mine: Sequence[Launched], paces: Mapping[str, RateVerdict]) -> tuple
         return Fate.FOUND, f"{words}, found {BESIDE}"
     why = f"{BESIDE}: {paces[BESIDE].words}" if BESIDE in paces else "no rate of it was judged"
     return Fate.MISSED, f"{words}, not found: {why}"
-
-
-def _hot(*, ended: bool) -> tuple[Fate, str]:
-    if ended:
-        return Fate.FOUND, "found: its load was ended"
-    return Fate.MISSED, "not found: it was never at a limit for ten seconds"

@@ -80,9 +80,14 @@ def of_settings(
     settings: LayeredSettings, configuration: Configuration, catalogue: Catalogue, table: BurnInTable
 ) -> Configuration:
     """Return the configuration of a burn-in if the settings request one, else the same. Raises ConfigError."""
-    require_duration(settings)
     duration = settings.find(DURATION, str)
     if duration is None:
+        for key in (LEVEL, INJECT, MAX_TEMPERATURE, STEPS, IN_PHASE):
+            if settings.values.get(key):
+                raise ConfigError(
+                    f"{settings.origin(key)}: it is a part of a burn-in. Add --burn-in with a duration ({DURATION} in "
+                    "a file), or leave it out."
+                )
         return configuration
     refuse_mistakes(settings, table)
     origin = settings.origin(DURATION)
@@ -102,18 +107,6 @@ def on_devices(
         in_phase = bool(settings.find(IN_PHASE, bool))
         configuration = with_steps(configuration, devices, table, in_phase=in_phase)
     return configuration
-
-
-def require_duration(settings: LayeredSettings) -> None:
-    """Raise ConfigError for options of a burn-in without --burn-in."""
-    if DURATION in settings.values:
-        return
-    for key in (LEVEL, INJECT, MAX_TEMPERATURE, STEPS, IN_PHASE):
-        if settings.values.get(key):
-            raise ConfigError(
-                f"{settings.origin(key)}: it is a part of a burn-in. Add --burn-in with a duration ({DURATION} in a "
-                "file), or leave it out."
-            )
 
 
 def refuse_mistakes(settings: LayeredSettings, table: BurnInTable) -> None:

@@ -1,10 +1,12 @@
-"""Judge one GPU after a burn-in. The gravest verdict wins, and all reasons are reported. Pure.
+"""Judge one GPU after a burn-in. Pure.
 
-FAIL      wrong bits in computing, memory or transfers, or a hardware fault seen by the health checks
-UNKNOWN   too little time at work, contaminated by another process, a planned cell without a check, or wrong bits
-that cannot be attributed to one GPU
-WARN      slower over time or than its siblings, a health warning, or a failed launch that was repeated
-PASS      every planned cell was checked for the requested time, and nothing was found
+    FAIL      wrong bits in computing, memory or transfers, or a hardware fault seen by the health checks
+    UNKNOWN   too little time at work, contaminated by another process, a planned cell without a check, or wrong bits
+              that cannot be attributed to one GPU
+    WARN      slower over time or than its siblings, a health warning, or a failed launch that was repeated
+    PASS      every planned cell was checked for the requested time, and nothing was found
+
+The gravest verdict wins, and all reasons are reported.
 """
 
 from collections.abc import Iterator
@@ -45,7 +47,7 @@ class Judged:
 
 def judge(work: Work) -> Judged:
     """Return the verdict on one GPU."""
-    found = [*_wrong_bits(work), *_of_health(work), *_gaps(work), *_made_up(work), *_slow(work)]
+    found = [*_wrong_bits(work), *_of_health(work), *_gaps(work), *_warnings(work)]
     if work.tainted:
         found = [replace(reason, action=Action.NOTHING) for reason in found]
     # Of those that are as grave, one that asks for something comes first: the verdict stands beside what is to be done.
@@ -241,12 +243,9 @@ def _anew(work: Work) -> str:
     return f"begin again, with at least {work.ahead.least}"
 
 
-def _made_up(work: Work) -> Iterator[Reason]:
+def _warnings(work: Work) -> Iterator[Reason]:
     for text in work.made_up:
         yield Reason(HealthVerdict.WARN, f"a launch failed, and another one made up for it: {text}", Action.MONITOR)
-
-
-def _slow(work: Work) -> Iterator[Reason]:
     for kind, told in work.paces.items():
         if told.pace is Pace.SLOWER:
             because = "" if told.why is None else f"; {told.why.words}"

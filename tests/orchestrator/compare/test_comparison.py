@@ -39,29 +39,20 @@ def only(one: Comparison) -> tuple[ChangeVerdict, str]:
         ({"contaminated": True}, "second is contaminated"),
         ({"status": Status.DEGRADED, "ran_at": 4}, "second is measured at a smaller batch"),
         ({"status": Status.FAILED, "values": ()}, "(failed)"),
-    ],
-)
-def test_a_cell_that_differs_in_more_than_speed_is_not_comparable(changes: dict[str, object], reason: str) -> None:
-    """The fact is named, and the cell counts for nothing."""
-    one = held(side(cell()), side(cell(**changes)))
-    assert (only(one)[0], reason in only(one)[1]) == (ChangeVerdict.NOT_COMPARABLE, True)
-    assert one.mean is None
-    assert exit_code([one], {ChangeVerdict.SLOWER}) is ExitCode.INCOMPLETE
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
         ({"gpu_name": "NVIDIA H100"}, "GPU model NVIDIA H200, then NVIDIA H100"),
         ({"memory_mb": 81920.0}, "memory 143771 MB, then 81920 MB"),
         ({"power_limit_w": 500.0}, "power limit 700 W, then 500 W"),
         ({"power_limit_w": None}, "power limit 700 W, then unknown"),
     ],
 )
-def test_another_kind_of_gpu_is_not_comparable(changes: dict[str, object], reason: str) -> None:
-    """A GPU with another power limit is another GPU."""
-    one = held(side(), side(devices=(device(**changes),)))
-    assert only(one) == (ChangeVerdict.NOT_COMPARABLE, reason)
+def test_a_cell_that_differs_in_more_than_speed_is_not_comparable(changes: dict[str, object], reason: str) -> None:
+    """The fact is named, and the cell counts for nothing; a GPU with another power limit is another GPU."""
+    of_device = {name: value for name, value in changes.items() if name in device().__struct_fields__}
+    of_cell = {name: value for name, value in changes.items() if name not in of_device}
+    one = held(side(cell()), side(cell(**of_cell), devices=(device(**of_device),)))
+    assert (only(one)[0], reason in only(one)[1]) == (ChangeVerdict.NOT_COMPARABLE, True)
+    assert one.mean is None
+    assert exit_code([one], {ChangeVerdict.SLOWER}) is ExitCode.INCOMPLETE
 
 
 @pytest.mark.parametrize(
@@ -169,11 +160,11 @@ def test_a_slower_run_is_a_regression() -> None:
     before, after = side(*cells(20)), side(*cells(20, speed=0.95, seed=2))
     one, back = held(before, after), held(after, before)
     assert one.counts == {ChangeVerdict.SLOWER: 20}
+    assert held(before, after, 10.0).counts == {ChangeVerdict.SAME: 20}  # to who allows 10 %
     assert back.counts == {ChangeVerdict.FASTER: 20}
     assert one.mean.ratio == pytest.approx(0.95, abs=0.003)
     assert exit_code([one], {ChangeVerdict.SLOWER}) is ExitCode.MISSED
     assert exit_code([back], {ChangeVerdict.SLOWER}) is ExitCode.PASSED
-    assert exit_code([back, one], {ChangeVerdict.SLOWER}) is ExitCode.MISSED
     assert exit_code([one], ()) is ExitCode.PASSED
 
 
@@ -203,12 +194,6 @@ def test_the_margin_is_of_the_kind_of_cell_and_of_the_board() -> None:
     memory = side(cell("hbm", **probe), devices=other)
     assert percent(side(cell("hbm", phase=Workload.PROBE)), memory) == pytest.approx(1 + 2)
     assert percent(side(), capped, 3.0) == pytest.approx(3)
-
-
-def test_a_wide_margin_makes_it_the_same() -> None:
-    """5 % slower is the same to who allows 10."""
-    before, after = side(*cells(5)), side(*cells(5, speed=0.95, seed=2))
-    assert held(before, after, 10.0).counts == {ChangeVerdict.SAME: 5}
 
 
 # ── devices ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -10,8 +10,10 @@ import pytest
 from rich.cells import cell_len
 
 from orchestrator.compare import baselines, costs, references, run_figures
+from orchestrator.compare.comparison import compare
 from orchestrator.compare.references import Against
 from orchestrator.compare.thresholds import Threshold
+from orchestrator.config import margins
 from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.figures.cells import Status
 from orchestrator.figures.comparisons import Met
@@ -25,7 +27,7 @@ from protocol.cell import Mode, Workload
 from protocol.exit_codes import ExitCode
 from protocol.failure import Category
 from tests.fakes.runs import FakeRun, cpus, gpus, shipped
-from tests.fakes.sides import cell, device, side
+from tests.fakes.sides import STACK, cell, device, side
 
 GENERATING = (Workload.INFERENCE, Workload.GENERATION)
 EARLIER = "20260101-000000-000000"
@@ -64,10 +66,13 @@ def test_the_score_is_a_hundred_times_the_geometric_mean() -> None:
 def test_a_score_compares_other_gpus(tmp_path: Path) -> None:
     """A baseline of another model of GPU compares; other cells, and faulty ones, are excluded and counted."""
     v100 = device(gpu_name="V100", memory_mb=1.0)
-    before = side(cell("a", 100.0), cell("b", 100.0, throttled=True), devices=(v100,), run_id=EARLIER)
+    unknown, hot = cell("a", 100.0, throttled=None), cell("b", 100.0, throttled=True)
+    before = side(unknown, hot, devices=(v100,), run_id=EARLIER)
     degraded = cell("a", 1.0, batch_size=9, ran_at=4, status=Status.DEGRADED)
     found = baselines.hold(side(cell("a", 245.2), cell("b", 100.0), cell("c", 100.0), degraded), before).comparison
-    assert (found.baseline_gpu, "another GPU model" in found.note) == ("V100", True)
+    assert found.baseline_gpu == "V100"
+    kind, watched = found.note.split("; ")
+    assert ("another GPU model" in kind, "1 of 1 cell" in watched) == (True, True)
     assert found.improvement_percent == {"a_throughput": pytest.approx(145.2), "overall": pytest.approx(145.2)}
     assert [*found.not_comparable.values()] == [1, 1, 1]
     for fact in ("throttled", "not in the baseline", "smaller batch"):
@@ -98,6 +103,8 @@ def test_a_score_has_the_number_of_cells_without_telemetry(run: bool | None, bef
     found = baselines.hold(side(cell("a", throttled=run), cell("b")), earlier).comparison
     assert (f"{unknown} of 2 cells" in found.note, found.note == "") == (unknown > 0, unknown == 0)
     assert (found.cells, found.overall_score) == (1 if run else 2, pytest.approx(100))
+    on_cpu = side(cell(throttled=run), devices=(device(kind="cpu"),))  # which has nothing to watch
+    assert baselines.hold(on_cpu, msgspec.structs.replace(on_cpu, run_id=EARLIER)).comparison.note == ""
 
 
 @pytest.mark.parametrize("which", ["run", "baseline"])
@@ -109,19 +116,11 @@ def test_no_score_is_made_of_faulty_cells(which: str) -> None:
     found, empty = (
         baselines.hold(*((one, healthy) if which == "run" else (healthy, one))).comparison for one in (faulty, none)
     )
-    assert (found.cells, found.overall_score, empty.overall_score) == (1, pytest.approx(100), None)
+    assert (found.cells, found.overall_score) == (1, pytest.approx(100))
+    assert (empty.cells, empty.overall_score, empty.improvement_percent) == (0, None, {})
     assert [*found.not_comparable.values()] == [1, 1]
     assert [reason.startswith("in the baseline: ") for reason in found.not_comparable] == [which == "baseline"] * 2
     assert [fact in "; ".join(found.not_comparable) for fact in ("not steady", "contaminated")] == [True, True]
-
-
-def test_a_score_of_a_cpu_device_has_no_note(tmp_path: Path) -> None:
-    """There is nothing to watch; beside another GPU a score without telemetry has both notes."""
-    on_cpu = side(cell(throttled=None), devices=(device(kind="cpu"),))
-    assert baselines.hold(on_cpu, msgspec.structs.replace(on_cpu, run_id=EARLIER)).comparison.note == ""
-    other = side(cell(throttled=None), devices=(device(gpu_name="V100"),), run_id=EARLIER)
-    kind, unknown = baselines.hold(side(), other).comparison.note.split("; ")
-    assert ("another GPU model" in kind, "1 of 1 cell" in unknown) == (True, True)
 
 
 def test_every_format_has_the_note_of_a_score(tmp_path: Path) -> None:
@@ -146,12 +145,6 @@ def test_a_score_against_a_baseline_of_the_same_run_has_a_note() -> None:
     assert ["this run" in note for note in notes] == [True, True, False]
 
 
-def test_nothing_in_common_has_no_score() -> None:
-    """And says so."""
-    found = baselines.hold(side(cell("a")), side(cell("b"))).comparison
-    assert (found.overall_score, found.improvement_percent, found.cells) == (None, {}, 0)
-
-
 def test_a_baseline_keeps_only_healthy_cells() -> None:
     """Nothing left is an error, with the number of cells for each reason."""
     hot, failed = cell("b", throttled=True), cell("c", status=Status.FAILED, values=())
@@ -160,6 +153,45 @@ def test_a_baseline_keeps_only_healthy_cells() -> None:
     assert (reduced.name, [one.key.model_name for one in reduced.cells]) == ("mine", ["a"])
     with pytest.raises(ConfigError, match=r"2 cells, throttled.* 1 cell, without a resul"):
         baselines.reduced(side(hot, cell("a", throttled=True), failed), "mine")
+
+
+# ── baselines of several runs, one for each model, on a GPU each ──────────────────────────────────────────────────────
+
+
+def test_runs_of_one_stack_make_one_baseline() -> None:
+    """Their devices and their cells; the same cell on two GPUs is two figures, of which the median counts."""
+    first = side(cell("a", 100.0), cell("gemm", 10.0), name="first")
+    second = side(
+        cell("b", 50.0, gpu_uuid="GPU-1"), cell("gemm", 20.0, gpu_uuid="GPU-1"), devices=(device(1),), name="second"
+    )
+    made = baselines.joined([first, second])
+    assert [one.gpu_uuid for one in made.devices] == ["GPU-0", "GPU-1"]
+    assert made.cells == (*first.cells, *second.cells)
+    assert made.run_id == f"{first.run_id}, {second.run_id}"
+    held = baselines.hold(side(cell("a", 100.0), cell("b", 50.0), cell("gemm", 15.0)), made).comparison
+    assert held.overall_score == pytest.approx(100)
+
+
+def test_baselines_that_share_a_run_say_so() -> None:
+    """Neither is the other, because each has another run, too."""
+    shared = side(cell("a"), run_id="20260401-213000-aaaaaa", name="shared")
+    second = side(cell("b", gpu_uuid="GPU-1"), devices=(device(1),), run_id="20260402-213000-aaaaaa", name="second")
+    third = msgspec.structs.replace(second, run_id="20260403-213000-aaaaaa", name="third")
+    made, other = (baselines.reduced(baselines.joined([shared, own]), own.name) for own in (second, third))
+    assert made.run_ids == {shared.run_id, second.run_id}
+    shares = [any(shared.run_id in note for note in compare(made, one, margins.load()).notes) for one in (other, third)]
+    assert shares == [True, False]
+
+
+def test_what_is_not_alike_is_not_joined() -> None:
+    """Another driver would stand behind the name of the first; the same cell twice would count for more."""
+    first = side(cell("a", 100.0), name="first")
+    assert baselines.joined([first]) == first
+    other = msgspec.structs.replace(side(cell("b", 100.0), name="second"), stack={**STACK, "driver": "580.95"})
+    with pytest.raises(ConfigError, match=r"first and second .*: driver 570\.86 -> 580\.95"):
+        baselines.joined([first, other])
+    with pytest.raises(ConfigError, match=r"a inference .* on GPU-0 is in 2 of the runs"):
+        baselines.joined([first, side(cell("a", 101.0), name="second")])
 
 
 # ── costs ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

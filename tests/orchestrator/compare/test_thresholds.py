@@ -109,11 +109,6 @@ def test_every_figure_is_read_from_the_report(
     assert (found.status, found.gpu_id, found.phase) == (Met.MISSED, 0, phase)
 
 
-def test_every_figure_has_a_reader() -> None:
-    """None can be written into a file that nobody reads."""
-    assert TARGETS.keys() == set(LimitName)
-
-
 @pytest.mark.parametrize("figure", LimitName)
 def test_every_phase_has_the_figures_that_may_be_limited(report: Report, figure: LimitName) -> None:
     """And no other: what a file may name can be measured, and what it may not name never is."""

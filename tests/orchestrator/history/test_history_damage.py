@@ -53,7 +53,7 @@ def index(where: Place) -> None:
 def test_a_damaged_history_is_set_aside_and_told(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     """Byte for byte, under a name of its own, twice if need be; the run is recorded in a new one."""
     for number in (1, 2):
-        where = kept(tmp_path, [record(day) for day in range(1, 28)])
+        where = kept(tmp_path, [record(day) for day in range(1, 6)])
         damage(where.path)
         before = where.path.read_bytes()
         with pytest.raises(HistoryError, match="damaged"):
@@ -99,7 +99,7 @@ def test_damage_in_a_large_history_is_found_by_the_one_who_writes(
 ) -> None:
     """It is not looked through at each opening; it is set aside all the same, and the next one is recorded."""
     monkeypatch.setattr(store, "CHECKED_BYTES", 0)
-    where = kept(tmp_path, [record(day) for day in range(1, 28)])
+    where = kept(tmp_path, [record(day) for day in range(1, 6)])
     scribbled(where.path)
     notes: list[str] = []
     with pytest.raises(HistoryError, match="damaged"), store.writing(where, notes) as connection:
@@ -154,7 +154,7 @@ def test_a_named_file_that_is_none_of_ours_is_left_alone(tmp_path: Path) -> None
 
 def test_a_named_history_that_is_damaged_is_set_aside(tmp_path: Path) -> None:
     """Its header says that it was one."""
-    where = kept(tmp_path, [record(day) for day in range(1, 28)])
+    where = kept(tmp_path, [record(day) for day in range(1, 6)])
     truncated(where.path)
     with store.writing(Place(where.path, default=False)) as connection:
         updates.record(connection, record(28))
@@ -168,7 +168,7 @@ MANY = """
     from tests.fakes.histories import place, record
     print("ready", flush=True)
     sys.stdin.readline()
-    for number in range(int(sys.argv[2]), int(sys.argv[2]) + 10):
+    for number in range(int(sys.argv[2]), int(sys.argv[2]) + 5):
         with store.writing(place(Path(sys.argv[1]))) as connection:
             writing.record(connection, record(number))
 """
@@ -187,6 +187,6 @@ def test_two_runs_may_record_at_once(tmp_path: Path, before: str) -> None:
             process.stdin.write("go\n")
             process.stdin.flush()
     assert (one.returncode, other.returncode) == (0, 0)
-    assert len(runs(where)) == 20
+    assert len(runs(where)) == 10
     aside = [path.name for path in tmp_path.iterdir() if "damaged" in path.name]
     assert aside == (["history.damaged-1.db"] if before == "damage" else [])

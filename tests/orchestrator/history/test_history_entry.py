@@ -16,9 +16,11 @@ from orchestrator.store import run_files
 from protocol.cell import Device, Workload
 from protocol.failure import Category
 from protocol.result import SteadyState
-from protocol.verification import Mismatch
+from tests.fakes.findings import mismatch
 from tests.fakes.nights import Night, sound
 from tests.fakes.runs import FakeRun, cpus, gpus
+
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 @pytest.fixture
@@ -81,25 +83,12 @@ def test_a_name_that_is_no_text_can_be_kept(report: Report) -> None:
     assert made.run.folder == "/runs/caf�"
 
 
-def test_why_a_burn_in_failed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_a_burn_in_failed_is_kept(tmp_path: Path) -> None:
     """Of the GPU that failed alone; the run is marked where its faults were injected."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(f"os.{name}", lambda _fd: None)
     night = Night(tmp_path, gpus(4), "10m")
-    wrong = Mismatch(
-        what="product",
-        at_ns=night.now_ns,
-        iteration=0,
-        elements=1,
-        bits=1,
-        first=(),
-        same_when_read_again=True,
-        repeated=10,
-        wrong_again=0,
-        beyond_rounding=True,
-    )
-    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK)
-    night.work(verified={(2, Workload.SOAK, 0): msgspec.structs.replace(sound(cell), mismatches=3, kept=(wrong,))})
+    wrong = mismatch(at_ns=night.now_ns, beyond_rounding=True)
+    found = msgspec.structs.replace(sound(night.first(Workload.SOAK)), mismatches=3, kept=(wrong,))
+    night.work(verified={(2, Workload.SOAK, 0): found})
     night.well()
     made = entry.of_report(night.ended(), tmp_path, tainted=True)
     assert made.run.tainted
@@ -112,12 +101,12 @@ def test_why_a_burn_in_failed_is_kept(tmp_path: Path, monkeypatch: pytest.Monkey
     assert made.run.profile == "burn-in quick"
 
 
-def offence(number: int = 0, day: int = 1, **changes: object) -> Offence:
-    """That a GPU failed on a day of April."""
+def offence(day: int = 1, **changes: object) -> Offence:
+    """That the first GPU failed on a day of April."""
     made = Offence(
         run_id=f"run-{day}",
         test_date=f"2026-04-{day:02}T21:30:00Z",
-        gpu_uuid=gpus(number + 1)[number].uuid,
+        gpu_uuid=gpus(1)[0].uuid,
         health="PASS",
         health_words="",
         burn_in="FAIL",
@@ -126,53 +115,40 @@ def offence(number: int = 0, day: int = 1, **changes: object) -> Offence:
     return msgspec.structs.replace(made, **changes)
 
 
-def test_who_failed_before_is_named_and_who_did_not_is_not() -> None:
-    """With the verdict, the day, the run and the reason."""
-    found = earlier_findings.remarks(gpus(3), [offence(1)])
-    assert found == {gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01 (run run-1): wrong bits"}
-    assert earlier_findings.remarks(gpus(1), [offence(1)]) == {}
+WARNED = offence(day=3, health=HealthVerdict.WARN, health_words="hot", burn_in="PASS", burn_in_words="")
+BOTH = offence(health="FAIL", health_words="rows failed", burn_in="WARN", burn_in_words="slow")
 
 
-def test_the_newest_of_the_gravest_stands_for_all() -> None:
-    """A FAIL counts more than a WARN that came later, and the number says how often it was."""
-    warned = offence(day=3, health=HealthVerdict.WARN, health_words="hot", burn_in="PASS", burn_in_words="")
-    [told] = earlier_findings.remarks(gpus(1), [offence(day=1), offence(day=2), warned]).values()
-    assert told == "FAIL in a burn-in on 2026-04-02 (run run-2): wrong bits; in all 3 runs that found FAIL or WARN"
-    assert list(earlier_findings.remarks(gpus(1), [warned]).values()) == [
-        "WARN in its health on 2026-04-03 (run run-3): hot"
-    ]
-
-
-def test_a_failed_health_in_a_warned_night_is_told_as_such() -> None:
-    """The verdict and its reason belong together."""
-    both = offence(health="FAIL", health_words="rows failed", burn_in="WARN", burn_in_words="slow")
-    assert list(earlier_findings.remarks(gpus(1), [both]).values()) == [
-        "FAIL in its health on 2026-04-01 (run run-1): rows failed"
-    ]
-
-
-def test_long_reasons_are_cut() -> None:
-    """A notice is a line or two."""
-    [told] = earlier_findings.remarks(gpus(1), [offence(burn_in_words="x" * 1000)]).values()
-    assert told.endswith("x…")
-    assert len(told) < earlier_findings.LONGEST + 80
+@pytest.mark.parametrize(
+    ("offences", "told"),
+    [
+        ([offence()], "FAIL in a burn-in on 2026-04-01 (run run-1): wrong bits"),
+        ([WARNED], "WARN in its health on 2026-04-03 (run run-3): hot"),
+        # the newest of the gravest, and how many there are
+        (
+            [offence(day=1), offence(day=2), WARNED],
+            "FAIL in a burn-in on 2026-04-02 (run run-2): wrong bits; in all 3 runs that found FAIL or WARN",
+        ),
+        # the verdict and its reason belong together
+        ([BOTH], "FAIL in its health on 2026-04-01 (run run-1): rows failed"),
+        (
+            [offence(burn_in_words="x" * 1000)],
+            f"FAIL in a burn-in on 2026-04-01 (run run-1): {'x' * earlier_findings.LONGEST}…",
+        ),
+    ],
+)
+def test_who_failed_before_is_named_and_who_did_not_is_not(offences: list[Offence], told: str) -> None:
+    """With the verdict, the day, the run and the reason, which is cut."""
+    assert earlier_findings.remarks(gpus(3), offences) == {gpus(1)[0].uuid: told}
 
 
 def test_the_report_says_it_again(tmp_path: Path) -> None:
     """Beside the health of that GPU, and in a burn-in beside its verdict."""
-    run = FakeRun(tmp_path / "run", devices=gpus(2))
-    run.stored = msgspec.structs.replace(run.stored, earlier={gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"})
-    run_files.store(run.stored, run.paths)
+    run, night = FakeRun(tmp_path / "run", devices=gpus(2)), Night(tmp_path / "burn-in", gpus(2), "10m")
+    for one in (run, night):
+        one.stored = msgspec.structs.replace(one.stored, earlier={gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"})
+        run_files.store(one.stored, one.paths)
     made = run.ended()
     assert [one.earlier for one in made.health.gpus] == ["", "FAIL in a burn-in on 2026-04-01"]
     assert "  earlier: FAIL in a burn-in on 2026-04-01" in to_text(made).splitlines()
-
-
-def test_a_burn_in_says_it_beside_its_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever decides on a GPU sees that it is not the first time."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(f"os.{name}", lambda _fd: None)
-    night = Night(tmp_path, gpus(2), "10m")
-    night.stored = msgspec.structs.replace(night.stored, earlier={gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"})
-    run_files.store(night.stored, night.paths)
     assert "earlier: GPU 1: FAIL in a burn-in on 2026-04-01" in to_text(night.ended(), BURN_IN.layout).splitlines()

@@ -195,7 +195,6 @@ def test_what_was_missed_is_told_apart_from_what_was_not_brought_about(
     untested: Report, fates: tuple[Fate, ...], words: str
 ) -> None:
     """A round that never came accuses no check; the answer at the head and the end says it too."""
-    assert untested.burn_in is not None
     one = InjectedReport(gpu_uuid="", fault="it", found=False, outcome="")
     faults = tuple(replace(one, found=fate is Fate.FOUND, fate=fate) for fate in fates)
     night = replace(untested.burn_in, injected=faults, tainted=True)
@@ -207,7 +206,6 @@ def test_what_was_missed_is_told_apart_from_what_was_not_brought_about(
 
 def test_what_became_of_a_fault_is_told_once(untested: Report) -> None:
     """The gravest first; its outcome may begin with the same words."""
-    assert untested.burn_in is not None
     told = [
         InjectedReport(gpu_uuid="", fault="it", found=False, outcome="not brought about: no launch", fate=Fate.UNDONE),
         InjectedReport(gpu_uuid="", fault="it", found=False, outcome="no check saw it", fate=Fate.MISSED),
@@ -257,7 +255,6 @@ def untested(tmp_path: Path) -> Report:
 def test_what_never_came_to_its_end_is_told_before_what_cannot_be_tested(untested: Report) -> None:
     """A pattern of memory that nobody tested, before NVLink of a CPU; what has one reason has one line."""
     night = untested.burn_in
-    assert night is not None
     first, *rest = chapter.not_tested(night)
     assert first == f"memory: pattern modulo 20, random: {NEVER}"
     assert rest[-1] == "links peers fp32: NVLink and PCIe: CPU devices have none"

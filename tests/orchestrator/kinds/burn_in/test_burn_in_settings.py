@@ -51,8 +51,10 @@ def test_what_is_no_duration(text: str) -> None:
     ("seconds", "level"), [(60, "quick"), (600, "quick"), (601, "standard"), (3600, "standard"), (3601, "full")]
 )
 def test_the_duration_means_a_level(seconds: float, level: str) -> None:
-    """Up to ten minutes, up to an hour, longer."""
+    """Up to ten minutes, up to an hour, longer; an unknown level is refused with the nearest."""
     assert TABLE.level_for(seconds) == level
+    with pytest.raises(ConfigError, match=f"Did you mean {level}"):
+        settings.refuse_mistakes(options(burn_in={"level": f"{level}x"}), TABLE)
 
 
 def test_the_docs_say_which_models_each_level_trains() -> None:
@@ -84,12 +86,6 @@ def test_a_burn_in_loads_all_devices_at_once(modes: tuple[Mode, ...]) -> None:
     """One at a time, they would be idle for most of the night."""
     with pytest.raises(ConfigError, match="--solo"):
         configured(modes=modes)
-
-
-def test_an_unknown_level_is_refused_with_the_nearest() -> None:
-    """Exit code 2 later, nothing run."""
-    with pytest.raises(ConfigError, match="Did you mean standard"):
-        settings.refuse_mistakes(options(burn_in={"level": "standart"}), TABLE)
 
 
 def test_rounds_hold_every_cell_once_and_fill_the_time() -> None:

@@ -68,15 +68,6 @@ def test_a_pause_is_not_time_at_work(tmp_path: Path, pause_s: int, reported: boo
         assert [part in reasons(gpu) for part in (f"{IDLE} for 67 s from 2024-01-15T10:", "2 such")] == [reported] * 2
 
 
-def test_a_gap_is_explained_by_a_failure_on_another_device(tmp_path: Path) -> None:
-    """It waited for that launch."""
-    night = ten_minutes(tmp_path)
-    night.play("work 0-20, fail 70, work 20-")
-    first, second = night.finished().gpus
-    assert HUNG in reasons(first)
-    assert second.verdict is HealthVerdict.PASS, reasons(second)
-
-
 @pytest.mark.parametrize(
     "script",
     [
@@ -220,17 +211,6 @@ def test_a_planned_cell_without_a_check_is_no_pass(
     assert first.verdict is verdict, reasons(first)
 
 
-def test_a_gap_is_explained_by_a_retry_on_another_device(tmp_path: Path) -> None:
-    """Half a minute for the launch that crashed, more than one for its retry: one gap of the other device."""
-    night = ten_minutes(tmp_path)
-    night.work(last=20)
-    night.failed(soak(night), Category.CRASHED, number=LAST - 1, lasted_s=30)
-    night.one(soak(night), LAST - 1, blocks=70)
-    night.work(first=20)
-    first, second = night.finished().gpus
-    assert (first.verdict, second.verdict) == (HealthVerdict.WARN, HealthVerdict.PASS), reasons(second)
-
-
 class Busy(Night):
     """One that was begun though others use its devices."""
 
@@ -266,21 +246,20 @@ def test_a_gap_is_explained_by_others_who_use_the_gpu(
         assert (UNEXPLAINED in reasons(gpu)) is unexplained, reasons(gpu)
 
 
-@pytest.mark.parametrize(("teardown_s", "idle"), [(29.0, True), (30.5, False)])
-def test_a_gap_is_explained_by_memory_that_stays_taken(tmp_path: Path, teardown_s: float, idle: bool) -> None:
+def test_a_gap_is_explained_by_memory_that_stays_taken(tmp_path: Path) -> None:
     """From its last launch to its next, where its memory was not back within half a minute."""
     night = ten_minutes(tmp_path)
     night.work(last=20)
-    records = list(journal.read(night.paths.journal))
-    last = max(number for number, one in enumerate(records) if isinstance(one, Left))
-    records[last] = msgspec.structs.replace(records[last], teardown_ms=teardown_s * 1000)
     begun_ns = night.now_ns
+    last = max(at for at, one in enumerate(journal.read(night.paths.journal)) if isinstance(one, Left))
     night.play("pause 200, work 20-40")
-    records += journal.read(night.paths.journal)[len(records) :]
-    archive = assemble(night.stored, night.paths, tuple(records))
     launches = [(begun_ns - SECOND_NS, begun_ns), (begun_ns + 205 * SECOND_NS, night.now_ns)]
-    work = {archive.segments[0]: Load(launches)}
-    assert bool([*busy_time.idle(work, gpu_waits.told(archive, ()))]) is idle
+    for teardown_s, idle in ((29.0, True), (30.5, False)):
+        records = list(journal.read(night.paths.journal))
+        records[last] = msgspec.structs.replace(records[last], teardown_ms=teardown_s * 1000)
+        archive = assemble(night.stored, night.paths, tuple(records))
+        work = {archive.segments[0]: Load(launches)}
+        assert bool([*busy_time.idle(work, gpu_waits.told(archive, ()))]) is idle
 
 
 def test_an_end_that_a_later_segment_wrote_has_no_time_of_its_own(tmp_path: Path) -> None:
@@ -296,37 +275,47 @@ def test_an_end_that_a_later_segment_wrote_has_no_time_of_its_own(tmp_path: Path
     assert f"round {LAST + 1}, {iso(begun)}: crashed: it is gone" in reasons(first), reasons(first)
 
 
-def test_a_stall_is_not_load(tmp_path: Path) -> None:
-    """A worker that was stopped in its launch and went on: neither under load nor served meanwhile."""
+def test_a_stall_is_neither_load_nor_slow(tmp_path: Path) -> None:
+    """A worker that was stopped and went on was not at work meanwhile; its windows have the rate of its blocks."""
     night = without_last_soak(tmp_path)
-    night.one(soak(night), LAST, stood_still_s=64.0)
+    launch = night.one(soak(night), LAST, blocks=30, stood_still_s=64.0)
     first, second = night.finished().gpus
-    assert first.served_seconds - second.served_seconds == pytest.approx(3, abs=1)
-    assert first.under_load_seconds - second.under_load_seconds == pytest.approx(3, abs=0.5)
+    assert first.served_seconds - second.served_seconds == pytest.approx(30, abs=1)
+    assert first.under_load_seconds - second.under_load_seconds == pytest.approx(30, abs=0.5)
     assert (first.verdict, second.verdict) == (HealthVerdict.UNKNOWN, HealthVerdict.PASS)
     assert f"{IDLE} for 64 s from 2024-01-15T10:" in reasons(first)
-
-
-def test_a_gap_is_explained_by_a_stall_of_another_device(tmp_path: Path) -> None:
-    """The links of a round take all devices: they waited for it."""
-    night = ten_minutes(tmp_path)
-    place = night.stored.plan.order["cpu:0"].index((soak(night).id, LAST))
-    night.work(last=place)
-    night.one(soak(night), LAST, stood_still_s=64.0)
-    night.work(first=place + 1)
-    first, second = night.finished().gpus
-    assert (first.verdict, second.verdict) == (HealthVerdict.UNKNOWN, HealthVerdict.PASS), reasons(second)
-    assert IDLE in reasons(first)
-
-
-def test_a_stall_is_not_slow(tmp_path: Path) -> None:
-    """Its windows have the rate of the blocks that worked, or none."""
-    night = ten_minutes(tmp_path)
-    launch = night.one(soak(night), LAST, blocks=30, stood_still_s=64.0)
-    night.finish()
     rates = [window.rate for window in evidence.gather(night.archive()).launches[launch].rates]
     assert len(rates) in {2, 3, 4}
     assert rates == [pytest.approx(10, rel=0.05)] * len(rates)
+
+
+@pytest.mark.parametrize(
+    ("cause", "verdict", "said"),
+    [
+        (Category.DEADLINE, HealthVerdict.UNKNOWN, HUNG),
+        (Category.CRASHED, HealthVerdict.WARN, "crashed"),  # its retry takes more than a minute
+        (None, HealthVerdict.UNKNOWN, IDLE),  # a stall
+    ],
+)
+def test_a_gap_is_explained_by_another_device(
+    tmp_path: Path, cause: Category | None, verdict: HealthVerdict, said: str
+) -> None:
+    """The links of a round take all devices: the second one waited."""
+    night = ten_minutes(tmp_path)
+    place = night.stored.plan.order["cpu:0"].index((soak(night).id, LAST))
+    night.work(last=place)
+    if cause is None:
+        night.one(soak(night), LAST, stood_still_s=64.0)
+    else:
+        night.failed(
+            soak(night), cause, number=LAST, phase=Phase.MEASURE, lasted_s=70 if cause.name == "DEADLINE" else 30
+        )
+    if cause is Category.CRASHED:
+        night.one(soak(night), LAST, blocks=70)
+    night.work(first=place + 1)
+    first, second = night.finished().gpus
+    assert (first.verdict, second.verdict) == (verdict, HealthVerdict.PASS), reasons(second)
+    assert said in reasons(first)
 
 
 @pytest.mark.parametrize(("launches", "short"), [(18, False), (15, True)])

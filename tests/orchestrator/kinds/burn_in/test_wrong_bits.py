@@ -1,5 +1,6 @@
 """kinds/burn_in/wrong_bits.py and analysis/discarded_results.py: wrong bits count whatever became of their launch."""
 
+import errno
 import os
 import re
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 
 from orchestrator.config.run_configuration import Asked, Configuration
 from orchestrator.figures.burn_in import BurnInReport, GpuBurnIn
+from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.gpu.telemetry import validity
 from orchestrator.store.records import End, Left
@@ -20,7 +22,7 @@ from protocol.paths import LaunchPaths
 from protocol.verification import Mismatch, Seen
 from tests.fakes.findings import mismatch
 from tests.fakes.nights import Night, sound
-from tests.fakes.runs import gpus
+from tests.fakes.runs import cpus, gpus
 
 DEVICES = gpus(3)
 FIRST, SECOND, THIRD = (device.uuid for device in DEVICES)
@@ -259,3 +261,51 @@ def test_a_fault_that_was_injected_is_found_there_too(tmp_path: Path, monkeypatc
     (fault,) = night.told.injected
     assert "found in 1," in fault.outcome  # the others of the round were healthy
     assert night.told.gpus[1].verdict is F
+
+
+# ── what nobody can read ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def barred(folder: Path) -> None:
+    """There is no such folder, but a file in its place."""
+    folder.rmdir()
+    folder.write_bytes(b"")
+
+
+def entered_by_its_owner_alone(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """What the kernel says to others: the tests may be root, who enters every folder."""
+
+    def refuse(call: Callable[..., object]) -> Callable[..., object]:
+        def refused(path: object, *more: object, **options: object) -> object:
+            if isinstance(path, str | Path) and Path(path).parent == folder:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return call(path, *more, **options)
+
+        return refused
+
+    for name in ("open", "stat", "lstat"):
+        monkeypatch.setattr(os, name, refuse(getattr(os, name)))
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_folder_that_cannot_be_entered_is_no_wrong_bits_and_no_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, closed: bool
+) -> None:
+    """Nobody can see there whether a file of mismatches was made: UNKNOWN, with the launch and why."""
+    night = Night(tmp_path, cpus(2), "10m")
+    cell = night.first(Workload.SOAK, "cpu:1")
+    night.failed(cell, Category.KILLED, phase=Phase.MEASURE)
+    folder = night.paths.launch(cell.id, 1).folder
+    folder.mkdir(parents=True, exist_ok=True)
+    night.work()
+    night.finish()
+    if closed:
+        entered_by_its_owner_alone(monkeypatch, folder)
+    else:
+        barred(folder)
+    told = night.chapter()
+    assert [gpu.verdict for gpu in told.gpus] == [HealthVerdict.PASS, HealthVerdict.UNKNOWN]
+    (reason,) = told.gpus[1].reasons
+    carried = ("1 launch", "verified products", os.strerror(errno.EACCES if closed else errno.ENOTDIR))
+    assert [part for part in carried if part not in reason.text] == []
+    assert reason.action is Action.AGAIN
