@@ -31,7 +31,8 @@ class Work:
 
     passes: of the steps in an iteration, one for each objective of training; series hold sums. waits: a step waits for
     the device, so that launch_bound is unknown. prepare: called before every block, untimed. one_by_one: blocks of one
-    iteration. retries: of the device's allocator. least: iterations of adaptive measuring.
+    iteration. grouped: short iterations share a span. retries: of the device's allocator. least: iterations of adaptive
+    measuring.
     """
 
     steps: dict[str, Step]
@@ -41,6 +42,7 @@ class Work:
     one_by_one: bool = False
     retries: Callable[[], int] = lambda: 0
     least: int = LEAST_ITERATIONS
+    grouped: bool = True
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
         """One timed block, with `spans` spans for each group of iterations."""
@@ -58,7 +60,8 @@ class Work:
 
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
         """Iterations that one span covers; see timing.group_for."""
-        return 1 if self.one_by_one else timing.group_for(clock, iteration_ms, self.spans, iterations)
+        grouped = self.grouped and not self.one_by_one
+        return timing.group_for(clock, iteration_ms, self.spans, iterations) if grouped else 1
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
         """Why measuring ends after a block, None where it goes on. reason: this process's own."""

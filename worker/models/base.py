@@ -29,6 +29,26 @@ def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
     return config
 
 
+def integers(spec: ModelSpec, *keys: str) -> dict[str, int]:
+    """Whole numbers of the model's configuration."""
+    return {key: int(spec.config[key]) for key in keys}
+
+
+def described(spec: ModelSpec, feed: "Feed") -> Batch:
+    """`Family.batch` of a model whose loss needs nothing but its described inputs."""
+    return feed.inputs(spec)
+
+
+def applied_to(name: str) -> Callable[[torch.nn.Module, Batch], torch.Tensor]:
+    """`Family.forward` of a model with the one input `name`."""
+
+    def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        output: torch.Tensor = module(batch[name])
+        return output
+
+    return forward
+
+
 DTYPES: Final = {
     "float": None,
     "float32": torch.float32,

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from protocol.cell import ModelSpec
-from worker.models.base import Batch, Feed, Objective, arguments
+from worker.models.base import Batch, Feed, Objective, applied_to, arguments
 from worker.models.stylegan2_discriminator import doubt
 from worker.models.stylegan2_discriminator import loss as critics_loss
 from worker.models.stylegan2_networks import Discriminator, Generator
@@ -59,10 +59,7 @@ def batch(spec: ModelSpec, feed: Feed) -> Batch:
     return feed.inputs(spec) | {"images": feed.normal((feed.batch_size, 3, side, side))}
 
 
-def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Images made of latents."""
-    images: torch.Tensor = module(batch["latents"])
-    return images
+forward = applied_to("latents")
 
 
 def objectives(module: torch.nn.Module) -> tuple[Objective, ...]:

@@ -172,6 +172,7 @@ class WatchedWork(Work):
     """Work of watched products: blocks that fit into the outputs, looked at when they are over."""
 
     watch: Watch
+    grouped: bool = False
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
         """One timed block, then the untimed look at its verdicts."""
@@ -183,7 +184,3 @@ class WatchedWork(Work):
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
         """As of all work, but no more than there are outputs."""
         return min(super().size(duration_s, iteration_ms, group), len(self.watch.outputs))
-
-    def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
-        """Each product is timed by itself."""
-        return 1

@@ -27,7 +27,7 @@ from worker import devices
 from worker.gang import Gang
 from worker.measure import Work
 from worker.stage import Stage
-from worker.timing import Clock, Step
+from worker.timing import Step
 from worker.verify import bits, seeded
 from worker.verify.exact import LARGEST
 from worker.verify.flips import Flips
@@ -241,15 +241,12 @@ class _LinksWork(Work):
 
     test: LinksTest
     gang: Gang
+    grouped: bool = False
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
         """The leader's."""
         own = super().size(duration_s, iteration_ms, group)
         return self.gang.largest(own if self.gang.leads else 0)[0]
-
-    def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
-        """Each transfer is timed by itself."""
-        return 1
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
         """The leader's reason, after repeating an iteration in which any process found a mismatch."""

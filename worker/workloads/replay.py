@@ -279,6 +279,7 @@ class ReplayedWork(Work):
 
     begin: Callable[[], None]
     end: Callable[[], None]
+    grouped: bool = False
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
         """One replay, or the first steps of one."""
@@ -290,7 +291,3 @@ class ReplayedWork(Work):
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
         """All steps of a replay, however long they take."""
         return REPLAY_STEPS
-
-    def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
-        """Each step is timed by itself."""
-        return 1
