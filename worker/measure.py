@@ -82,9 +82,8 @@ class Measured:
 def warm_up(work: Work, clock: Clock, measurement: Measurement, stage: Stage) -> tuple[WarmUp, float]:
     """Run until times are steady; returns the facts and the current time of one iteration in milliseconds.
 
-    The first two iterations are blocks of their own, by wall time. At least two iterations, or exactly
-    `warm_up_iterations`, but at least one. Ends at most one iteration after the cap, which counts from the end of the
-    first. The caller enters the phase, to which its batch belongs.
+    The first two iterations are blocks of their own, by wall time. Runs `warm_up_iterations`, at least one, or at least
+    two. Ends at most one iteration after the cap, which counts from the end of the first. The caller enters the phase.
     """
     with stage.timed("warm_up"):
         first_ms = work.block(clock, 1).wall_ms
@@ -137,10 +136,10 @@ def _facts(state: SteadyState, iterations: int, first_ms: float, second_ms: floa
 
 
 def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, iteration_ms: float) -> Measured:
-    """Measure until the stopper ends it.
+    """Measure until the stopper ends it, from the `iteration_ms` of the warm-up on.
 
-    iteration_ms: from the warm-up. Adaptive measuring does at least `work.least` iterations and ends at most one after
-    `max_s`; a fixed number is done exactly. Errors of the device surface at the end of a block.
+    Adaptive measuring does at least `work.least` iterations and ends at most one after `max_s`. Errors of the device
+    surface at the end of a block.
     """
     stage.enter(Phase.MEASURE)
     asked = None if measurement.iterations is None else max(measurement.iterations, 1)

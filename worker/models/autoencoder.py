@@ -1,7 +1,6 @@
 """Convolutional autoencoder: Hinton and Salakhutdinov (Science 313, 2006), in the layers of today.
 
-Each encoder stage halves the side by a strided convolution and doubles the channels; the decoder grows by repeating
-pixels, because transposed convolutions leave a checkerboard (Odena et al., Distill 2016).
+The decoder grows by repeating pixels: transposed convolutions leave a checkerboard (Odena et al., Distill 2016).
 """
 
 import itertools

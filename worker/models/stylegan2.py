@@ -1,8 +1,7 @@
 """StyleGAN2: a generator of images and the discriminator that it is trained against. See stylegan2_networks.py.
 
-Load and inference build the generator alone. A training step is one of the discriminator and one of the generator, each
-with the non-saturating logistic loss (Goodfellow et al. 2014). Not included: R1 every 16th step, path lengths every
-4th, mixed styles, and the moving average of the generator's weights.
+Load and inference build the generator alone. A training step is one of each network with the non-saturating logistic
+loss (Goodfellow et al. 2014), without R1, path lengths, mixed styles, and the average of the generator's weights.
 """
 
 from typing import Final

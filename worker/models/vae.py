@@ -40,10 +40,7 @@ def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Negative evidence lower bound: reconstruction (Gaussian, variance 1) and divergence from the prior.
-
-    A mean over the numbers of the images, not a sum, so that no gradient is too large for fp16.
-    """
+    """Negative evidence lower bound of a number of the images; a sum would be too large for fp16."""
     images = batch["images"]
     again, *code = module(images)
     mean, log_variance = (part.float() for part in code)  # a sum over all images is too much for half precision

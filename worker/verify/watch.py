@@ -3,10 +3,8 @@
     block:    make 0 → verify 0 → make 1 → verify 1 → …           each product into an output of its own
     between:  read the verdicts, one number a product; look closer where one is wrong; next block, same outputs
 
-A block has at most as many products as there are outputs, so that a wrong output still lies where it was written and is
-really read again: a copy would cost bandwidth, or hide an error of the memory. An output never gets the same product
-twice in a row: one that was not written would look right. Products before and in the warm-up are verified too; a
-Mismatch counts its iteration within its phase.
+A wrong output still lies where it was written and is really read again: a copy would cost bandwidth, or hide an error
+of the memory. An output never gets the same product twice in a row: one that was not written would look right.
 """
 
 import time

@@ -136,10 +136,7 @@ def _hang_deaf(assign: Assign) -> NoReturn:
 
 
 def _exhaust(assign: Assign) -> None:
-    """Allocate 64 MiB for each item of the batch, and touch it, as a model's activations would.
-
-    `room_mb`: limit of further memory that the kernel gives this process; without it, the existing limit holds.
-    """
+    """Allocate 64 MiB for each item of the batch, and touch it. `room_mb`: limit of further memory for this process."""
     if "room_mb" in assign.model.config:
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         room = (memory.headroom().data or 0) + int(assign.model.config["room_mb"]) * _MIB
