@@ -159,10 +159,10 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One input tensor of a model.
+    """One input tensor of a model. shape: whole numbers, and the words "batch" and "size" of the cell.
 
-    shape: whole numbers, and the words "batch" and "size" of the cell. dtype: "float" (the cell's precision),
-    "float32", "int64", "int32", "uint8" or "bool". low, high: range, `high` excluded; floats without one are normal.
+    dtype: "float" (the cell's precision), "float32", "int64", "int32", "uint8" or "bool". low, high: range, `high`
+    excluded; floats without one are normal.
     """
 
     name: str

@@ -1,7 +1,4 @@
-"""Confidence interval of the mean of a series of times: workers stop by it, reports print it.
-
-Plain Python, to avoid imports: 100,000 values take less than two milliseconds.
-"""
+"""Confidence interval of a mean time, for stopping and reports. Plain Python: 100,000 values take less than 2 ms."""
 
 import functools
 import itertools

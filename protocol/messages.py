@@ -75,7 +75,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Duration of warm-up and measurement in seconds. Fixed numbers of iterations override adaptive stopping.
 
-    give_up: end measuring, from `min_s` on, as soon as the interval cannot come near its target in `max_s`.
+    give_up: end measuring where the interval cannot come near its target.
     """
 
     relative_half_width: float
@@ -94,10 +94,10 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the processes of a cell on several devices find each other, one for each of `cell.devices`, in order.
+    """How the processes of a cell on several devices find each other, in the order of `cell.devices`; rank 0 leads.
 
-    rank: 0 leads. meeting: file in a private folder. steps: file with a STEP for each rank, counted before each common
-    operation: in a hang, the rank with the lowest did not come.
+    meeting: file in a private folder. steps: file with a STEP for each rank, counted before each common operation: in a
+    hang, the rank with the lowest did not come.
     """
 
     rank: int
@@ -234,8 +234,7 @@ class ForkFailed(_Message, frozen=True, kw_only=True):
 class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One reading of one GPU. at_ns: monotonic. Unreadable fields are None.
 
-    Power in milliwatts, energy in millijoules since the driver was loaded, clocks in MHz, utilisation in percent;
-    reasons: NVML's bit mask of clock event reasons; violations in nanoseconds since the driver was loaded.
+    Energy and violations since the driver was loaded; utilisation in percent; reasons: NVML's bit mask of clock events.
     """
 
     at_ns: int
@@ -306,10 +305,7 @@ class XidSeen(_Message, frozen=True, kw_only=True):
 
 
 class GpuBroken(_Message, frozen=True, kw_only=True):
-    """A GPU that NVML reports as unusable. Sent once; reason: text. at_ns: monotonic.
-
-    lost: gone, or of no use before a reset; else it still answers but reports a hardware fault.
-    """
+    """A GPU that NVML reports as unusable. Sent once. lost: gone or of no use before a reset, else a hardware fault."""
 
     uuid: str
     reason: str

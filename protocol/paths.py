@@ -18,6 +18,16 @@ from protocol.cell import slug
 _LAUNCHES: Final = "launches"
 
 
+class _Inside:
+    """Property of a folder: a file or folder of this name in it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: "LaunchPaths | RunPaths", _kind: object = None) -> Path:
+        return owner.folder / self._name
+
+
 def attempt_name(cell_id: str, attempt: int) -> str:
     """Folder of a cell's n-th attempt, from 1, within that of its run."""
     return f"{_LAUNCHES}/{cell_id}/{attempt}"
@@ -29,54 +39,25 @@ class LaunchPaths:
 
     folder: Path
 
+    steps = _Inside("steps")
+    """Step counters of a gang: protocol.messages.Gang."""
+    stdout = _Inside("stdout.log")
+    stderr = _Inside("stderr.log")
+    fault = _Inside("fault.log")
+    """Stacks dumped by faulthandler: on a crash, and shortly before a deadline."""
+    phase = _Inside("phase")
+    """Phase that the process has reached, known also if it dies before its message is sent."""
+    mismatches = _Inside("mismatches")
+    """Wrong bits that the process has found: lines of protocol.verification.Seen."""
+    error = _Inside("error.json")
+    """Failure as the process saw it, written before it is sent."""
+    unfinished_error = _Inside("error.tmp")
+    result = _Inside("result.msgpack")
+    """Result, written by the orchestrator before the journal mentions it."""
+
     def of_rank(self, rank: int) -> "LaunchPaths":
         """Folder of one of the attempt's processes."""
         return self if rank == 0 else LaunchPaths(self.folder / f"rank{rank}")
-
-    @property
-    def steps(self) -> Path:
-        """Step counters of a gang: protocol.messages.Gang."""
-        return self.folder / "steps"
-
-    @property
-    def stdout(self) -> Path:
-        """Standard output."""
-        return self.folder / "stdout.log"
-
-    @property
-    def stderr(self) -> Path:
-        """Standard error."""
-        return self.folder / "stderr.log"
-
-    @property
-    def fault(self) -> Path:
-        """Stacks dumped by faulthandler: on a crash, and shortly before a deadline."""
-        return self.folder / "fault.log"
-
-    @property
-    def phase(self) -> Path:
-        """Phase that the process has reached, known also if it dies before its message is sent."""
-        return self.folder / "phase"
-
-    @property
-    def mismatches(self) -> Path:
-        """Wrong bits that the process has found: lines of protocol.verification.Seen."""
-        return self.folder / "mismatches"
-
-    @property
-    def error(self) -> Path:
-        """Failure as the process saw it, written before it is sent."""
-        return self.folder / "error.json"
-
-    @property
-    def unfinished_error(self) -> Path:
-        """The error file while it is being written."""
-        return self.folder / "error.tmp"
-
-    @property
-    def result(self) -> Path:
-        """Result, written by the orchestrator before the journal mentions it."""
-        return self.folder / "result.msgpack"
 
 
 @dataclass(frozen=True)
@@ -85,53 +66,26 @@ class RunPaths:
 
     folder: Path
 
-    @property
-    def config(self) -> Path:
-        """Configuration as resolved."""
-        return self.folder / "run.yaml"
-
-    @property
-    def plan(self) -> Path:
-        """Planned cells (perhaps 100,000) and the order of their launches."""
-        return self.folder / "plan.json"
-
-    @property
-    def held_against(self) -> Path:
-        """Baseline, thresholds and price to compare the run with. Missing where none was requested."""
-        return self.folder / "held_against.json"
-
-    @property
-    def journal(self) -> Path:
-        """Append-only record of every attempt."""
-        return self.folder / "journal.gpj"
-
-    @property
-    def lock(self) -> Path:
-        """Lock of the one process that works on this run."""
-        return self.folder / "lock"
+    config = _Inside("run.yaml")
+    plan = _Inside("plan.json")
+    """Planned cells (perhaps 100,000) and the order of their launches."""
+    held_against = _Inside("held_against.json")
+    """Baseline, thresholds and price to compare the run with. Missing where none was requested."""
+    journal = _Inside("journal.gpj")
+    """Append-only record of every attempt."""
+    lock = _Inside("lock")
+    """Lock of the one process that works on this run."""
+    telemetry = _Inside("telemetry")
+    health = _Inside("telemetry/health.records")
+    launches = _Inside(_LAUNCHES)
 
     def log(self, process: str) -> Path:
         """Output of a long-lived process (zygote, sampler)."""
         return self.folder / f"{process}.log"
 
-    @property
-    def telemetry(self) -> Path:
-        """Folder of the NVML samples."""
-        return self.folder / "telemetry"
-
     def samples(self, uuid: str) -> Path:
         """Samples of one GPU."""
         return self.telemetry / f"{slug(uuid)}.samples"
-
-    @property
-    def health(self) -> Path:
-        """Health records of the GPUs and of the machine."""
-        return self.telemetry / "health.records"
-
-    @property
-    def launches(self) -> Path:
-        """Folders of all attempts."""
-        return self.folder / _LAUNCHES
 
     def launch(self, cell_id: str, attempt: int) -> LaunchPaths:
         """Folder of a cell's n-th attempt, from 1."""

@@ -1,7 +1,4 @@
-"""What a burn-in launch verified: sums for the report, digests to compare, mismatches with their evidence.
-
-A launch with mismatches has a result. If the process dies, its file of mismatches (Seen) remains.
-"""
+"""What a burn-in launch verified. If its process dies, its file of mismatches (Seen) remains."""
 
 from typing import Final
 
@@ -24,8 +21,7 @@ LEAST_REPLAYS: Final = 2
 class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Fault that a launch must cause itself, to prove that it is found.
 
-    flip_bits: random bits of one output, 0 for none. stuck: at each output, not once. slow_percent: of each block's
-    time.
+    flip_bits: random bits of one output. stuck: at each output, not once. slow_percent: of each block's time.
     """
 
     flip_bits: int = 0
@@ -73,10 +69,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class MemoryShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Coverage of a memory test in bytes. covered: checked at least once. taken: allocated for the test.
-
-    whole: free when the test began on a GPU, else the planned size.
-    """
+    """Coverage of a memory test in bytes: checked, allocated, and free before on a GPU (else the planned size)."""
 
     covered: int
     taken: int

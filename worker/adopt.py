@@ -28,10 +28,9 @@ _OOM_SCORE: Final = "1000"
 
 
 def become(spec: LaunchSpec, born_of: int) -> int:
-    """Turn this process into the launch `spec`: parent, session, log files, environment, cores.
+    """Turn this process into the launch `spec`, or exit with WorkerExit.NOT_ADOPTED. Returns the fault.log descriptor.
 
-    born_of: PID of the parent. Returns the descriptor of its fault.log. Exits with WorkerExit.NOT_ADOPTED when the
-    orchestrator does not become its parent.
+    born_of: PID of the parent, which the orchestrator replaces.
     """
     if os.getsid(0) != os.getpid():
         os.setsid()
@@ -98,10 +97,7 @@ def _await_parent(parent_pid: int, born_of: int) -> None:
 
 
 def _redirect(paths: LaunchPaths) -> int:
-    """Send standard streams and stack dumps to the launch's files; returns the descriptor of the dumps.
-
-    All are opened for appending, so that the parent may punch holes into them.
-    """
+    """Append standard streams and stack dumps to the launch's files; returns the descriptor of the dumps."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     for path, target in ((paths.stdout, 1), (paths.stderr, 2)):
         opened = os.open(path, flags, 0o644)

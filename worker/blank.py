@@ -1,7 +1,7 @@
-"""Build a model without drawing weights that are read from a file a moment later.
+"""Build a model without torch's random fills of parameters, whose weights are read from a file a moment later.
 
-Skips torch's random fills of parameters, by layers, torch.nn.init or a library, also through `parameter.data`. Buffers
-are filled as always, because the file may not hold them.
+Fills are by layers, torch.nn.init or a library, also through `parameter.data`. Buffers, which the file may not hold,
+are filled as always.
 """
 
 from collections.abc import Callable

@@ -91,8 +91,7 @@ def _same_uuid(one: str, other: str) -> bool:
 def set_tf32(*, wanted: bool) -> None:
     """Switch TF32 for products and for cuDNN, where it is on by default.
 
-    Uses the older of torch's two interfaces: it updates the newer one's settings of single operators, and mixing both
-    raises from torch 2.9 on.
+    By the older of torch's two interfaces, which updates the newer one: mixing both raises from torch 2.9 on.
     """
     backends: Any = torch.backends  # torch declares only part of the newer interface
     with warnings.catch_warnings():
@@ -147,8 +146,8 @@ def onednn_has_bf16() -> bool:
 def training_kernels(device: torch.device, precision: Precision) -> Iterator[None]:
     """Disable oneDNN for training in half precision on a CPU device that oneDNN does not support in it.
 
-    It cannot train recurrent layers ("could not create a primitive descriptor") in fp16, and without AVX-512 in bf16
-    either. Its convolutions in fp16 take four times as long as torch's own on a CPU without units for fp16.
+    It cannot train recurrent layers in fp16 ("could not create a primitive descriptor"), nor in bf16 without AVX-512.
+    Its convolutions in fp16 take four times as long as torch's own on a CPU without units for fp16.
     """
     supported = precision is not Precision.FP16 and (precision not in HALF or onednn_has_bf16())
     if device.type != "cpu" or supported:

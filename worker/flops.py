@@ -1,9 +1,8 @@
 """Floating-point operations of an iteration by torch's counter; None where it misses some.
 
-The counter knows matrix products, convolutions and attention, and counts everything else as zero. So there is no number
-where an operator without a formula works in products by its name, or is not torch's own. Multiplications and additions
-count one each; attention counts in full under a causal mask. torch's formula for backward convolutions ignores groups,
-which gives a training step of efficientnet-b0 forty forward passes: ours replaces it.
+Missing are operators without a formula that work in products by their name, or are not torch's own. Multiplications and
+additions count one each; attention counts in full under a causal mask. torch's formula for backward convolutions
+ignores groups, which gives a training step of efficientnet-b0 forty forward passes: ours replaces it.
 """
 
 import math
@@ -55,10 +54,7 @@ _FORMULAS: Final = {torch.ops.aten.convolution_backward: _convolution_backward}
 
 
 def count(step: Callable[[], object], iteration_ms: float) -> float | None:
-    """Operations of one iteration; None where some are not seen, or it takes more than two seconds.
-
-    step: one iteration, which is run once more. An error that it raises here costs only this number.
-    """
+    """Operations of one more iteration; None where some are not seen, or it takes over two seconds."""
     if iteration_ms > COUNTED_WITHIN_MS:
         return None
     watch = _Watch()

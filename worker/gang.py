@@ -33,10 +33,7 @@ _MULTICAST: Final = "NCCL_NVLS_ENABLE"
 
 
 class Gang:
-    """All processes of this launch; rank 0 leads. A single process has no group.
-
-    Common operations must be called by all, in the same order, and raise CommunicationError.
-    """
+    """All processes of a launch. All call common operations in one order; they raise CommunicationError."""
 
     def __init__(self, assign: Assign, device: torch.device) -> None:
         """Wait until all are there. The device is open."""

@@ -1,10 +1,8 @@
 """End-to-end latency of inference: from inputs to outputs in the host's memory, measured after all else.
 
     pinned inputs ── copy ──▶ device ── forward ──▶ outputs ── copy ──▶ pinned buffer, and only now the next one
-    └─────────────────────────────── one wall time ──────────────────────────────┘
 
-Outputs pass through a pinned buffer of at most 64 MiB: pinning room for all logits of a language model takes longer
-than the rest of the launch. On a CPU device nothing is copied.
+The buffer has at most 64 MiB: pinning room for all logits of a language model takes longer than the rest of the launch.
 """
 
 import time
@@ -23,10 +21,7 @@ _BUFFER_BYTES: Final = 64 * 1024 * 1024
 def times_ms(
     forward: Callable[[], object], inputs: Iterable[torch.Tensor], device: torch.device, least_s: float
 ) -> list[float]:
-    """Latencies in milliseconds: as many as half of `least_s` allows, 0.3 s at most, at least one.
-
-    forward: one pass over `inputs` on `device`; returns outputs in any nesting. least_s: least time of the profile.
-    """
+    """Latencies in milliseconds of `forward` over `inputs`, for half of `least_s` or 0.3 s, at least one."""
     trip = _RoundTrip(forward, inputs, device)
     times: list[float] = []
     ends = time.monotonic() + min(least_s / 2, LONGEST_S)

@@ -31,7 +31,8 @@ class Work:
 
     passes: of the steps in an iteration, one for each objective of training; series hold sums. waits: a step waits for
     the device, so that launch_bound is unknown. prepare: called before every block, untimed. one_by_one: blocks of one
-    iteration. retries: of the device's allocator. least: iterations of adaptive measuring.
+    iteration. grouped: short iterations share a span. retries: of the device's allocator. least: iterations of adaptive
+    measuring.
     """
 
     steps: dict[str, Step]
@@ -41,6 +42,7 @@ class Work:
     one_by_one: bool = False
     retries: Callable[[], int] = lambda: 0
     least: int = LEAST_ITERATIONS
+    grouped: bool = True
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
         """One timed block, with `spans` spans for each group of iterations."""
@@ -58,7 +60,8 @@ class Work:
 
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
         """Iterations that one span covers; see timing.group_for."""
-        return 1 if self.one_by_one else timing.group_for(clock, iteration_ms, self.spans, iterations)
+        grouped = self.grouped and not self.one_by_one
+        return timing.group_for(clock, iteration_ms, self.spans, iterations) if grouped else 1
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
         """Why measuring ends after a block, None where it goes on. reason: this process's own."""
@@ -79,9 +82,8 @@ class Measured:
 def warm_up(work: Work, clock: Clock, measurement: Measurement, stage: Stage) -> tuple[WarmUp, float]:
     """Run until times are steady; returns the facts and the current time of one iteration in milliseconds.
 
-    The first two iterations are blocks of their own, by wall time. At least two iterations, or exactly
-    `warm_up_iterations`, but at least one. Ends at most one iteration after the cap, which counts from the end of the
-    first. The caller enters the phase, to which its batch belongs.
+    The first two iterations are blocks of their own, by wall time. Runs `warm_up_iterations`, at least one, or at least
+    two. Ends at most one iteration after the cap, which counts from the end of the first. The caller enters the phase.
     """
     with stage.timed("warm_up"):
         first_ms = work.block(clock, 1).wall_ms
@@ -134,10 +136,10 @@ def _facts(state: SteadyState, iterations: int, first_ms: float, second_ms: floa
 
 
 def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, iteration_ms: float) -> Measured:
-    """Measure until the stopper ends it.
+    """Measure until the stopper ends it, from the `iteration_ms` of the warm-up on.
 
-    iteration_ms: from the warm-up. Adaptive measuring does at least `work.least` iterations and ends at most one after
-    `max_s`; a fixed number is done exactly. Errors of the device surface at the end of a block.
+    Adaptive measuring does at least `work.least` iterations and ends at most one after `max_s`. Errors of the device
+    surface at the end of a block.
     """
     stage.enter(Phase.MEASURE)
     asked = None if measurement.iterations is None else max(measurement.iterations, 1)

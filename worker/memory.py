@@ -1,7 +1,4 @@
-"""Memory use of a launch: of the device by its allocator, of the process by the kernel.
-
-torch is imported only where needed, so that a failure can be explained without it.
-"""
+"""Memory use of a launch: of the device and of the process. torch is imported late, to explain failures without it."""
 
 import resource
 import sys

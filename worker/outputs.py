@@ -44,10 +44,7 @@ def some(outputs: object, name: str) -> object:
 
 
 def require_finite(outputs: object, *, infinite: bool) -> None:
-    """Raise NotFiniteError where a tensor of the outputs, in any nesting, holds NaN or infinity.
-
-    infinite: infinity is allowed. Waits for the device. Copies only eight-bit numbers and views of conjugates.
-    """
+    """Raise NotFiniteError where a tensor of the outputs holds NaN or infinity. infinite: infinity is allowed."""
     for number, tensor in enumerate(tensors(outputs), start=1):
         for extreme in _extremes(tensor):
             if math.isnan(extreme) or (math.isinf(extreme) and not infinite):

@@ -1,7 +1,6 @@
 """Imports ahead of every launch that uses torch, so that nothing is imported in the middle of one.
 
-An optimizer, for example, pulls in torch._dynamo and 900 modules (1.2 s). A test compares sys.modules before and after
-a launch. Imports of a single model are in its description (`ModelSpec.preload`).
+An optimizer, for example, pulls in torch._dynamo and 900 modules (1.2 s).
 """
 
 import importlib

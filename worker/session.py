@@ -49,10 +49,7 @@ _DUMP_AHEAD_S: Final = 2.0
 
 
 def run(spec: LaunchSpec, fault_log: int) -> NoReturn:
-    """Run the launch `spec` and exit with a WorkerExit.
-
-    fault_log: descriptor that stacks are dumped to shortly before a deadline.
-    """
+    """Run the launch `spec` and exit with a WorkerExit. fault_log: descriptor for stacks before a deadline."""
     link = _Link(spec)
     link.send(
         Hello(
@@ -122,10 +119,7 @@ def _keep(failure: Failure, paths: LaunchPaths) -> None:
 
 
 def _note(seen: Seen, paths: LaunchPaths) -> None:
-    """Store wrong bits on the disk before anything else: a GPU that errs may end this process.
-
-    A line begins behind one that was torn. On a full disk the line is lost; the result has the same in the end.
-    """
+    """Store wrong bits on the disk before anything else: a GPU that errs may end this process. Lines may be torn."""
     with contextlib.suppress(OSError):
         is_new = not paths.mismatches.exists()
         with paths.mismatches.open("ab", buffering=0) as file:

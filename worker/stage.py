@@ -12,8 +12,7 @@ from protocol.verification import Seen
 class Stage:
     """Reports phases and keeps the ledger of one launch, in milliseconds.
 
-    announce: called with each phase; progressed: with a phase and its progress, 0 to 1. keep: stores a mismatch
-    durably. requested_ns: monotonic time of the parent's request.
+    announce: called with each phase; progressed: with its progress, 0 to 1. keep: stores a mismatch durably.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """End of measuring: the mean is known well enough, or the time is used up.
 
-The interval is evaluated after every further 30 % of data: stopping at the first narrow one would make it too narrow
-too often (docs/method.md, "When to stop"). A profile with `give_up` also ends where the target is out of reach:
-intervals shrink with the root of the time.
+The interval is evaluated after every further 30 % of data (docs/method.md, "When to stop"). A profile with `give_up`
+also ends where the target is out of reach: intervals shrink with the root of the time.
 """
 
 import math
@@ -29,11 +28,10 @@ class Stopper:
         self._next_look = BATCHES
 
     def reason(self, times_ms: Sequence[float], iterations: int, elapsed_s: float) -> StopReason | None:
-        """Why to stop now, None to continue.
+        """Why to stop now, None to continue. times_ms: all values so far, in order, of `iterations` iterations.
 
-        times_ms: all values so far, in order, of `iterations` iterations. A fixed number ignores times and target.
-        Otherwise the target counts from `min_s` and 20 values on, the cap from `least` iterations on, giving up from
-        `min_s` on.
+        A fixed number ignores times and target. Otherwise the target counts from `min_s` and 20 values on, the cap from
+        `least` iterations on, giving up from `min_s` on.
         """
         asked = self._measurement
         if asked.iterations is not None:

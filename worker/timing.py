@@ -3,10 +3,9 @@
     begin ── mark ─ step ─ mark ─ step ─ mark ─ … ─ step ─ mark ── finish
                └──────── spans of time between marks ────────┘
 
-Each mark ends one span and begins the next. On CUDA a mark is an event in the stream: the host waits for the device
-only before the first mark and after the last. Spans contain the gaps in which the device waits for the host;
-`launch_bound` detects those. Event resolution is about half a microsecond, so that below 0.5 ms an iteration one span
-covers as many iterations as make 1 ms.
+On CUDA a mark is an event in the stream: the host waits for the device only before the first and after the last. Spans
+contain the gaps in which the device waits for the host (`launch_bound`). Event resolution is about half a microsecond,
+so that below 0.5 ms an iteration one span covers as many iterations as make 1 ms.
 """
 
 import gc
@@ -24,14 +23,11 @@ from protocol.result import Block
 Step = Callable[[], object]
 
 _BEHIND: Final = 0.5
-"""Iterations that the device must be behind at the last enqueue, or else it waited for the host.
+"""Iterations that a device must be behind at the last enqueue, or else it waited for the host.
 
-Less than one: a block of a single iteration cannot be further behind, and CUDA holds the host back after about a
-thousand launches, less than one training step of a large model."""
+Less than one: CUDA holds the host back after about a thousand launches, less than a training step of a large model."""
 _BEHIND_MS: Final = 5.0
-"""A device this far behind did not wait for the host either, however long its iterations are.
-
-Of a training step of bert-base with 95 ms on an H200, a thousand launches are 38 ms."""
+"""Enough, however long iterations are: of bert-base training (95 ms on an H200) a thousand launches are 38 ms."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +46,7 @@ class TimedBlock:
 
 
 class Clock(Protocol):
-    """Times the spans of a block. shortest_span_ms: least length of a span; 0 for any.
-
-    ahead_of_device: the host only enqueues, and can be ahead of the device.
-    """
+    """Times spans of at least shortest_span_ms. ahead_of_device: the host only enqueues."""
 
     shortest_span_ms: float
     ahead_of_device: bool
@@ -136,8 +129,8 @@ class CudaClock:
 def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int = 1) -> TimedBlock:
     """Run `iterations` iterations, each of all `steps` in order, and time every step. The garbage collector is off.
 
-    group: iterations that one span covers. Raises ValueError when `iterations` is not a multiple of it, or for a group
-    of several iterations of several steps.
+    group: iterations that one span covers. Raises ValueError when it does not divide `iterations`, or for several
+    steps.
     """
     rounds, left_over = divmod(iterations, group)
     if left_over or (group > 1 and len(steps) > 1):
@@ -172,10 +165,7 @@ def iterations_for(duration_ms: float, iteration_ms: float, group: int = 1) -> i
 
 
 def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | None) -> int:
-    """Iterations that one span should cover: 1, or for very short iterations as many as make a span.
-
-    iterations: measured in all, which the group must divide; None for any number.
-    """
+    """Iterations that one span should cover. iterations: measured in all, which it must divide; None for any number."""
     if steps > 1 or not 0 < iteration_ms < clock.shortest_span_ms / 2:
         return 1
     group = math.ceil(clock.shortest_span_ms / iteration_ms)
@@ -185,10 +175,7 @@ def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | N
 
 
 def launch_bound(clock: Clock, blocks: Sequence[Block], iteration_ms: float) -> bool | None:
-    """Whether the device waited for the host: in the median block it was done soon after the last enqueue.
-
-    None on a device to which nothing is enqueued.
-    """
+    """Whether the device waited for the host: the median block ended soon after its last enqueue. None on a CPU."""
     if not clock.ahead_of_device:
         return None
     behind_ms = median((block.end_ns - block.enqueued_ns) / 1e6 for block in blocks)

@@ -4,9 +4,8 @@
        two-sided t against the margin, variance pooled, Bonferroni over every comparison of the series
        the first that passes ── of the places just behind it the one with the least p ──▶ a change; go on from there
 
-The run is the unit: launches of one run agree better than runs of different days. Few following runs find a large
-change soon, many a small one late. A single run makes no change: of the differences of means and of medians, the
-smaller counts.
+The run is the unit: launches of one run agree better than runs of different days. A single run makes no change: of the
+differences of means and of medians, the smaller counts.
 """
 
 import math

@@ -7,16 +7,11 @@
     course: at most 40 bins, a median of each kind of work in each ▶ each kind less its level ▶ median over the kinds
             ▶ trend.movement: slope, and change of the last fifth against the first ── beyond its margin? ──▶ verdict
 
-Rates ten seconds apart are autocorrelated. Bins average most of it out; trend.py widens the intervals for the rest. A
-block bootstrap has too few blocks (some ten in a night) and costs a thousand times as much. Coverage is in
-docs/method.md, "Slowing over the hours".
-
-The change is judged, not the slope: after a step in the middle half of all slopes are zero. A kind of work counts only
-if it ran over most of the time; visits.py judges each kind alone. GPUs differ by some percent from the start, and the
-slowest are the first to be quarantined: without what each is usually faster, the median of the others would jump.
-
-The relative course is the sharper one. The raw one has a wider margin for the room, and alone shows what all GPUs lose
-alike, or one without siblings.
+Rates ten seconds apart are autocorrelated: bins average most of it out, trend.py widens the intervals for the rest
+(docs/method.md, "Slowing over the hours"). The change is judged, not the slope: after a step in the middle half of all
+slopes are zero. A kind of work counts only if it ran over most of the time; visits.py judges each kind alone. The
+slowest GPUs are the first to be quarantined: without what each is usually faster, the others' median would jump. The
+raw course has a wider margin for the room, and alone shows what all GPUs lose alike.
 """
 
 import enum
@@ -35,9 +30,7 @@ from orchestrator.stats.windows import WINDOW_NS, Window
 
 LEAST_SIBLINGS: Final = 3
 LEAST_HOURS: Final = 0.5
-"""Within ten minutes, intervals held the truth 84 % of the time at an autocorrelation of 0.9 between windows.
-
-From half an hour on, 93 % and more [sim]."""
+"""Within ten minutes, intervals held the truth 84 % of the time at autocorrelation 0.9; from here on, 93 % [sim]."""
 BINS: Final = 40
 _LEAST_WINDOWS: Final = 3
 _LEAST_SPAN: Final = 0.6
@@ -57,10 +50,10 @@ class DriftVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """Course of a rate. hours: from the first window to the last. Percent, with 95 % intervals; negative is slower.
+    """Course of a rate over hours from the first window to the last. Percent, with 95 % intervals; negative is slower.
 
-    per_hour: the trend. change: of the last fifth of the time relative to the first. step_h: hours of a step after the
-    first window, None without one. needed_h: total hours that should settle it; None where settled or unforeseeable.
+    change: of the last fifth of the time relative to the first. step_h: hours of a step, None without one. needed_h:
+    total hours that should settle it; None where settled or unforeseeable.
     """
 
     verdict: DriftVerdict
@@ -158,7 +151,7 @@ def _by_kind(levels: Mapping[tuple[int, str], Mapping[str, float]]) -> dict[str,
 def _usually_faster(windows: Mapping[int, Mapping[str, float]]) -> dict[tuple[str, str], float]:
     """By GPU and other: how much faster the other is in one kind of work, the median over common windows.
 
-    Only of others that were there for most of the GPU's time; of fewer than three, the three longest.
+    Of others that were there for most of the GPU's time, at least the three longest.
     """
     ahead: dict[str, dict[str, array[float]]] = defaultdict(lambda: defaultdict(lambda: array("d")))
     spans: dict[tuple[str, str], tuple[int, int]] = {}
@@ -245,10 +238,7 @@ def _binned(logs: Sequence[Window]) -> dict[str, list[Point]]:
 
 
 def _over_kinds(kinds: Mapping[str, Sequence[Point]], hours: float) -> list[Point]:
-    """One value for each bin: the median over the kinds that ran most of the time, each less its level.
-
-    Levels are relative to the common trend, so that unevenly spread kinds take none of it.
-    """
+    """For each bin the median over the kinds that ran most of the time, each less its level above the common trend."""
     lasting = [points for points in kinds.values() if points[-1].at_h - points[0].at_h >= _LEAST_SPAN * hours]
     slopes = [slope for points in lasting for slope in trend.slopes_of(points)]
     slope = median(slopes) if slopes else 0.0

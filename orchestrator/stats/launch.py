@@ -13,10 +13,9 @@ from protocol.result import Result
 
 
 class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one launch. means_ms: series → mean in milliseconds.
+    """Figures of one launch. means_ms: series → mean. Rates are per second of wall time of the measured blocks.
 
-    throughput, tokens_per_second: per second of wall time of the measured blocks. tokens, tokens_expected: None without
-    generation. relative_half_width: of the 95 % interval of the mean iteration; None for fewer values than batches.
+    tokens, tokens_expected: None without generation. relative_half_width: of the 95 % interval of the mean iteration.
     quickest_block_ms: an iteration of the fastest measured block.
     """
 
@@ -34,10 +33,7 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Medians over the launches of a cell. iterations, tokens, tokens_expected: sums. measured_s: of one launch.
-
-    launch_spread_percent: largest less smallest throughput over the median. pooled: shape of all times together.
-    """
+    """Medians over the launches of a cell; sums of iterations and tokens. pooled: shape of all times together."""
 
     launches: int
     means_ms: dict[str, float]

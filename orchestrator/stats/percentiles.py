@@ -20,10 +20,9 @@ _FAR_OUT: Final = 3.0
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Summary of a series in milliseconds.
+    """Summary of a series. A percentile is None below its MIN_FOR. outliers: beyond usual_ms, counted and kept.
 
-    std is of the sample; a percentile is None for fewer values than its MIN_FOR. outliers: values more than three
-    interquartile ranges outside the quartiles, counted and kept. usual_ms: range of the others, both ends included.
+    usual_ms: three interquartile ranges around the quartiles, both ends included.
     """
 
     count: int

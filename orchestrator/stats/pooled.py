@@ -1,8 +1,7 @@
 """Variance between launches of each cell, pooled over the cells of a run. Pure.
 
 Variances of cells are shrunk towards their common one by as much as they agree (Smyth 2004, "Linear models and
-empirical Bayes", as in limma). A cell that repeats ten times worse than the others keeps most of its own. The degrees
-of freedom grow by what the others add.
+empirical Bayes", as in limma). The degrees of freedom grow by what the others add.
 """
 
 import math

@@ -33,10 +33,7 @@ class Work(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """A GPU in one cell. link: generation and lanes of PCIe. cores: of the host, near it. None or (): unknown.
-
-    launch_bound: it waited for the host.
-    """
+    """A GPU in one cell. link: PCIe generation and lanes. cores: of the host, near it. None or (): unknown."""
 
     reading: Reading
     memory_clock_mhz: float | None = None

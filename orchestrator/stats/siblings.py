@@ -4,12 +4,10 @@
       ├─ over all cells of one bound, weighted by how well each is known ──▶ a p for each GPU ── Holm ──▶ verdict
       └─ each cell alone ── Holm over the GPU's cells, for as many GPUs as there are ──▶ where
 
-The deficit is compared with the margin of configs/margins.yaml. Margins differ by what limits a cell (power, clock,
-bandwidth), so a GPU has one effect for each bound, and its p is the smallest of them times their number.
-
-The variance is that between launches of one cell on one GPU, pooled over its GPUs and, for an effect, over its cells. A
-cell weighs by its repeatability, at most as much as one of middling noise. The median of the others adds a variance: at
-most that of one GPU's mean where they are odd in number, half of it where even (Gaussian Poincare inequality).
+Margins (configs/margins.yaml) differ by what limits a cell, so a GPU has one effect for each bound, and its p is the
+smallest of them times their number. The variance is that between launches of one cell on one GPU, pooled over its GPUs
+and, for an effect, over its cells. A cell weighs by its repeatability, at most as much as one of middling noise. The
+median of the others adds at most the variance of one GPU's mean (odd number), or half of it (Gaussian Poincare).
 """
 
 import enum
@@ -50,7 +48,7 @@ class SiblingVerdict(enum.StrEnum):
 class SiblingCell:
     """A cell on identical GPUs. rates: GPU → a rate for each launch, more is faster (of a time, its inverse).
 
-    waited: GPUs that waited for the host and could be faster: they only prove slowness of others, and get no verdict.
+    waited: GPUs that waited for the host and could be faster: they only prove slowness of others.
     """
 
     name: str
@@ -61,9 +59,9 @@ class SiblingCell:
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """A GPU's rate over that of the others' median: 0.94 is 6 % slower. low, high: its 90 % interval.
+    """A GPU's rate over that of the others' median (0.94 is 6 % slower), with its 90 % interval.
 
-    margin: the share by which it may be slower. p: of such a deficit beyond it by chance, for this effect alone.
+    margin: the share by which it may be slower. p: of such a deficit beyond it by chance.
     """
 
     ratio: float
@@ -82,10 +80,10 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Sibling:
-    """Verdict of one GPU. p: after Holm over the GPUs. effects: by bound. slow_cells: those beyond their margin.
+    """Verdict of one GPU. p: after Holm over the GPUs. alone: effects by cell. slow_cells: beyond their margin.
 
-    alone: each cell by itself. ratio, low, high: over all its cells, with the 90 % interval. wanted: launches of each
-    cell that should settle it. in_question: cells whose launches would help to settle a SUSPECT.
+    ratio, low, high: over all its cells, with the 90 % interval. wanted: launches of each cell that should settle it.
+    in_question: cells whose launches would help to settle a SUSPECT.
     """
 
     gpu: str
@@ -114,11 +112,10 @@ class _Part(NamedTuple):
 
 
 def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float], asked: int = 1) -> tuple[Sibling, ...]:
-    """A verdict for each GPU that is in any cell, in order of name.
+    """A verdict for each GPU in any cell, by name. Raises ValueError for a rate that is not above zero.
 
-    margins: by bound, as shares (0.05). Cells of fewer than four GPUs, or without a repetition, are excluded. asked:
-    number of such judgements of these GPUs, by which each p is multiplied. Raises ValueError for a rate that is not
-    above zero.
+    margins: shares (0.05). Cells of fewer than four GPUs, or without a repetition, are excluded. asked: number of such
+    judgements of these GPUs, by which each p is multiplied.
     """
     gpus = sorted({gpu for cell in cells for gpu in cell.rates})
     parts = _parts(cells, margins)

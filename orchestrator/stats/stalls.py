@@ -22,10 +22,7 @@ Span = tuple[int, int]
 
 
 def stalls(result: Result) -> tuple[Span, ...]:
-    """Stalls of one launch, in order, without overlap: gaps and iterations far longer than the fastest one.
-
-    The second iteration of the warm-up is compared too.
-    """
+    """Stalls of one launch, in order, without overlap: gaps and iterations far longer than its fastest one."""
     found = [
         (before.end_ns, after.start_ns)
         for before, after in pairwise(result.blocks)

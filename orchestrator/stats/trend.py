@@ -1,11 +1,9 @@
 """Trend of a series and the change over it, with intervals widened for autocorrelation. Pure.
 
 Trend: the Theil-Sen slope; its interval from the variance of Kendall's S (Sen 1968). Change: the mean of the last fifth
-of the time less that of the first, which shows a step as well as a ramp.
-
-Both variances are multiplied by (1 + r) / (1 - r) for the lag-1 autocorrelation r of the residuals (Hamed and Rao 1998
-for S; protocol/intervals.py for means). Residuals are of a line, or of one step where that leaves less than half as
-much: a line through a step leaves slow waves, and its wide interval would hide the step.
+of the time less that of the first. Both variances are multiplied by (1 + r) / (1 - r) for the lag-1 autocorrelation r
+of the residuals (Hamed and Rao 1998 for S; protocol/intervals.py for means). Residuals are of a line, or of one step
+where that leaves less than half as much: a line through a step leaves slow waves, which would hide the step.
 """
 
 import itertools
@@ -50,10 +48,7 @@ class Movement:
 
 
 def movement(points: Sequence[Point], hours: float) -> Movement | None:
-    """Movement of the values over `hours`; None where they are too few, or hardly any lie at one of the ends.
-
-    points: in order of time, at_h from 0 to hours.
-    """
+    """Movement of the values over `hours`; None for too few, or hardly any at an end. points: at_h from 0 to hours."""
     first = [point.value for point in points if point.at_h < ENDS * hours]
     last = [point.value for point in points if point.at_h > (1 - ENDS) * hours]
     if len(points) < LEAST_POINTS or min(len(first), len(last)) < LEAST_AT_AN_END:
@@ -87,10 +82,7 @@ def slopes_of(points: Sequence[Point]) -> list[float]:
 
 
 def rest(points: Sequence[Point], least: int) -> tuple[list[float], float | None]:
-    """Residuals of the better of a line and a step, and the time of the step if it is one.
-
-    least: values on either side of a step.
-    """
+    """Residuals of the better of a line and a step with `least` values on either side, and the time of such a step."""
     slope = median(slopes_of(points))
     lines = [point.value - slope * point.at_h for point in points]
     by_line = _deviations(lines)

@@ -7,7 +7,7 @@
     all cells together, each with its own variance ──▶ geometric mean of the ratios, with its interval
 
 The launch is the unit: a test on pooled iterations sees a difference 71 % of the time where there is none. The margin
-is symmetric on the logarithm. Differences between sessions (reboots, days, temperature of the room) are in no interval.
+is symmetric on the logarithm. Differences between sessions (reboots, days) are in no interval.
 """
 
 import enum
@@ -50,8 +50,8 @@ class Pair:
 class Judged:
     """ratio: of the rates, after over before. low, high: 95 %; low_90, high_90: 90 %; None for one launch a side.
 
-    p: of such a difference beyond the margin by chance, after Holm over the cells. wanted: launches a side that should
-    settle it; 0 where settled, None where MOST_LAUNCHES would not do.
+    p: beyond the margin, after Holm over the cells. wanted: launches a side that should settle it; 0 where settled,
+    None where MOST_LAUNCHES would not do.
     """
 
     verdict: ChangeVerdict
@@ -106,10 +106,7 @@ def without_verdict(pair: Pair, wanted: int) -> Judged:
 
 
 def together(pairs: Sequence[Pair]) -> Together | None:
-    """The geometric mean over the cells, equally weighted; None for no cell.
-
-    Each cell has its own variance, with degrees by Welch and Satterthwaite: shrunk ones share their degrees of freedom.
-    """
+    """The geometric mean over the cells, equally weighted, each with its own variance; None for no cell."""
     if not pairs:
         return None
     logs = [(_logs(pair.before), _logs(pair.after)) for pair in pairs]

@@ -4,9 +4,8 @@
     the last fifth of the visits, two at least, less the first ──▶ change, of each GPU
     residuals of each GPU's visits ── their variance, shrunk towards that of all GPUs ──▶ intervals of all changes
 
-GPUs of one product mostly vary alike; one that varies more keeps most of its own variance (pooled.py). Residuals are of
-a line, or of one step where that leaves less: for five visits or more the variance comes out up to 15 % too small
-[sim]. Autocorrelation widens the intervals from eight visits on, as in trend.py.
+Residuals are of a line, or of one step where that leaves less: for five visits or more the variance comes out up to 15
+% too small [sim]. Autocorrelation widens the intervals from eight visits on, as in trend.py.
 """
 
 import math
@@ -41,10 +40,7 @@ def visits(windows: Sequence[Window]) -> list[Point]:
 
 
 def changes(series: Mapping[str, Sequence[Point]], confidence: float) -> dict[str, Interval]:
-    """The change of each GPU with four or more visits, with its interval.
-
-    series: by GPU, the visits of one kind of work in order of time. confidence: of each end of each interval (0.975).
-    """
+    """Change of each GPU with four or more visits, in order of time. confidence: of each end of an interval."""
     enough = {gpu: points for gpu, points in series.items() if len(points) >= LEAST_VISITS}
     if not enough:
         return {}

@@ -26,11 +26,10 @@ class Window:
 
 
 def windows(blocks: Iterable[tuple[int, int, int]], *, work: float, key: str) -> tuple[Window, ...]:
-    """The windows of one GPU and one kind of work, in order.
+    """The windows of one GPU and one kind of work, in order. blocks: (start_ns, end_ns, iterations), without overlap.
 
-    blocks: (start_ns, end_ns, iterations), without overlap. work: of one iteration, in any unit. key: workload and
-    precision, within which rates are compared. A rate is work over the time that blocks cover in the window. Raises
-    ValueError for a block that ends no later than it starts.
+    work: of one iteration, in any unit. A rate is work over the time that blocks cover in the window. Raises ValueError
+    for a block that ends no later than it starts.
     """
     covered: dict[int, int] = defaultdict(int)
     done: dict[int, float] = defaultdict(float)

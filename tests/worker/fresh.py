@@ -2,7 +2,7 @@
 
 `python -m tests.worker.fresh SOCKET` imports what every launch needs, then forks a process for each connection:
 
-    test ── length, arguments and environment as JSON, source, standard input ──▶ fork ── standard output, DONE ──▶ test
+    test ── length, source and environment as JSON, standard input ──▶ fork ── standard output, DONE ──▶ test
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from tests.fakes.assignments import ONE_THREAD, ROOT
 
 DONE = b"\0done"
 LENGTH = struct.Struct("<I")
-EVERY_CORE = "import os; os.sched_setaffinity(0, range(os.cpu_count())); "
+EVERY_CORE = "import os; os.sched_setaffinity(0, os.sched_getaffinity(os.getppid())); "
 
 
 class Fresh:
@@ -34,14 +34,14 @@ class Fresh:
     def __init__(self, place: Path) -> None:
         self._place = str(place)
 
-    def script(self, source: str, *arguments: str, stdin: bytes = b"", **environment: str) -> str:
+    def script(self, source: str, *, stdin: bytes = b"", **environment: str) -> str:
         """What a script prints."""
-        return self._run(source, arguments, stdin, environment).decode()
+        return self._run(source, stdin, environment).decode()
 
     def launch(self, assign: Assign, environment: dict[str, str] | None = None, *, every_core: bool = False) -> Outcome:
         """Run the workload of an assignment."""
         source = EVERY_CORE * every_core + "from tests.fakes import assignments; assignments.main()"
-        return codec.decode(self._run(source, (), codec.encode(assign), environment or {}), Outcome)
+        return codec.decode(self._run(source, codec.encode(assign), environment or {}), Outcome)
 
     def together(self, assigns: Sequence[Assign]) -> list[Outcome]:
         """All ranks of a launch on CPU devices at the same time."""
@@ -50,8 +50,8 @@ class Fresh:
         with ThreadPoolExecutor(len(assigns)) as pool:
             return list(pool.map(self.launch, assigns))
 
-    def _run(self, source: str, arguments: Sequence[str], stdin: bytes, environment: dict[str, str]) -> bytes:
-        request = json.dumps([source, arguments, environment]).encode()
+    def _run(self, source: str, stdin: bytes, environment: dict[str, str]) -> bytes:
+        request = json.dumps([source, environment]).encode()
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(280)
             connection.connect(self._place)
@@ -84,7 +84,7 @@ class _Handler(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         """Run the script with the connection as standard input and output."""
         (length,) = LENGTH.unpack(self.request.recv(LENGTH.size, socket.MSG_WAITALL))
-        source, sys.argv[1:], environment = json.loads(self.request.recv(length, socket.MSG_WAITALL))
+        source, environment = json.loads(self.request.recv(length, socket.MSG_WAITALL))
         os.environ.update(environment)
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})  # threads in a busy loop took ten times as long

@@ -34,10 +34,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("workload", KINDS)
 def test_a_slow_launch_is_slower_by_so_much(tmp_path: Path, workload: Workload) -> None:
-    """The time is slept at the end of every block, within what counts as its time; what is computed stays right."""
+    """The time is slept at the end of every block, within what counts as its time; digests and checks stay the same."""
     result = run_here(launch(tmp_path, workload, 50))
-    assert verified(result).mismatches == 0
-    assert verified(result).checks > 0
+    slow, healthy = verified(result), verified(run_here(launch(tmp_path, workload, 0)))
+    assert (slow.digests, slow.losses, slow.checks) == (healthy.digests, healthy.losses, healthy.checks)
+    assert slow.checks > slow.mismatches == 0
     assert sum(block.iterations for block in result.blocks) == 32
     for block in result.blocks:
         worked_ns, all_ns = block.enqueued_ns - block.start_ns, block.end_ns - block.start_ns
@@ -45,10 +46,3 @@ def test_a_slow_launch_is_slower_by_so_much(tmp_path: Path, workload: Workload) 
     wall_ms = sum(block.end_ns - block.start_ns for block in result.blocks) / 1e6
     spent_ms = sum(result.times_ms("iteration"))
     assert 0.6 * wall_ms < spent_ms <= wall_ms * 1.001
-
-
-@pytest.mark.parametrize("workload", KINDS)
-def test_slow_launch_gives_the_same_results(tmp_path: Path, workload: Workload) -> None:
-    """The same digests and as many checks as without the fault."""
-    slow, healthy = (verified(run_here(launch(tmp_path, workload, percent))) for percent in (20, 0))
-    assert (slow.digests, slow.losses, slow.checks) == (healthy.digests, healthy.losses, healthy.checks)

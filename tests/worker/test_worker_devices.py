@@ -20,12 +20,9 @@ GPU = Device(uuid="GPU-00000000-1111-2222-3333-444444444444", gpu_id=3, kind=Dev
 
 @pytest.mark.usefixtures("every_core")
 def test_cpu_device_uses_the_cores_it_is_bound_to() -> None:
-    """The thread count is the affinity's, not the machine's, and TF32 is off whatever was set before."""
-    torch.backends.cudnn.allow_tf32 = True
+    """The thread count is the affinity's, not the machine's."""
     assert devices.open_device(assignments.CPU, Precision.FP32) == torch.device("cpu")
     assert torch.get_num_threads() == len(os.sched_getaffinity(0))
-    assert not torch.backends.cudnn.allow_tf32
-    assert not torch.backends.cuda.matmul.allow_tf32
     assert isinstance(devices.clock_for(torch.device("cpu")), HostClock)
 
 

@@ -1,16 +1,19 @@
 """Convolutional autoencoder: Hinton and Salakhutdinov (Science 313, 2006), in the layers of today.
 
-Each encoder stage halves the side by a strided convolution and doubles the channels; the decoder grows by repeating
-pixels, because transposed convolutions leave a checkerboard (Odena et al., Distill 2016).
+The decoder grows by repeating pixels: transposed convolutions leave a checkerboard (Odena et al., Distill 2016).
 """
 
 import itertools
+from typing import Final
 
 import torch
 from torch import nn
 
 from protocol.cell import ModelSpec
-from worker.models.base import Batch, Feed
+from worker.models.base import Batch, applied_to, described, integers
+
+SIZES: Final = ("width", "stages", "latent_channels")
+"""Arguments of encoder and decoder."""
 
 
 class AutoEncoder(nn.Module):
@@ -55,23 +58,11 @@ def _convolution(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
     """The model with random weights."""
     with torch.device(device):
-        return AutoEncoder(**sizes(spec))
+        return AutoEncoder(**integers(spec, *SIZES))
 
 
-def sizes(spec: ModelSpec) -> dict[str, int]:
-    """Arguments of encoder and decoder."""
-    return {key: int(spec.config[key]) for key in ("width", "stages", "latent_channels")}
-
-
-def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random images, which are also the target."""
-    return feed.inputs(spec)
-
-
-def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Reconstructed images."""
-    again: torch.Tensor = module(batch["images"])
-    return again
+batch = described
+forward = applied_to("images")
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:

@@ -29,6 +29,26 @@ def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
     return config
 
 
+def integers(spec: ModelSpec, *keys: str) -> dict[str, int]:
+    """Whole numbers of the model's configuration."""
+    return {key: int(spec.config[key]) for key in keys}
+
+
+def described(spec: ModelSpec, feed: "Feed") -> Batch:
+    """`Family.batch` of a model whose loss needs nothing but its described inputs."""
+    return feed.inputs(spec)
+
+
+def applied_to(name: str) -> Callable[[torch.nn.Module, Batch], torch.Tensor]:
+    """`Family.forward` of a model with the one input `name`."""
+
+    def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        output: torch.Tensor = module(batch[name])
+        return output
+
+    return forward
+
+
 DTYPES: Final = {
     "float": None,
     "float32": torch.float32,
@@ -58,10 +78,7 @@ class Family(Protocol):
 
 @dataclass(frozen=True)
 class Objective:
-    """One part of a training step: a loss, and the parameters that it changes.
-
-    A generator and its critic are two, each with an optimizer; their family has `objectives(module)`.
-    """
+    """One part of a training step: a loss, and the parameters that it changes. See `objectives` of stylegan2.py."""
 
     name: str
     loss: Callable[[torch.nn.Module, Batch], torch.Tensor]
@@ -79,10 +96,7 @@ class Writer(Protocol):
 
 
 class Feed:
-    """Source of a batch's tensors: seeded random numbers, because a bf16 product of zeros runs 13 % faster [H200].
-
-    dtype: of the floating-point inputs. input_size: replaces "size" in a shape.
-    """
+    """Source of a batch's tensors: seeded random numbers, because a bf16 product of zeros runs 13 % faster [H200]."""
 
     def __init__(
         self, *, batch_size: int, input_size: int | None, device: torch.device, dtype: torch.dtype, seed: int

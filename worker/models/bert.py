@@ -1,7 +1,4 @@
-"""BERT with its masked-language-model head, from transformers (4 or 5), with its default attention (sdpa).
-
-The configuration is transformers' own. Embeddings and head share their weights, as in the published model.
-"""
+"""BERT with its masked-language-model head, from transformers (4 or 5), with its default attention (sdpa)."""
 
 from typing import Final
 

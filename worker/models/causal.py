@@ -1,7 +1,6 @@
 """Causal language models: GPT-2 (Radford et al., 2019) and Qwen2 (arXiv:2412.15115), from transformers (4 or 5).
 
-Configurations are transformers' own, attention is its default (sdpa), embeddings and head share their weights. The
-library's KV cache is used also where nothing is written: without it transformers 5 asks the device in every pass
+The library's KV cache is used also where nothing is written: without it transformers 5 asks the device in every pass
 whether several sequences were packed into one (masking_utils.find_packed_sequence_indices), and the host waits.
 """
 
@@ -54,10 +53,7 @@ def decode(module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tupl
 
 
 def _read(module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
-    """Apply the head to the last position alone: over a whole prompt it would cost as much as many layers.
-
-    Not every version and model of transformers has `logits_to_keep`.
-    """
+    """Apply the head to the last position alone; not every version of transformers has `logits_to_keep`."""
     model = cast(PreTrainedModel, module)
     seen = model.base_model(input_ids=tokens, past_key_values=cache, use_cache=True)
     return model.lm_head(seen.last_hidden_state[:, -1]), seen.past_key_values

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from protocol.cell import ModelSpec
-from worker.models.base import Batch, Feed
+from worker.models.base import Batch, applied_to, described, integers
 
 
 class LanguageModel(nn.Module):
@@ -30,20 +30,13 @@ class LanguageModel(nn.Module):
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
     """The model with random weights."""
-    sizes = {key: int(spec.config[key]) for key in ("vocab_size", "embedding_size", "hidden_size", "num_layers")}
+    sizes = integers(spec, "vocab_size", "embedding_size", "hidden_size", "num_layers")
     with torch.device(device):
         return LanguageModel(**sizes)
 
 
-def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random tokens."""
-    return feed.inputs(spec)
-
-
-def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Logits at every place."""
-    logits: torch.Tensor = module(batch["tokens"])
-    return logits
+batch = described
+forward = applied_to("tokens")
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:

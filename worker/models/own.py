@@ -1,8 +1,4 @@
-"""Family of the user's own models, from their code or an installed package: docs/own-models.md.
-
-An object, not a module: it keeps the imported code and the nesting of the inputs. It holds no model, so that load cells
-can drop one and its memory.
-"""
+"""Family of the user's own models: docs/own-models.md. It keeps no model, so that load cells can drop theirs."""
 
 import functools
 import inspect
@@ -72,7 +68,7 @@ class Own:
     def _example_inputs(self, module: torch.nn.Module, feed: Feed) -> object:
         """The user's inputs, on the device. Raises ModelCodeError where they do not follow the batch size.
 
-        A smaller batch is made too, because a length may equal the batch size by chance.
+        Also makes another batch size, because a length may equal one by chance.
         """
         asked, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller one fits too
         told = self._code.hook(module, "samples") is not None
@@ -189,10 +185,9 @@ class Own:
 
 
 def natural_loss(outputs: object, label: str) -> torch.Tensor:
-    """Loss of a model without its own, so that its backward pass can be measured.
+    """The outputs' `loss`; the output if it is one number; else the sum of the mean squares of all outputs.
 
-    The outputs' `loss`; the output if it is one number; else the sum of the mean squares of all outputs. Raises
-    ModelCodeError where no output depends on the parameters.
+    Raises ModelCodeError where no output depends on the parameters.
     """
     own = outputs.get("loss") if isinstance(outputs, dict) else getattr(outputs, "loss", None)
     trained = [tensor for tensor in tensors(outputs if own is None else own) if tensor.requires_grad]

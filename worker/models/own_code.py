@@ -1,9 +1,8 @@
-"""The user's own code: found, imported, called, and named in its errors.
+"""The user's own code: found, imported, called, and named in its errors. Imported only in a launch's own process.
 
     target ── import ──▶ class or function ── called with args and config ──▶ torch.nn.Module
 
-Imported only in a launch's own process, never in the zygote. Its errors become a ModelCodeError, whose cause is the
-user's own error with a traceback that begins in the user's file, or a NotBuiltError where every cell would fail.
+Its errors become a ModelCodeError, whose cause has a traceback that begins in the user's file.
 """
 
 import difflib
@@ -92,10 +91,7 @@ class Code:
         return made.to(device)
 
     def hook(self, module: torch.nn.Module | None, name: str) -> Callable[..., object] | None:
-        """The model's method `name`, or else the function of that name beside it; None where there is neither.
-
-        A submodule does not count: `self.loss = nn.CrossEntropyLoss()` is not called with the outputs alone.
-        """
+        """The model's method (no submodule) `name`, or else the function beside it; None where there is neither."""
         method = getattr(module, name, None)
         if callable(method) and not isinstance(method, torch.nn.Module):
             return typing.cast(Callable[..., object], method)
@@ -103,10 +99,7 @@ class Code:
         return function if callable(function) and self._own.allowed else None
 
     def blame(self, what: str, error: BaseException) -> ModelCodeError:
-        """Error to raise from `error`, whose traceback then begins in the user's own code.
-
-        what: the failed step: "be imported", "be built", "be run" and so on.
-        """
+        """Error to raise from `error`. what: the failed step: "be imported", "be built", "be run" and so on."""
         frames = _without_ours(error.__traceback__)
         error.__traceback__ = frames
         said = exception_categories.words(error).strip().splitlines()
@@ -136,10 +129,7 @@ def _hint(what: str, error: BaseException) -> str:
 
 
 def _refuse_typing_mistakes(known: typing.Any, config: dict[str, object]) -> None:  # noqa: ANN401 - transformers' own
-    """Raise TypeError for a mistyped key: transformers takes any key, and would build another model than was meant.
-
-    Other unknown keys are allowed: some are read without being kept (rope_theta, attn_implementation).
-    """
+    """Raise TypeError for a mistyped key, which transformers ignores; other unknown keys may be read."""
     for key in config:
         near = () if hasattr(known, key) else difflib.get_close_matches(key, list(known.to_dict()), n=1, cutoff=_TYPO)
         for meant in near:
@@ -200,10 +190,7 @@ def _longest_module(target: str) -> tuple[ModuleType, str]:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """Import a Python file: by its full name where it is part of a package, so that relative imports work.
-
-    Its folder, or the folder of the package, is searched first, as when Python runs a file.
-    """
+    """Import a Python file, by its full name where it is part of a package. Its root is searched first."""
     root, names = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
         names.insert(0, root.name)

@@ -16,11 +16,7 @@ from worker.models.base import Batch, Feed
 
 
 class Inputs:
-    """One example of the model's inputs, in the nesting that its code expects.
-
-    example: on the device. A tuple holds positional arguments, or (arguments, keywords) as a pair of a tuple and a
-    dict; a dict holds keywords; anything else is the one argument.
-    """
+    """Example of the model's inputs: a tuple by position, a dict by name, a pair of both, or the one argument."""
 
     def __init__(self, example: object) -> None:
         self._leaves, self._nesting = _pytree.tree_flatten(example)

@@ -1,8 +1,7 @@
 """StyleGAN2: a generator of images and the discriminator that it is trained against. See stylegan2_networks.py.
 
-Load and inference build the generator alone. A training step is one of the discriminator and one of the generator, each
-with the non-saturating logistic loss (Goodfellow et al. 2014). Not included: R1 every 16th step, path lengths every
-4th, mixed styles, and the moving average of the generator's weights.
+Load and inference build the generator alone. A training step is one of each network with the non-saturating logistic
+loss (Goodfellow et al. 2014), without R1, path lengths, mixed styles, and the average of the generator's weights.
 """
 
 from typing import Final
@@ -11,7 +10,7 @@ import torch
 from torch import nn
 
 from protocol.cell import ModelSpec
-from worker.models.base import Batch, Feed, Objective, arguments
+from worker.models.base import Batch, Feed, Objective, applied_to, arguments
 from worker.models.stylegan2_discriminator import doubt
 from worker.models.stylegan2_discriminator import loss as critics_loss
 from worker.models.stylegan2_networks import Discriminator, Generator
@@ -59,10 +58,7 @@ def batch(spec: ModelSpec, feed: Feed) -> Batch:
     return feed.inputs(spec) | {"images": feed.normal((feed.batch_size, 3, side, side))}
 
 
-def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Images made of latents."""
-    images: torch.Tensor = module(batch["latents"])
-    return images
+forward = applied_to("latents")
 
 
 def objectives(module: torch.nn.Module) -> tuple[Objective, ...]:

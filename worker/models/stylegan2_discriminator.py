@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional
 
 from protocol.cell import ModelSpec
-from worker.models.base import Batch, Feed, arguments
+from worker.models.base import Batch, Feed, applied_to, arguments
 from worker.models.stylegan2_networks import Discriminator
 
 
@@ -21,10 +21,7 @@ def batch(spec: ModelSpec, feed: Feed) -> Batch:
     return images | {"made": feed.normal(tuple(images["images"].shape))}
 
 
-def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """A score for each image."""
-    scores: torch.Tensor = module(batch["images"])
-    return scores
+forward = applied_to("images")
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:

@@ -7,10 +7,8 @@
 
     discriminator:  image ── from RGB ── residual blocks ── minibatch deviation ── convolution ── dense ──▶ score
 
-At 1024 pixels that is 30,370,060 and 29,012,513 parameters, as many as the published code has.
-
-Weights are normal numbers, scaled when used (the equalised learning rate). Modulation multiplies the features and
-demodulation divides the convolution's output, so that a batch is one convolution (as in NVIDIA's
+At 1024 pixels that is 30,370,060 and 29,012,513 parameters, as published. Weights are scaled when used (the equalised
+learning rate). Features are modulated instead of weights, so that a batch is one convolution (as in NVIDIA's
 stylegan2-ada-pytorch). The filters around resampling, CUDA kernels there, are depthwise convolutions here.
 """
 
@@ -248,10 +246,7 @@ class ResidualBlock(nn.Module):
 
 
 class MinibatchDeviation(nn.Module):
-    """One more channel: how much the images of a group differ, so that a generator of one image is detected.
-
-    Groups are of four images, or of two or one where the batch cannot be divided.
-    """
+    """One more channel: how much the images of a group of four (or two, or one, to divide the batch) differ."""
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """In fp32: fp16 cannot hold the number that keeps the root away from zero."""

@@ -7,7 +7,7 @@ from torchvision.models import get_model
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
 from protocol.cell import ModelSpec
-from worker.models.base import Batch, Feed, arguments
+from worker.models.base import Batch, Feed, applied_to, arguments
 
 _CLASSES: Final = 1000
 
@@ -39,10 +39,7 @@ def batch(spec: ModelSpec, feed: Feed) -> Batch:
     return feed.inputs(spec) | {"labels": feed.classes(classes, (feed.batch_size,))}
 
 
-def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Logits of every class."""
-    logits: torch.Tensor = module(batch["images"])
-    return logits
+forward = applied_to("images")
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from protocol.cell import ModelSpec
-from worker.models.base import Batch, Feed
+from worker.models.base import Batch, Feed, applied_to, integers
 
 
 class UNet(nn.Module):
@@ -49,9 +49,8 @@ def _double(inputs: int, outputs: int) -> nn.Sequential:
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
     """The model with random weights."""
-    sizes = {key: int(spec.config[key]) for key in ("width", "depth", "num_classes")}
     with torch.device(device):
-        return UNet(**sizes)
+        return UNet(**integers(spec, "width", "depth", "num_classes"))
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
@@ -61,10 +60,7 @@ def batch(spec: ModelSpec, feed: Feed) -> Batch:
     return inputs | {"labels": feed.classes(int(spec.config["num_classes"]), (count, *sides))}
 
 
-def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Logits of every pixel."""
-    logits: torch.Tensor = module(batch["images"])
-    return logits
+forward = applied_to("images")
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from protocol.cell import ModelSpec
-from worker.models.autoencoder import decoder, encoder, sizes
-from worker.models.base import Batch, Feed
+from worker.models.autoencoder import SIZES, decoder, encoder
+from worker.models.base import Batch, described, integers
 
 
 class VariationalAutoEncoder(nn.Module):
@@ -26,12 +26,10 @@ class VariationalAutoEncoder(nn.Module):
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
     """The model with random weights."""
     with torch.device(device):
-        return VariationalAutoEncoder(**sizes(spec))
+        return VariationalAutoEncoder(**integers(spec, *SIZES))
 
 
-def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random images, which are also the target."""
-    return feed.inputs(spec)
+batch = described
 
 
 def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
@@ -42,10 +40,7 @@ def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Negative evidence lower bound: reconstruction (Gaussian, variance 1) and divergence from the prior.
-
-    A mean over the numbers of the images, not a sum, so that no gradient is too large for fp16.
-    """
+    """Negative evidence lower bound of a number of the images; a sum would be too large for fp16."""
     images = batch["images"]
     again, *code = module(images)
     mean, log_variance = (part.float() for part in code)  # a sum over all images is too much for half precision

@@ -53,10 +53,7 @@ def differences(found: torch.Tensor, expected: torch.Tensor) -> Differences:
 
 
 def farthest(found: torch.Tensor, expected: torch.Tensor, most: int) -> list[int]:
-    """Offsets of the at most `most` elements that are farthest from the expected ones; not finite ones first.
-
-    Elements with equal bits are excluded. Waits for the device.
-    """
+    """Offsets of at most `most` differing elements, the farthest and not finite ones first. Waits for the device."""
     flat, right = found.flatten(), expected.flatten()
     apart: list[tuple[float, int]] = []
     for at in range(0, flat.numel(), _CHUNK):

@@ -24,10 +24,7 @@ Prepare = Callable[[Cell, torch.device], Products]
 
 
 def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare, pause: Step = lambda: None) -> Result:
-    """Make and verify products for as long as the measurement lasts. A mismatch is a finding, not a failure.
-
-    pause: called before every block, untimed.
-    """
+    """Make and verify products for as long as the measurement lasts. pause: called before every block, untimed."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read with the first product: the same bits each time
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))
     stage.enter(Phase.BUILD)

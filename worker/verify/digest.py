@@ -2,19 +2,17 @@
 
     digest = Σ_r R[r] · Σ_c C[c] · word[r, c]   modulo 2^64
 
-A word is 32 bits of the output, as a signed number; R and C are random odd weights, of 32 bits for each row and of 64
-for each column of words. Sums of whole numbers are the same in any order, so every device and path gives the same
-digest. A row's weight has no more bits than a word because a GPU multiplies those in one instruction.
+A word is 32 bits of the output, as a signed number; R and C are random odd weights, of 32 bits for each row (a GPU
+multiplies those in one instruction) and of 64 for each column of words. They depend on the seed and the shape alone.
+Sums of whole numbers are the same in any order, so every device and path gives the same digest.
 
-Detection. Let d be the change of a word, |d| < 2^32: at most 31 of its low bits are zero.
-- Changes in one word: always. R·C·d is zero modulo 2^64 only if d is, because R·C is odd.
+Let d be the change of a word, |d| < 2^32: at most 31 of its low bits are zero. Detected changes:
+- In one word: always. R·C·d is zero modulo 2^64 only if d is, because R·C is odd.
 - In several words of a row: all but 2^-32 of them over the choice of the weights, since for any choice of the other
   weights that of the last word must hit 32 given bits.
 - In several rows: all but 2^-25. Two conditions of the kind above, of which one may be half fulfilled.
 With words of 64 bits, two flips of the highest bit would never be found: 2^63 times an odd number is 2^63, and two of
 those make 2^64. A plain sum or exclusive or also misses flips of the same bit in two words.
-
-The weights depend on the seed and the shape alone, so that launches and GPUs may be compared by their digests.
 """
 
 from collections.abc import Callable
@@ -71,10 +69,7 @@ class Digester:
         self.method = f"stock operators (Triton: {reason})" if reason else "Triton, in one pass"
 
     def _is_as_stock(self, like: torch.Tensor, seed: int) -> bool:
-        """Whether random words have the digest of the stock operators, and another one after a flip of their last bit.
-
-        A wrongly compiled kernel, or one that skips words, would let wrong outputs pass.
-        """
+        """Whether random words, and they with the last bit flipped, have the digests of the stock operators."""
         output, stock = torch.empty_like(like), Digester(like, seed, stock=True)
         matrix = words(output)
         matrix.copy_(seeded.bits(seed, _TRIED, matrix.numel(), like.device).view_as(matrix))  # their lower 32 bits
@@ -85,10 +80,7 @@ class Digester:
 
 
 def words(output: torch.Tensor) -> torch.Tensor:
-    """A contiguous matrix as signed 32-bit words, of shape (rows, columns), sharing its memory.
-
-    Raises ValueError where a row is not a whole number of words.
-    """
+    """A contiguous matrix as signed 32-bit words, sharing its memory. Raises ValueError for incomplete words."""
     if output.dim() != 2 or output.shape[1] * output.element_size() % 4 or not output.is_contiguous():
         raise ValueError(
             f"an output of shape {tuple(output.shape)} with {output.element_size()} bytes an element cannot be "

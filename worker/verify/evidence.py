@@ -23,11 +23,7 @@ Strike = Callable[[torch.Tensor], None]
 def examine(
     products: Products, *, number: int, pair: int, output: torch.Tensor, verdict: int, iteration: int, strike: Strike
 ) -> Mismatch:
-    """Evidence about one wrong output.
-
-    number, pair: of the product, as in Products.judge. iteration: as in Mismatch. verdict: of the verification, an
-    int64.
-    """
+    """Evidence about a wrong output, product `number` of `pair`, with this verdict. iteration: as in Mismatch."""
     at_ns = time.monotonic_ns()
     again = _verdict(products, number, pair, output)
     expected = products.expected(pair)
@@ -67,10 +63,7 @@ def _verdict(products: Products, number: int, pair: int, output: torch.Tensor) -
 def _beyond_rounding(
     products: Products, pair: int, output: torch.Tensor, expected: torch.Tensor, found: Differences
 ) -> bool | None:
-    """Whether any element is too far from its fp64 value on the CPU; None where none differs.
-
-    Computes the first differing elements and the farthest ones.
-    """
+    """Whether a differing element (first or farthest ones) is too far from its fp64 value; None for none."""
     if not found.elements:
         return None
     left, right = products.operands(pair)

@@ -6,9 +6,8 @@ most M^2 k < 2^24, which fp32 and tensor cores' accumulators hold. An output of 
 
 Checked: every element must be whole (converting would lose a flipped low bit), and for random vectors x of whole
 numbers from 1 to X, output·x must be left·(right·x) (Freivalds 1977). Both sides are exact in fp64: every partial sum
-is a whole number of at most M^2 k · k · X <= 2^53. So a right output is always found right. A row with one wrong
-element is always found wrong; one with several is missed by a vector with a chance of 1/X at most: for VECTORS of them
-2^-64 at a side of 8192.
+is at most M^2 k · k · X <= 2^53. A row with one wrong element is always found wrong; one with several is missed with a
+chance of 1/X a vector: for VECTORS of them 2^-64 at a side of 8192.
 """
 
 import math
@@ -70,10 +69,7 @@ def vectors(seed: int, number: int, side: int, limits: Bounds, device: torch.dev
 
 
 def count_wrong(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """Number of wrong rows and elements that are not whole, as int64 of shape (). Does not wait for the device.
-
-    Infinite and undefined elements count too.
-    """
+    """Number of wrong rows, and of elements not whole or finite, int64 of shape (). Does not wait for the device."""
     right_side = _times(left, _times(right, vector))
     wrong = torch.zeros((), dtype=torch.int64, device=output.device)
     for rows in _chunks(output):

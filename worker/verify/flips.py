@@ -1,7 +1,4 @@
-"""Injected fault: bits of an output are flipped before it is verified.
-
-In the middle of the measurement, in one product, or (stuck) in every product from then on, repetitions included.
-"""
+"""Injected fault: bits of an output are flipped in the middle of the measurement, once or (stuck) from then on."""
 
 import random
 from typing import Final

@@ -18,10 +18,7 @@ _WORD: int = 1 << 64
 
 @dataclass(frozen=True)
 class Outcome:
-    """Loss of each part of a step, as hexadecimal floats, and the digest of each parameter's gradient.
-
-    The digests are int64, 0 for a parameter without a gradient.
-    """
+    """Loss of each part of a step as hexadecimal float, and digest of each gradient as int64 (0 for none)."""
 
     losses: tuple[str, ...]
     gradients: tuple[int, ...]

@@ -42,8 +42,7 @@ _STREAM: Final = 301
 _MARCHES_A_ROUND: Final = 17
 """About as many as a launch of a minute holds on an H200, where one of 20 s holds five.
 
-Coprime to the five patterns and their 7 backgrounds, 64 and 20 places, so that launches of a single march come to all
-of these; those of two or three have ended every pattern after three or two rounds."""
+Coprime to the five patterns and their 7 backgrounds, 64 and 20 places, so that launches of a single march reach all."""
 
 
 @dataclass(frozen=True)
@@ -154,10 +153,7 @@ def first_march(round_: int) -> int:
 
 
 def visits(chunks: int, group: int, seed: int, first: int = 0) -> Iterator[Visit]:
-    """Visits of all patterns, one after the other, turn after turn, without end.
-
-    group: chunks that are checked before any of them is written. first: number of the first march.
-    """
+    """Endless visits of all patterns, turn after turn. group: chunks that are checked before any of them is written."""
     names = list(PATTERNS)
     groups = [range(start, min(start + group, chunks)) for start in range(0, chunks, group)]
     for march in itertools.count(first):

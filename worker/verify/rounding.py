@@ -23,10 +23,7 @@ _STORED: Final = {torch.float32: 0.0, torch.float16: 2.0**-11, torch.bfloat16: 2
 
 
 def bound(precision: Precision, terms: int, exact: float, magnitude: float, stored: torch.dtype) -> float:
-    """Largest difference from `exact` that rounding explains, for finite outputs of type `stored`.
-
-    magnitude: the sum of the absolute values of the terms. The operands must be representable in `precision`.
-    """
+    """Largest difference from `exact` by rounding, of finite outputs. magnitude: sum of the terms' absolute values."""
     reach = terms * _UNIT.get(precision, _UNIT_OF_TENSOR_CORES)
     summed = reach / (1 - reach) * magnitude
     return summed + _STORED[stored] * (abs(exact) + summed) + torch.finfo(stored).tiny

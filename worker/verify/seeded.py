@@ -1,7 +1,7 @@
 """Random numbers that depend on a seed alone: not on the device, the version of torch, or the order of calls.
 
-GPUs are compared by their outputs of equal operands, and torch's generators differ between CPU and CUDA. The number at
-a place is splitmix64 of the place (Steele, Lea, Flood 2014), by exact integer operators.
+torch's generators differ between CPU and CUDA. The number at a place is splitmix64 of the place (Steele, Lea, Flood
+2014), by exact integer operators.
 """
 
 from collections.abc import Callable
@@ -56,10 +56,10 @@ class Squares:
         return self._filled(stream, lambda words: whole(words, most))
 
     def bell(self, stream: int, *, tf32: bool) -> torch.Tensor:
-        """Nearly normal numbers with a standard deviation of 1.15.
+        """Nearly normal numbers with a standard deviation of 1.15. tf32: without the bits that tf32 does not have.
 
         Sums of the four 16-bit pieces of a random word, scaled by a power of two: exact in fp32, rounded once to the
-        type. tf32: without the bits that tf32 does not have.
+        type.
         """
 
         def numbers(words: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,6 @@
 """The digest of worker/verify/digest.py in one pass by Triton: the output is read once, and only a sum is written.
 
-A program takes ROWS rows of COLUMNS words, STEP rows at a time. Each lane adds up words times their rows' weights, 32
-bits each; the columns' weights are applied once, at the end, before one atomic addition a program.
+Each lane adds up words times their rows' weights; the columns' weights are applied once, at the end.
 """
 
 from typing import Final

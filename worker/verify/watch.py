@@ -3,10 +3,8 @@
     block:    make 0 → verify 0 → make 1 → verify 1 → …           each product into an output of its own
     between:  read the verdicts, one number a product; look closer where one is wrong; next block, same outputs
 
-A block has at most as many products as there are outputs, so that a wrong output still lies where it was written and is
-really read again: a copy would cost bandwidth, or hide an error of the memory. An output never gets the same product
-twice in a row: one that was not written would look right. Products before and in the warm-up are verified too; a
-Mismatch counts its iteration within its phase.
+A wrong output still lies where it was written and is really read again: a copy would cost bandwidth, or hide an error
+of the memory. An output never gets the same product twice in a row: one that was not written would look right.
 """
 
 import time
@@ -172,6 +170,7 @@ class WatchedWork(Work):
     """Work of watched products: blocks that fit into the outputs, looked at when they are over."""
 
     watch: Watch
+    grouped: bool = False
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
         """One timed block, then the untimed look at its verdicts."""
@@ -183,7 +182,3 @@ class WatchedWork(Work):
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
         """As of all work, but no more than there are outputs."""
         return min(super().size(duration_s, iteration_ms, group), len(self.watch.outputs))
-
-    def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
-        """Each product is timed by itself."""
-        return 1

@@ -106,10 +106,7 @@ def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
 
 
 def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
-    """The module with its floating-point parameters and buffers in `dtype`; complex ones keep their type.
-
-    Raises UnsuitableModelError for complex ones where `dtype` has two bytes.
-    """
+    """The module with floating-point parameters in `dtype`. Raises UnsuitableModelError for complex in two bytes."""
     if dtype in devices.HALF.values():
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             if tensor.is_complex():
@@ -121,10 +118,7 @@ def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
 
 
 def make_batch(family: Family, assign: Assign, device: torch.device, dtype: torch.dtype) -> Batch:
-    """The inputs, on the device and in the cell's memory format.
-
-    Called in the warm-up phase: a batch that does not fit must fail where a smaller batch is the cure.
-    """
+    """The inputs, on the device and in the cell's memory format. Called in the warm-up: a smaller batch may fit."""
     cell = assign.cell
     feed = Feed(batch_size=cell.batch_size, input_size=cell.input_size, device=device, dtype=dtype, seed=cell.seed)
     batch = family.batch(assign.model, feed)
@@ -148,10 +142,7 @@ def items(family: Family, assign: Assign, batch: Batch) -> int:
 def warm_up_and_measure(
     work: Work, assign: Assign, stage: Stage, device: torch.device, clock: Clock | None = None
 ) -> Measurements:
-    """Both phases on `clock`, by default the device's own, with the allocator watched.
-
-    Releases cached memory of building first. Raises ModelCodeError where the model's code changed the precision.
-    """
+    """Both phases, without cached memory. Raises ModelCodeError where the model's code changed the precision."""
     wants_tf32 = assign.cell.precision is Precision.TF32
     devices.set_tf32(wanted=wants_tf32)  # building and feeding may have run code that switches it
     memory.release_cached(device)
@@ -192,10 +183,7 @@ def result(
     bytes_per_iteration: dict[str, int] | None = None,
     verification: Verification | None = None,
 ) -> Result:
-    """Result of the launch.
-
-    items: samples of one iteration. series: times in milliseconds beside those of the measured steps.
-    """
+    """Result of the launch. items: samples of one iteration. series: further times in milliseconds."""
     measured = measurements.measured
     device = torch.device(assign.device.kind)  # the module may have no parameters to ask
     return Result(

@@ -135,11 +135,20 @@ def _hang_deaf(assign: Assign) -> NoReturn:
     _hang(assign)
 
 
-def _exhaust(assign: Assign) -> None:
-    """Allocate 64 MiB for each item of the batch, and touch it, as a model's activations would.
+def _hold_the_gil(_: Assign) -> None:
+    re.match(r"(a?){40}a{40}", "a" * 40)
 
-    `room_mb`: limit of further memory that the kernel gives this process; without it, the existing limit holds.
-    """
+
+def _segfault(_: Assign) -> None:
+    ctypes.string_at(1)
+
+
+def _abort(_: Assign) -> NoReturn:
+    os.abort()
+
+
+def _exhaust(assign: Assign) -> None:
+    """Allocate 64 MiB for each item of the batch, and touch it. `room_mb`: limit of further memory for this process."""
     if "room_mb" in assign.model.config:
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         room = (memory.headroom().data or 0) + int(assign.model.config["room_mb"]) * _MIB
@@ -184,9 +193,9 @@ FAULTS: Final[dict[str, Callable[[Assign], object]]] = {
     "import error": lambda _: importlib.import_module("nothing_like_this"),
     "hang": _hang,
     "hang, deaf to SIGTERM": _hang_deaf,
-    "hold the GIL": lambda _: re.match(r"(a?){40}a{40}", "a" * 40),
-    "segfault": lambda _: ctypes.string_at(1),
-    "abort": lambda _: os.abort(),
+    "hold the GIL": _hold_the_gil,
+    "segfault": _segfault,
+    "abort": _abort,
     "kill": lambda _: os.kill(os.getpid(), signal.SIGKILL),
     "stop": lambda _: os.kill(os.getpid(), signal.SIGSTOP),
     "leave without an outcome": lambda _: os._exit(0),

@@ -27,10 +27,7 @@ from worker.workloads import common
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell.
-
-    Raises UnsuitableModelError for a model that does not write text, NotFiniteError for NaN or infinity at the end.
-    """
+    """Measure the cell. Raises UnsuitableModelError for a model without text, NotFiniteError for NaN or infinity."""
     family = common.family_of(assign, stage)
     if not hasattr(family, "prefill"):
         raise UnsuitableModelError(
@@ -65,10 +62,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 class _Author:
-    """Writes the same text again and again, with the time of each token.
-
-    tokens: read on the host, of each text. logits: of the last text's last token.
-    """
+    """Writes the same text again and again. tokens: read on the host, of each text. logits: of the last token."""
 
     def __init__(self, writer: Writer, module: torch.nn.Module, prompt: torch.Tensor, cell: Cell) -> None:
         if cell.new_tokens is None or cell.new_tokens < 1:

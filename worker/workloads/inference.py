@@ -16,10 +16,7 @@ from worker.workloads import common
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell.
-
-    Raises NotFiniteError for NaN, or infinity where that cannot be meant; ModelCodeError for a model without outputs.
-    """
+    """Measure the cell. Raises NotFiniteError for outputs that are not finite, ModelCodeError for no outputs."""
     family = common.family_of(assign, stage)
     device, module = common.opened(family, assign, stage, training=False)
     stage.enter(Phase.WARM_UP)

@@ -2,13 +2,10 @@
 
     each iteration:  make what is sent ─▶ all-reduce ─▶ copies to every other device ─▶ to the host and back ─▶ verify
 
-One process for each device (worker/gang.py). All numbers come from the seed, other ones in each iteration, so that each
-device makes what it must receive and compares every word. Sums are of whole numbers, exact in the type in any order,
-also when switches add up.
-
-Each device also checks its own numbers after sending them: wrong ones blame it, right ones the sender, the link or the
-receiver, which the parent tells apart. The leader decides how many iterations there are. After a mismatch on any device
-all repeat the iteration (of several in a block, the last one) with the same bits.
+One process for each device (worker/gang.py). All numbers come from the seed, so that each device makes what it must
+receive and compares every word. Sums are of whole numbers, exact in any order, also when switches add up. Each device
+also checks its own numbers after sending them: wrong ones blame it, right ones the sender, the link or the receiver.
+The leader decides how many iterations there are. After a mismatch all repeat the iteration with the same bits.
 """
 
 from collections import Counter
@@ -27,7 +24,7 @@ from worker import devices
 from worker.gang import Gang
 from worker.measure import Work
 from worker.stage import Stage
-from worker.timing import Clock, Step
+from worker.timing import Step
 from worker.verify import bits, seeded
 from worker.verify.exact import LARGEST
 from worker.verify.flips import Flips
@@ -48,7 +45,7 @@ _NO_LINKS: Final = {"NVLink and PCIe": "CPU devices have none: what they send go
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Test the links for as long as the measurement lasts. A mismatch is a finding, not a failure.
 
-    Raises ValueError for a gang without a fixed number of warm-up iterations: processes would end it at different
+    Raises ValueError for a gang without a fixed number of warm-up iterations, which processes would end at different
     times.
     """
     if assign.gang is not None and not assign.measurement.fixed(Phase.WARM_UP):
@@ -241,15 +238,12 @@ class _LinksWork(Work):
 
     test: LinksTest
     gang: Gang
+    grouped: bool = False
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
         """The leader's."""
         own = super().size(duration_s, iteration_ms, group)
         return self.gang.largest(own if self.gang.leads else 0)[0]
-
-    def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
-        """Each transfer is timed by itself."""
-        return 1
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
         """The leader's reason, after repeating an iteration in which any process found a mismatch."""

@@ -4,12 +4,9 @@
     weights:     read from a safetensors file into it
     to_device:   copied to the device, laid out there in the cell's memory format, and waited for
 
-The file is made once for each model, precision, version of the libraries and state of worker/models/, before the clock
-starts. It comes from the page cache: this is the cost of loading, not of a disk. The user's own code draws its weights.
-
-The first load of the process stands apart: its total is the warm-up's first iteration and the ledger's `load`. The
-series hold at least three repetitions (one where the profile gives up early); `-i` and `-w` have no effect. Between
-repetitions, untimed, the earlier model is dropped and the device's cache emptied.
+The file is made before the clock starts and comes from the page cache: this is the cost of loading, not of a disk. The
+first load of the process is the warm-up's first iteration and the ledger's `load`. The series hold at least three
+repetitions (one where the profile gives up early); `-i` and `-w` have no effect.
 """
 
 import gc
@@ -145,10 +142,7 @@ class _Loading:
 
 
 def weights_name(assign: Assign, structure: str) -> str:
-    """Name of the weights file, with a hash of everything that changes its content.
-
-    structure: of the weights of a user's own code now; empty for shipped families, all of whose code counts.
-    """
+    """Name of the weights file, by everything that changes its content. structure: of a user's own weights."""
     versions = (str(torch.__version__), devices.installed("torchvision"), devices.installed("transformers"))
     code = hashlib.sha256(b"".join(module.read_bytes() for module in sorted(_BUILDERS.glob("*.py")))).hexdigest()
     cell = assign.cell

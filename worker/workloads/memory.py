@@ -4,12 +4,10 @@
     chunk:  write: make its words, copy them          check: make its words, exclusive or, count what is not zero
     group:  32 chunks are checked ──▶ look at the counts, and closer at what is wrong ──▶ only then overwritten
 
-An iteration is one visit to one chunk, a write or a check. The expected content is made anew at each visit
-(worker/verify/patterns.py). The device counts wrong words and keeps the place and bits of the first; the host waits for
-that once a group. Visits of the warm-up count too; a Mismatch counts its iteration within its phase.
-
-Offsets are words of 64 bits within the memory under test, never physical rows. A wrong word is read again after other
-memory, so that it does not come from a cache: a fault of the memory is wrong again, one of reading or of a cache right.
+An iteration is one visit to one chunk, a write or a check. The device counts wrong words and keeps the place and bits
+of the first; the host waits for that once a group. Offsets are words of 64 bits within the memory under test, never
+physical rows. A wrong word is read again after other memory, so that it does not come from a cache: a fault of the
+memory is wrong again, one of reading or of a cache right.
 """
 
 import math
@@ -99,7 +97,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
     """The words to test, int64 of shape (n,), a whole number of chunks; and a GPU's free bytes before.
 
-    cell.input_size: MiB to test, None for most of the free memory. Raises torch.OutOfMemoryError where no chunk fits.
+    cell.input_size: MiB, None for most of the free memory. Raises torch.OutOfMemoryError where no chunk fits.
     """
     chunk = CHUNK[device.type]
 
@@ -117,10 +115,7 @@ def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
 
 
 def most_of(size: int, *, less: int, chunk: int, allocate: Callable[[int], torch.Tensor]) -> torch.Tensor:
-    """Allocate `size` bytes, or less in steps of `less`, always a whole number of chunks.
-
-    Raises torch.OutOfMemoryError where a single chunk is refused too.
-    """
+    """Allocate `size` bytes, or less in steps of `less`, in whole chunks. Raises torch.OutOfMemoryError."""
     while True:
         wanted = math.ceil(size / chunk) * chunk
         try:

@@ -3,17 +3,14 @@
     restore weights, optimizer, random numbers ──▶ step 0 ──▶ step 1 ──▶ … ──▶ step 7 ──▶ compare      one replay
                                                      └─────────┴─ its loss, and a digest of every gradient
 
-Everything comes from the cell's seed, and every operator is deterministic. The first replay's losses and digests go to
-the parent, which compares GPUs of the same key and rounds; later replays are compared with it here. An iteration is a
-step, a block a replay. A first replay with a loss that is not finite is repeated: if the second agrees, the model
-diverges; else the first was a mismatch.
+An iteration is a step, a block a replay. The first replay's losses and digests go to the parent, which compares GPUs;
+later replays are compared with it here. A first replay with a loss that is not finite is repeated: if the second
+agrees, the model diverges; else the first was a mismatch.
 
 Steps behind a mismatch began with other weights and are not compared. A mismatch's elements are gradients: the number
 of the parameter as offset, digests as bits. `bits` is 0, and `same_when_read_again` true: gradients cannot be read
-again.
-
-A model with an operator that has no deterministic form runs as load and is named as not tested. torch is asked
-strictly, because its warnings alone keep a form of attention that is not deterministic
+again. A model with an operator that has no deterministic form runs as load and is named as not tested. torch is asked
+strictly: its warnings alone keep a form of attention that is not deterministic
 (aten/native/transformers/cuda/attention_backward.cu).
 """
 
@@ -54,8 +51,7 @@ _METHOD: Final = f"loss and 64-bit digests of all gradients of {REPLAY_STEPS} tr
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Replay training steps of the cell. A mismatch is a finding, not a failure.
 
-    Raises UnsuitableModelError in fp16, and for a model with its own training step; NotFiniteError when a loss of the
-    first replay is NaN or infinite twice.
+    Raises UnsuitableModelError in fp16, and for a model with its own training step; NotFiniteError when it diverges.
     """
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read with the first product: the same bits each time
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))
@@ -279,6 +275,7 @@ class ReplayedWork(Work):
 
     begin: Callable[[], None]
     end: Callable[[], None]
+    grouped: bool = False
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
         """One replay, or the first steps of one."""
@@ -290,7 +287,3 @@ class ReplayedWork(Work):
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
         """All steps of a replay, however long they take."""
         return REPLAY_STEPS
-
-    def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
-        """Each step is timed by itself."""
-        return 1

@@ -1,8 +1,7 @@
 """Burn-in under load: products of two random matrices, A·B and B·A in turn, each verified by its digest.
 
-The same operands give the same bits on every GPU with the same key (worker/verify/key.py). So each product is compared
-with the first of its kind, and the parent compares launches. The first of its kind is made again until two agree: a
-flip in it would make all others look wrong.
+The same operands give the same bits on every GPU with the same key (worker/verify/key.py). Each product is compared
+with the first of its kind, which is made again until two agree, and the parent compares launches.
 """
 
 from typing import Final

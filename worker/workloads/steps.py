@@ -1,10 +1,9 @@
-"""Burn-in of load steps: from idle to full load and back, every product verified as in soak.py.
+"""Burn-in of load steps, for power supplies and clocks: from idle to full load and back, verified as in soak.py.
 
     load  ──╮  ╭──╮  ╭──╮     in phase: all devices of the host at the same time
             ╰──╯  ╰──╯  ╰──   else each begins a little after the one before it
 
-This tests power supplies and clocks. Devices keep in step by the host's monotonic clock. Rates are not judged: they
-depend on how far the clock has risen.
+Devices keep in step by the host's monotonic clock.
 """
 
 import time

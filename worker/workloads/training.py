@@ -2,10 +2,9 @@
 
     forward: forward pass and loss │ backward: gradients │ optimizer: step, then gradients to None
 
-A model with several objectives goes through the three once for each, with its own optimizer; the series hold the sums.
-A model whose own code does a whole step has the iteration alone. Optimizers are torch's default implementations. Half
-precision is autocast with fp32 weights; fp16 also scales the loss, so that its optimizer waits for the device. The loss
-stays on the device until all is measured: to look at it is to wait for it.
+Several objectives go through the three in turn, each with its own optimizer; the series hold the sums. Half precision
+is autocast with fp32 weights; fp16 also scales the loss, so that its optimizer waits for the device. The loss stays on
+the device until all is measured: to look at it is to wait for it.
 """
 
 import itertools

@@ -1,8 +1,7 @@
 """Burn-in of truth: products of whole numbers that are exact in floating point, checked without any reference.
 
-Every iteration multiplies another pair of a small pool and checks the output by itself (worker/verify/exact.py), which
-also finds GPUs that are wrong in the same way every time. Outputs are in fp32 where torch can store them so: operands
-may then be larger, and use more bits of multipliers and accumulators.
+This also finds GPUs that are wrong in the same way every time. Outputs are in fp32 where torch can store them so:
+operands may then be larger, and use more bits of multipliers and accumulators.
 """
 
 from typing import Final

@@ -280,12 +280,6 @@ def test_an_invalid_rate_is_refused(rate: float) -> None:
     assert judge([], MARGINS) == ()
 
 
-def test_holm_is_stricter_with_the_first() -> None:
-    """The smallest p of three counts three times, the next twice, and none less than one before it."""
-    assert siblings.holm({"a": 0.04, "b": 0.01, "c": 0.02}) == pytest.approx({"b": 0.03, "c": 0.04, "a": 0.04})
-    assert siblings.holm({"a": 0.9, "b": 0.8}) == {"a": 1.0, "b": 1.0}
-
-
 def shape(found: Sequence[Sibling]) -> dict[str, tuple[SiblingVerdict, float]]:
     """What must not depend on names or units."""
     return {one.gpu: (one.verdict, round(one.ratio or 0, 9)) for one in found}

@@ -120,10 +120,11 @@ def test_one_cell_is_the_same_where_both_one_sided_tests_say_so(margin: float, v
 
 
 def test_holm_agrees_with_statsmodels() -> None:
-    """multipletests(…, method='holm')."""
+    """multipletests(…, method='holm'): none less than one before it, and one at most."""
     chances = {"a": 0.01347526190432226, "b": 0.16119277781578653, "c": 0.0002813829787410096, "d": 0.017445319328192}
     again = 0.04042578571296678
     assert holm(chances) == pytest.approx({**chances, "a": again, "c": 0.0011255319149640384, "d": again})
+    assert holm({"a": 0.9, "b": 0.8}) == {"a": 1.0, "b": 1.0}
 
 
 def test_holm_is_over_the_cells() -> None:
