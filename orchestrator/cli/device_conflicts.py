@@ -1,7 +1,4 @@
-"""Warnings about devices that another run uses, or that share cores, for --dry-run and the start of a run.
-
-NVML sees who computes on a GPU, once they compute. Another run of this runs folder is known earlier, by its lock.
-"""
+"""Warnings about devices that another live run of this runs folder uses, or that share cores."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -42,7 +39,6 @@ def _at_work(devices: Sequence[Device], paths: RunPaths) -> Iterator[str]:
 
 
 def _overlap(one: Device, other: Device) -> bool:
-    """Compare GPUs by UUID, CPU devices by cores: the number of devices in a run decides those."""
     if one.kind is DeviceKind.CPU and other.kind is DeviceKind.CPU:
         return not set(one.cpus).isdisjoint(other.cpus)
     return one.uuid == other.uuid

@@ -94,7 +94,6 @@ def _burn_in(configuration: Configuration, devices: Sequence[Device]) -> Iterabl
 
 
 def _tables(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> list[str]:
-    """Make a table for each kind of device: devices of a kind run the same cells in the same order."""
     cells = {cell.id: cell for cell in plan.cells}
     alike: dict[tuple[tuple[str, ...], ...], list[Device]] = {}
     for device in devices:
@@ -171,10 +170,7 @@ def _how(
     group: Sequence[Device],
     first: Sequence[Cell],
 ) -> tuple[list[str], list[str]]:
-    """Describe how the cells of a table run, and what a launch of each takes on the slowest of `group`.
-
-    first: the first round of one device of the group.
-    """
+    """Describe how `first`, the first round on one device of `group`, runs, and what a launch of each cell takes."""
     asked = configuration.burn_in
     if asked is None:
         number = configuration.launches

@@ -96,7 +96,6 @@ def in_one_line(
 
 
 def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
-    """Count the devices that passed and name the others: "7 PASS, GPU 3 FAIL". Many alike are counted."""
     from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 
     for verdict in (HealthVerdict.PASS, *(other for other in GRAVEST_FIRST if other is not HealthVerdict.PASS)):
@@ -109,10 +108,7 @@ def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
 
 @contextmanager
 def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[Ending]:
-    """Catch signals and notify --on-finish and --on-failure around a command. rehearsal: notify nobody.
-
-    Prints the last line of a run that ends by an error. Raises ConfigError if one of these commands cannot be called.
-    """
+    """Catch signals and notify the user's commands of the end. rehearsal: notify nobody. Raises ConfigError."""
     from orchestrator.cli import hooks
 
     on_finish = hooks.parse(params["on_finish"], "--on-finish")

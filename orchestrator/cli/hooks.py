@@ -48,10 +48,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(line: str | None, option: str) -> tuple[str, ...]:
-    """Split a command into words; () if the option was not given.
-
-    Raises ConfigError naming the option for a command that cannot be split, or whose program is missing.
-    """
+    """Split a command into words; () if not given. Raises ConfigError, also for a missing program."""
     if line is None:
         return ()
     try:
@@ -83,10 +80,7 @@ def recorded(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def call(words: tuple[str, ...], end: End, log: Path | None, limit_s: float = LIMIT_S) -> str:
-    """Run a command until it ends or its time limit. Return what went wrong; empty if nothing did.
-
-    log: gets the output, up to the cap of other logs. Falls back to standard error, then to /dev/null.
-    """
+    """Run a command; return what went wrong, empty if nothing did. log: takes its output, else standard error."""
     process = None
     try:
         with StopSignals() as held_back:  # one that came in between would leave the process behind, its number unknown
@@ -166,7 +160,6 @@ def _wait(process: subprocess.Popen[bytes], log: Path | None, limit_s: float) ->
 
 
 def _end(process: subprocess.Popen[bytes] | None) -> None:
-    """End a command and its group. Reap it last: until then its number stays its own."""
     if process is None:
         return
     with StopSignals():

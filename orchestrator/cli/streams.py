@@ -28,10 +28,7 @@ class StdoutError(StorageError):
 
 
 def occupy_closed() -> None:
-    """Open /dev/null at every closed standard descriptor, for this process and its children.
-
-    Otherwise the journal could become descriptor 2 and collect the complaints of libraries. sys.stdout stays None.
-    """
+    """Open /dev/null at closed standard descriptors: no other file may become number 2. sys.stdout stays None."""
     descriptor = os.open(os.devnull, os.O_RDWR)
     while descriptor <= 2:
         os.set_inheritable(descriptor, True)
@@ -95,7 +92,6 @@ def as_json() -> bool:
 
 
 def _in_json(text: str) -> str:
-    """A notice as in terminal/structured.py, without structlog, whose import takes 0.5 s."""
     import json
     from datetime import UTC, datetime
 
@@ -111,12 +107,10 @@ def _in_json(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Replace control characters, which could steer the terminal."""
     return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
 
 
 def _mute(stream: TextIO) -> None:
-    """Send the rest of `stream` to /dev/null: Python's flush at exit would change the exit code."""
     descriptor = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     with suppress(OSError):  # a test runner's stream has no descriptor
         os.dup2(descriptor, stream.fileno())

@@ -19,10 +19,7 @@ from protocol.paths import RunPaths
 
 
 def choose(name: str | None, runs: str, history_db: str | None = None) -> tuple[RunPaths, str]:
-    """Return the run named `name` (run_reports/run_lookup.py), or one in `runs`, and a note on the choice.
-
-    Raises UserError if there is none.
-    """
+    """Return the run named `name`, else one in `runs`, and a note on the choice. Raises UserError."""
     newest = run_lookup.find(name, runs, history_db)
     if name is not None or not _is_over(newest) or _lacks_time(newest):
         return newest, ""
@@ -34,7 +31,6 @@ def choose(name: str | None, runs: str, history_db: str | None = None) -> tuple[
 
 
 def _is_over(paths: RunPaths) -> bool:
-    """Whether the run reached the end of its plan. An unreadable one has not: resuming it says why."""
     try:
         records = journal.read(paths.journal) if paths.journal.exists() else ()
     except (UserError, OSError):

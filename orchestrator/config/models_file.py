@@ -87,11 +87,7 @@ KNOWN_INPUTS: Final = {
 def read(
     path: Path, pythonpath: tuple[str, ...], *, allowed: bool, chosen: Collection[str] | None = None
 ) -> tuple[tuple[ModelSpec, ...], dict[str, ConfigError]]:
-    """Read the models of the file in order, and the errors of the unusable ones by name.
-
-    Relative paths start at the file's folder. allowed: --allow-code was given. chosen: models to measure, None for all.
-    Raises ConfigError with file, line and key for an error in one of those or in the list.
-    """
+    """Read the models, and the errors of unusable ones by name. chosen: None for all. Raises ConfigError."""
     document = yaml_file.read(path)
     entries = document.convert(_File).models
     search = Search(Path(path).absolute().parent, pythonpath, allowed)
@@ -194,7 +190,6 @@ def _scalars(value: Value, at: KeyPath) -> Iterator[tuple[KeyPath, Value]]:
 
 
 def _with_point(number: str) -> str:
-    """Rewrite 1e-12 for YAML 1.1: 1.0e-12. A positive exponent needs its sign."""
     mantissa, _, exponent = number.lower().partition("e")
     whole = mantissa if "." in mantissa else f"{mantissa}.0"
     return f"{whole}e{exponent if exponent[0] in '+-' else '+' + exponent}"
@@ -204,10 +199,7 @@ def _with_point(number: str) -> str:
 
 
 def _inputs(value: Value, at: KeyPath, document: Document) -> tuple[tuple[InputSpec, ...], bool]:
-    """Return the inputs, and whether they are passed by name.
-
-    A list of numbers is one input, a list of lists several by position. A mapping names inputs, unless it has a shape.
-    """
+    """Return the inputs, and whether they have names. A list of lists is several inputs by position."""
     if value is None:
         return (), False
     if isinstance(value, dict) and value and "shape" not in value:
@@ -232,7 +224,6 @@ def _input(name: str, value: Value, at: KeyPath, document: Document) -> InputSpe
 
 
 def _shape(lengths: list[int | str], where: str) -> tuple[int | str, ...]:
-    """Return the shape. The first length is the batch unless the word batch stands elsewhere."""
     wrong = [one for one in lengths if one != "batch" and (not isinstance(one, int) or one < 1)]
     if wrong or not lengths or lengths.count("batch") > 1:
         raise ConfigError(f"{where}: expected whole numbers of at least 1, and the word batch at most once")
@@ -240,7 +231,6 @@ def _shape(lengths: list[int | str], where: str) -> tuple[int | str, ...]:
 
 
 def _range(name: str, described: _Input, where: str) -> tuple[float, float]:
-    """Return [low, high). Both 0: normal distribution, any bool, or the model's own vocabulary."""
     dtype, low, high = described.dtype, described.low, described.high
     if dtype is Dtype.BOOL and (low is not None or high is not None):
         raise ConfigError(f"{where}: a bool has no range; leave low and high out")

@@ -105,7 +105,6 @@ def folders(words: Iterable[str], current: Path, origin: str) -> tuple[str, ...]
 
 
 def _looks_like_a_file(text: str) -> bool:
-    """Whether the text means a file: "net.py:Net", "net.py", "models/net:Net", "mine.yaml"."""
     return "/" in text or text.endswith(_LISTS) or ".py" in (text[-3:], text.rpartition(":")[0][-3:])
 
 
@@ -129,7 +128,6 @@ def _refuse_our_rooms(package: str, text: str, origin: str) -> None:
 
 
 def _package_of(path: Path) -> str:
-    """Return the top package of a file, by folders with an __init__.py; empty if there is none."""
     package, folder = "", path.parent
     while (folder / "__init__.py").is_file():
         package, folder = folder.name, folder.parent
@@ -137,7 +135,6 @@ def _package_of(path: Path) -> str:
 
 
 def _names_in(path: Path, origin: str) -> tuple[set[str], set[str]]:
-    """Return the names that a Python file defines and imports at its top, without running it."""
     try:
         with safe_read.opened(path) as file:
             tree = ast.parse(file.read(), str(path))
@@ -159,7 +156,6 @@ def _names_in(path: Path, origin: str) -> tuple[set[str], set[str]]:
 
 
 def _at_the_top(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all nodes below one, but nothing within a class or function."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
@@ -167,10 +163,7 @@ def _at_the_top(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _find(package: str, pythonpath: tuple[str, ...]) -> ModuleSpec | None:
-    """Find a package as a child would, without importing it.
-
-    Children run with -P: the first entry of sys.path (a script's folder, or the current one) is not theirs.
-    """
+    """Find a package without importing it. Children run with -P: the first entry of sys.path is not theirs."""
     found = PathFinder.find_spec(package, [*pythonpath, *sys.path[1:]])
     if found is not None or package in sys.modules:
         return found

@@ -31,11 +31,7 @@ _LIBRARIES: Final = {
 def extended(
     catalogue: Catalogue, settings: LayeredSettings, current: Path, *, allowed: bool
 ) -> tuple[Catalogue, LayeredSettings]:
-    """Return the catalogue with the user's models, and the settings that name them.
-
-    A models file without -m selects its own models. With -m, its errors in other models are kept in the catalogue.
-    allowed: --allow-code was given. Raises ConfigError.
-    """
+    """Return the catalogue with the user's models, and settings that name them unless -m does. Raises ConfigError."""
     given = settings.words("pythonpath", os.pathsep) if "pythonpath" in settings.values else ()
     pythonpath = own_code.folders(
         (folder for folder, _ in given), current, settings.origin("pythonpath", "--pythonpath")
@@ -67,7 +63,6 @@ def extended(
 
 
 def _without_the_users_libraries(models: tuple[ModelSpec, ...], pythonpath: tuple[str, ...]) -> tuple[ModelSpec, ...]:
-    """Remove preloads that would import a library from a folder of the user's."""
     libraries = {library for needed in _LIBRARIES.values() for library in needed}
     theirs = {library for library in libraries if own_code.in_a_folder_of_the_users(library, pythonpath)}
     if not theirs:
@@ -85,7 +80,6 @@ def _along_with(module: str) -> tuple[str, ...]:
 
 
 def _require_no_probe(mine: tuple[ModelSpec, ...], catalogue: Catalogue, origin: str) -> None:
-    """Refuse a model named as a probe. Shipped models may be replaced, probes are references."""
     probes = {probe.name for probe in catalogue.probes}
     for model in mine:
         if model.name in probes:

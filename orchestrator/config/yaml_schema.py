@@ -1,7 +1,4 @@
-"""Explain in plain words how a value differs from its type.
-
-msgspec finds the mistake and its path; the type at that path is what was expected, the value what was found.
-"""
+"""Explain in plain words how a value differs from its type, by msgspec's error and the path in it."""
 
 import difflib
 import json
@@ -89,14 +86,12 @@ def words(kind: inspect.Type, *, plural: bool = False) -> str:
 
 
 def _largest(kind: inspect.Type) -> str:
-    """Name the largest whole number of the type; empty if it has no bound."""
     options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     bounds = [one.le for one in options if isinstance(one, inspect.IntType) and one.le is not None]
     return f"; the largest that is allowed is {max(bounds)}" if bounds else ""
 
 
 def _as_yaml(value: object, expected: inspect.Type) -> str:
-    """Rewrite a number such as 1e3, which YAML reads as a word; empty for anything else."""
     options = expected.types if isinstance(expected, inspect.UnionType) else (expected,)
     found = _EXPONENT.fullmatch(value) if isinstance(value, str) else None
     if found is None or len(found[0]) > _SHOWN or not any(isinstance(one, inspect.FloatType) for one in options):
@@ -115,7 +110,6 @@ def _unknown_key(key: str, expected: inspect.Type) -> str:
 
 
 def _follow(text: str, value: object, kind: inspect.Type) -> tuple[tuple[str | int, ...], object, inspect.Type]:
-    """Walk a msgspec path ("." names, "[n]" items, "[...]" any value of a mapping) through value and type."""
     path: list[str | int] = []
     for name, index in _PART.findall(text):
         if name:
