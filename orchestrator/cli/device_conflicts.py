@@ -39,6 +39,7 @@ def _at_work(devices: Sequence[Device], paths: RunPaths) -> Iterator[str]:
 
 
 def _overlap(one: Device, other: Device) -> bool:
+    """Compare GPUs by UUID, CPU devices by cores: the number of devices in a run decides those."""
     if one.kind is DeviceKind.CPU and other.kind is DeviceKind.CPU:
         return not set(one.cpus).isdisjoint(other.cpus)
     return one.uuid == other.uuid

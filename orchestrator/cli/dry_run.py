@@ -44,6 +44,7 @@ def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device]
 
 
 def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
+    """Yield the size of the run, and what a time limit leaves of it. A burn-in plans more rounds than fit."""
     if configuration.burn_in is not None:
         lasts = written(configuration.burn_in.duration_s)
         yield f"It ends within {lasts}, reports included; what there is no time for is dropped."
@@ -94,6 +95,7 @@ def _burn_in(configuration: Configuration, devices: Sequence[Device]) -> Iterabl
 
 
 def _tables(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> list[str]:
+    """Make a table for each kind of device: devices of a kind run the same cells in the same order."""
     cells = {cell.id: cell for cell in plan.cells}
     alike: dict[tuple[tuple[str, ...], ...], list[Device]] = {}
     for device in devices:

@@ -125,6 +125,7 @@ def _shown_again(stored: StoredRun, paths: RunPaths, display: Display) -> tuple[
 
 
 def _remedy(error: StorageError, folder: Path, paths: RunPaths) -> str:
+    """Return what to do about a refused write in `folder`. The run itself must not be cleared away."""
     cause = error.__cause__
     match cause.errno if isinstance(cause, OSError) else errno.ENOSPC:
         case errno.ENOSPC | errno.EDQUOT:
@@ -146,6 +147,7 @@ def _places(reports: Sequence[Path], paths: RunPaths, report: Report) -> Iterato
 
 
 def _summarise(reports: Sequence[Path], end: str, before: Sequence[str]) -> None:
+    """Print the outcome, its end in one line last. A failure here does not change how the run ended."""
     try:
         say("\n".join((*before, end)))
     except StdoutError as error:
@@ -195,6 +197,7 @@ def _beginning(stored: StoredRun, paths: RunPaths, to_do: tuple[int, int], notes
 
 
 def _started(stored: StoredRun, paths: RunPaths, left: int, launches: int) -> Notice:
+    """Describe the run. left, launches: remaining and planned; unknown for a burn-in."""
     cells, burn_in = len(stored.plan.cells), stored.configuration.burn_in
     number = plural(launches, "launch", "launches")
     planned = f"{plural(cells, 'cell')}, {number if burn_in is None else written(burn_in.duration_s) + ' of rounds'}"

@@ -96,6 +96,7 @@ def in_one_line(
 
 
 def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
+    """Count the devices that passed and name the others: "7 PASS, GPU 3 FAIL". Many alike are counted."""
     from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 
     for verdict in (HealthVerdict.PASS, *(other for other in GRAVEST_FIRST if other is not HealthVerdict.PASS)):
@@ -149,6 +150,7 @@ def _metrics(params: SessionParams, *, rehearsal: bool) -> "Exporters | None":
 
 
 def _broke_off(ending: Ending, error: BaseException) -> None:
+    """Print one line for a run without a report. A refused command has no end: it never started."""
     if ending.paths is None or ending.report is not None or isinstance(error, UserError):
         return
     folder = ending.paths.folder

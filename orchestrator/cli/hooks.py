@@ -114,6 +114,7 @@ def environment(end: End) -> Mapping[str, str]:
 
 
 def _program(line: str) -> str:
+    """Return the first word, and whether there are more, which may be secrets."""
     try:
         first, *rest = shlex.split(line)
     except ValueError:  # of an option that was given twice, the last one alone was looked at
@@ -137,6 +138,7 @@ def _started(words: tuple[str, ...], end: End, log: Path | None) -> subprocess.P
 
 
 def _open(log: Path | None) -> int:
+    """Open the command's output: a missing or read-only run folder must not prevent the notification."""
     if log is not None:
         with suppress(OSError):
             return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -160,6 +162,7 @@ def _wait(process: subprocess.Popen[bytes], log: Path | None, limit_s: float) ->
 
 
 def _end(process: subprocess.Popen[bytes] | None) -> None:
+    """End a command and its group. Reap it last: until then its number stays its own."""
     if process is None:
         return
     with StopSignals():

@@ -92,6 +92,7 @@ def as_json() -> bool:
 
 
 def _in_json(text: str) -> str:
+    """A notice as in terminal/structured.py, without structlog, whose import takes 0.5 s."""
     import json
     from datetime import UTC, datetime
 
@@ -107,10 +108,12 @@ def _in_json(text: str) -> str:
 
 
 def _printable(text: str) -> str:
+    """Replace control characters, which could steer the terminal."""
     return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
 
 
 def _mute(stream: TextIO) -> None:
+    """Send the rest of `stream` to /dev/null: Python's flush at exit would change the exit code."""
     descriptor = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     with suppress(OSError):  # a test runner's stream has no descriptor
         os.dup2(descriptor, stream.fileno())

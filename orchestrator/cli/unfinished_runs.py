@@ -31,6 +31,7 @@ def choose(name: str | None, runs: str, history_db: str | None = None) -> tuple[
 
 
 def _is_over(paths: RunPaths) -> bool:
+    """Whether the run reached the end of its plan. An unreadable one has not: resuming it says why."""
     try:
         records = journal.read(paths.journal) if paths.journal.exists() else ()
     except (UserError, OSError):

@@ -34,7 +34,7 @@ class _RunMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Between two runs. end_to_end: of loading and generation, which depend on the host."""
 
     cell: Margin
-    end_to_end: Margin
+    end_to_end: Margin  # of loading and generation, which depend on the host
 
 
 class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -169,6 +169,7 @@ def _require_name(name: str, before: list[str], origin: str) -> None:
 
 
 def _require_values(value: Value, at: KeyPath, document: Document) -> None:
+    """Refuse what YAML reads differently from what people mean."""
     for path, scalar in _scalars(value, at):
         if document.nulls.get(path) == "":
             raise ConfigError(f"{document.where(path)}: nothing stands behind the key; give a value, or leave it out")
@@ -190,6 +191,7 @@ def _scalars(value: Value, at: KeyPath) -> Iterator[tuple[KeyPath, Value]]:
 
 
 def _with_point(number: str) -> str:
+    """Rewrite 1e-12 for YAML 1.1: 1.0e-12. A positive exponent needs its sign."""
     mantissa, _, exponent = number.lower().partition("e")
     whole = mantissa if "." in mantissa else f"{mantissa}.0"
     return f"{whole}e{exponent if exponent[0] in '+-' else '+' + exponent}"
@@ -224,6 +226,7 @@ def _input(name: str, value: Value, at: KeyPath, document: Document) -> InputSpe
 
 
 def _shape(lengths: list[int | str], where: str) -> tuple[int | str, ...]:
+    """Return the shape. The first length is the batch unless the word batch stands elsewhere."""
     wrong = [one for one in lengths if one != "batch" and (not isinstance(one, int) or one < 1)]
     if wrong or not lengths or lengths.count("batch") > 1:
         raise ConfigError(f"{where}: expected whole numbers of at least 1, and the word batch at most once")
@@ -231,6 +234,7 @@ def _shape(lengths: list[int | str], where: str) -> tuple[int | str, ...]:
 
 
 def _range(name: str, described: _Input, where: str) -> tuple[float, float]:
+    """Return [low, high). Both 0: normal distribution, any bool, or the model's own vocabulary."""
     dtype, low, high = described.dtype, described.low, described.high
     if dtype is Dtype.BOOL and (low is not None or high is not None):
         raise ConfigError(f"{where}: a bool has no range; leave low and high out")

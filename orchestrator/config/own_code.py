@@ -105,6 +105,7 @@ def folders(words: Iterable[str], current: Path, origin: str) -> tuple[str, ...]
 
 
 def _looks_like_a_file(text: str) -> bool:
+    """Whether the text means a file: "net.py:Net", "net.py", "models/net:Net", "mine.yaml"."""
     return "/" in text or text.endswith(_LISTS) or ".py" in (text[-3:], text.rpartition(":")[0][-3:])
 
 
@@ -128,6 +129,7 @@ def _refuse_our_rooms(package: str, text: str, origin: str) -> None:
 
 
 def _package_of(path: Path) -> str:
+    """Return the top package of a file, by folders with an __init__.py; empty if there is none."""
     package, folder = "", path.parent
     while (folder / "__init__.py").is_file():
         package, folder = folder.name, folder.parent
@@ -135,6 +137,7 @@ def _package_of(path: Path) -> str:
 
 
 def _names_in(path: Path, origin: str) -> tuple[set[str], set[str]]:
+    """Return the names that a Python file defines and imports at its top, without running it."""
     try:
         with safe_read.opened(path) as file:
             tree = ast.parse(file.read(), str(path))
@@ -156,6 +159,7 @@ def _names_in(path: Path, origin: str) -> tuple[set[str], set[str]]:
 
 
 def _at_the_top(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield all nodes below one, but nothing within a class or function."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):

@@ -63,6 +63,7 @@ def extended(
 
 
 def _without_the_users_libraries(models: tuple[ModelSpec, ...], pythonpath: tuple[str, ...]) -> tuple[ModelSpec, ...]:
+    """Remove preloads that would import a library from a folder of the user's."""
     libraries = {library for needed in _LIBRARIES.values() for library in needed}
     theirs = {library for library in libraries if own_code.in_a_folder_of_the_users(library, pythonpath)}
     if not theirs:
@@ -80,6 +81,7 @@ def _along_with(module: str) -> tuple[str, ...]:
 
 
 def _require_no_probe(mine: tuple[ModelSpec, ...], catalogue: Catalogue, origin: str) -> None:
+    """Refuse a model named as a probe. Shipped models may be replaced, probes are references."""
     probes = {probe.name for probe in catalogue.probes}
     for model in mine:
         if model.name in probes:

@@ -119,6 +119,7 @@ def report_formats(text: str) -> tuple[ReportFormat, ...]:
 
 
 def _words(settings: LayeredSettings, key: str, what: str) -> list[tuple[str, str]]:
+    """Return the words of a setting with their origins. Never empty, no word twice."""
     words = settings.words(key)
     _refuse_empty(settings, key, words, what)
     seen: set[str] = set()

@@ -92,6 +92,7 @@ def _largest(kind: inspect.Type) -> str:
 
 
 def _as_yaml(value: object, expected: inspect.Type) -> str:
+    """Rewrite a number such as 1e3, which YAML reads as a word; empty for anything else."""
     options = expected.types if isinstance(expected, inspect.UnionType) else (expected,)
     found = _EXPONENT.fullmatch(value) if isinstance(value, str) else None
     if found is None or len(found[0]) > _SHOWN or not any(isinstance(one, inspect.FloatType) for one in options):
@@ -110,6 +111,7 @@ def _unknown_key(key: str, expected: inspect.Type) -> str:
 
 
 def _follow(text: str, value: object, kind: inspect.Type) -> tuple[tuple[str | int, ...], object, inspect.Type]:
+    """Walk a msgspec path ("." names, "[n]" items, "[...]" any value of a mapping) through value and type."""
     path: list[str | int] = []
     for name, index in _PART.findall(text):
         if name:

@@ -112,6 +112,7 @@ def _sound(report: Report, name: str) -> Side:
 
 
 def _told_apart(found: Side) -> Side:
+    """Return the side. Raises ConfigError for a UUID or a cell that occurs twice, or a cell without its device."""
     uuid, devices = _most(one.gpu_uuid for one in found.devices)
     if devices > 1:
         raise ConfigError(f"{found.name}: not as gpubench writes it: {devices} devices have the UUID {uuid}")

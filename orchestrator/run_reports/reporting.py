@@ -176,5 +176,6 @@ def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], s
 
 
 def _worked_on(paths: RunPaths) -> bool:
+    """Whether a process works on the run, or may do so where it cannot be seen."""
     holder = lock.holder(paths)
     return holder is not None and lock.life(holder) is not Life.ENDED

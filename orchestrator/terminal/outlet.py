@@ -80,6 +80,7 @@ class Outlet:
         self.gone = True
 
     def _send(self) -> int:
+        """Return the number of bytes that the reader took, 0 if it takes none now."""
         if self._fd is None:
             self._stream.write(self._pending.decode(self.encoding, "replace"))
             self._stream.flush()
