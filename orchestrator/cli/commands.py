@@ -1,7 +1,4 @@
-"""The two programs. They share every command; `gpubench-orchestrate` without a command measures on all GPUs.
-
-Modules here import click and nothing slow; commands import what they need when they run (--help takes 0.2 s).
-"""
+"""The two programs, which share every command. Import nothing slow here: --help takes 0.2 s."""
 
 from typing import Final, Unpack
 

@@ -29,10 +29,7 @@ def read(
     models: Iterable[ModelSpec],
     origins: Mapping[str, str] = MappingProxyType(OPTION),
 ) -> Against:
-    """Read what a run is compared with. Raises UserError for an invalid file or price.
-
-    history_db: None for the user's own history. models: names that limits may use. origins: by the keys of OPTION.
-    """
+    """Read what a run is compared with. origins: by the keys of OPTION. Raises UserError."""
     if price is not None and not 0 < price <= MOST_PRICE:
         origin = origins["compare.price"]
         raise ConfigError(f"{origin}: expected a price above 0 and at most {MOST_PRICE:,.0f}, got {price:g}")

@@ -1,7 +1,4 @@
-"""Warnings about devices that another run uses, or that share cores, for --dry-run and the start of a run.
-
-NVML sees who computes on a GPU, once they compute. Another run of this runs folder is known earlier, by its lock.
-"""
+"""Warnings about devices that another live run of this runs folder uses, or that share cores."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

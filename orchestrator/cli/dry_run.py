@@ -44,6 +44,7 @@ def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device]
 
 
 def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
+    """Yield the size of the run, and what a time limit leaves of it. A burn-in plans more rounds than fit."""
     if configuration.burn_in is not None:
         lasts = written(configuration.burn_in.duration_s)
         yield f"It ends within {lasts}, reports included; what there is no time for is dropped."
@@ -171,10 +172,7 @@ def _how(
     group: Sequence[Device],
     first: Sequence[Cell],
 ) -> tuple[list[str], list[str]]:
-    """Describe how the cells of a table run, and what a launch of each takes on the slowest of `group`.
-
-    first: the first round of one device of the group.
-    """
+    """Describe how `first`, the first round on one device of `group`, runs, and what a launch of each cell takes."""
     asked = configuration.burn_in
     if asked is None:
         number = configuration.launches

@@ -44,11 +44,7 @@ def work(
     look: Look | None = None,
     history: HistoryParams | None = None,
 ) -> ExitCode:
-    """Start or resume the run in that folder, and keep its outcome in `ending`.
-
-    notes: sentences for the start of the run. look: as for run.execute. history: as for history_recording.record.
-    Of a run without remaining launches the report is shown again, and its missing files are written.
-    """
+    """Start or resume the run in that folder, and keep its outcome in `ending`. notes: told at its start."""
     ending.paths = paths
     display = terminal.make(
         quiet=params["quiet"], verbose=bool(params["verbose"]), log_format=params["log_format"], stream=sys.stderr
@@ -129,6 +125,7 @@ def _shown_again(stored: StoredRun, paths: RunPaths, display: Display) -> tuple[
 
 
 def _remedy(error: StorageError, folder: Path, paths: RunPaths) -> str:
+    """Return what to do about a refused write in `folder`. The run itself must not be cleared away."""
     cause = error.__cause__
     match cause.errno if isinstance(cause, OSError) else errno.ENOSPC:
         case errno.ENOSPC | errno.EDQUOT:
@@ -142,7 +139,6 @@ def _remedy(error: StorageError, folder: Path, paths: RunPaths) -> str:
 
 
 def _places(reports: Sequence[Path], paths: RunPaths, report: Report) -> Iterator[str]:
-    """Yield the places of the report's files, and how to resume."""
     yield from (f"Report: {path}" for path in reports)
     yield f"Run:    {paths.folder}"
     gpus = () if report.burn_in is None else report.burn_in.gpus
@@ -151,6 +147,7 @@ def _places(reports: Sequence[Path], paths: RunPaths, report: Report) -> Iterato
 
 
 def _summarise(reports: Sequence[Path], end: str, before: Sequence[str]) -> None:
+    """Print the outcome, its end in one line last. A failure here does not change how the run ended."""
     try:
         say("\n".join((*before, end)))
     except StdoutError as error:
@@ -168,10 +165,7 @@ def _strict(code: ExitCode, report: Report) -> ExitCode:
 
 
 def _reports(stored: StoredRun, paths: RunPaths, refused: UnwrittenError | None) -> list[Path]:
-    """Return the file of each format: the copy in the run's folder where another run has replaced it at -o.
-
-    Formats that the disk refused are excluded. If it refused all requested ones, return the others.
-    """
+    """Return the written file of each format: in the run's folder if another run has replaced it at -o."""
     own_files = [paths.report(kind) for kind in stored.configuration.formats]
     fresh = () if refused is None else refused.published
     found = []
@@ -256,7 +250,6 @@ def _ended(stored: StoredRun, report: Report, code: ExitCode, reports: Sequence[
 
 
 def _broken_off(stored: StoredRun, code: ExitCode) -> Notice:
-    """Report an end without a report. Whoever catches the error reports it."""
     return Notice(
         level="info",
         message=f"ended early, exit code {int(code)}",

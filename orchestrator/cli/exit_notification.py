@@ -109,10 +109,7 @@ def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
 
 @contextmanager
 def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[Ending]:
-    """Catch signals and notify --on-finish and --on-failure around a command. rehearsal: notify nobody.
-
-    Prints the last line of a run that ends by an error. Raises ConfigError if one of these commands cannot be called.
-    """
+    """Catch signals and notify the user's commands of the end. rehearsal: notify nobody. Raises ConfigError."""
     from orchestrator.cli import hooks
 
     on_finish = hooks.parse(params["on_finish"], "--on-finish")
@@ -153,6 +150,7 @@ def _metrics(params: SessionParams, *, rehearsal: bool) -> "Exporters | None":
 
 
 def _broke_off(ending: Ending, error: BaseException) -> None:
+    """Print one line for a run without a report. A refused command has no end: it never started."""
     if ending.paths is None or ending.report is not None or isinstance(error, UserError):
         return
     folder = ending.paths.folder

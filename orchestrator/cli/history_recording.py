@@ -1,7 +1,4 @@
-"""Record a run in the history, and read earlier findings about its GPUs, without delaying or failing the run.
-
-Every problem becomes a note on standard error. A thread touches the disk: a dead file server never answers.
-"""
+"""Record a run in the history, and read earlier findings, without delaying or failing the run."""
 
 import os
 import threading
@@ -27,10 +24,7 @@ PATIENCE_S: Final = 20.0  # twice store.BUSY_S, which SQLite waits for another p
 
 
 def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: HistoryParams | None = None) -> None:
-    """Record the report in the history, replacing an earlier report of the run.
-
-    given: options of a later command, which override those of the run.
-    """
+    """Record the report, replacing the run's earlier one. given: options that override those of the run."""
     from orchestrator.store import report_places
 
     file = stored.configuration.history_db
@@ -102,7 +96,7 @@ def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tup
 
 
 def _in_time(work: Callable[[], Found]) -> Found:
-    """Return the result of `work`. Raises HistoryError after PATIENCE_S, and abandons its thread."""
+    """Return the result of `work`. Raises HistoryError after PATIENCE_S: a dead file server never answers."""
     outcome: Future[Found] = Future()
 
     def tell() -> None:

@@ -48,10 +48,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(line: str | None, option: str) -> tuple[str, ...]:
-    """Split a command into words; () if the option was not given.
-
-    Raises ConfigError naming the option for a command that cannot be split, or whose program is missing.
-    """
+    """Split a command into words; () if not given. Raises ConfigError, also for a missing program."""
     if line is None:
         return ()
     try:
@@ -83,10 +80,7 @@ def recorded(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def call(words: tuple[str, ...], end: End, log: Path | None, limit_s: float = LIMIT_S) -> str:
-    """Run a command until it ends or its time limit. Return what went wrong; empty if nothing did.
-
-    log: gets the output, up to the cap of other logs. Falls back to standard error, then to /dev/null.
-    """
+    """Run a command; return what went wrong, empty if nothing did. log: takes its output, else standard error."""
     process = None
     try:
         with StopSignals() as held_back:  # one that came in between would leave the process behind, its number unknown
@@ -120,6 +114,7 @@ def environment(end: End) -> Mapping[str, str]:
 
 
 def _program(line: str) -> str:
+    """Return the first word, and whether there are more, which may be secrets."""
     try:
         first, *rest = shlex.split(line)
     except ValueError:  # of an option that was given twice, the last one alone was looked at
@@ -143,6 +138,7 @@ def _started(words: tuple[str, ...], end: End, log: Path | None) -> subprocess.P
 
 
 def _open(log: Path | None) -> int:
+    """Open the command's output: a missing or read-only run folder must not prevent the notification."""
     if log is not None:
         with suppress(OSError):
             return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

@@ -6,10 +6,7 @@ import click
 
 
 def refuse(command: click.Command, ctx: click.Context, words: Sequence[str]) -> None:
-    """Raise click.BadOptionUsage where an option of this command stands in place of a value.
-
-    words: after the command's name. Such a value needs a sign: `--output=--quiet`.
-    """
+    """Raise click.BadOptionUsage where an option stands in place of a value. `--output=--quiet` is a value."""
     known = (one for one in command.get_params(ctx) if isinstance(one, click.Option))
     options = {spelling: one for one in known for spelling in one.opts}
     behind = iter(words)

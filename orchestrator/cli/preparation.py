@@ -45,10 +45,7 @@ from protocol.exit_codes import ExitCode
 
 
 def measure(command: tuple[str, ...], params: RunParams, preset: str | None, ending: Ending) -> ExitCode:
-    """Execute what the options request. command: the command line, for the record.
-
-    Raises UserError before anything is run or written.
-    """
+    """Execute what the options request. Raises UserError before anything is run or written."""
     settings, configuration, models = configure(params, preset)
     comparison = _comparison(settings, configuration, models)
     look = inventory.once(None if params["quiet"] or params["log_format"] == "json" else complain)
@@ -158,6 +155,7 @@ def _require_time(plan: Plan, configuration: Configuration, devices: tuple[Devic
 
 
 def _require_free(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> tuple[Device, ...]:
+    """Return the devices, busy ones marked. Raises DeviceError for these without --allow-busy."""
     busy = gpu_users.busy(devices, look)
     reason = gpu_users.refusal(devices, busy)
     if reason is not None and not configuration.allow_busy:
@@ -166,7 +164,6 @@ def _require_free(configuration: Configuration, devices: tuple[Device, ...], loo
 
 
 def _telemetry_note(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> str:
-    """Return why the report will lack readings; empty if it will not."""
     if not configuration.monitor:
         return "monitoring was switched off"
     if all(device.kind is DeviceKind.CPU for device in devices):

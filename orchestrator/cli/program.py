@@ -79,10 +79,7 @@ class Command(click.Command):
             raise click.exceptions.Exit from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words. Raises click.UsageError, also for an option in place of a value.
-
-        A program that does nothing without words shows its help, without an error.
-        """
+        """Parse the words. Raises click.UsageError. A program without words shows its help, not an error."""
         if not ctx.resilient_parsing:
             if self.no_args_is_help and not args:
                 complain(ctx.get_help())
@@ -182,7 +179,6 @@ class MeasuringCommand(RunCommand):
 
 
 def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
-    """Rephrase click's error as our messages are: what is wrong, what to do. hint: a question."""
     command = program if error.ctx is None else error.ctx.command_path
     match error:
         case click.NoSuchOption(option_name=name, possibilities=near):

@@ -11,12 +11,12 @@ from orchestrator.cli.program import Command
 from orchestrator.cli.streams import complain, say
 from orchestrator.config.naming import plural
 from orchestrator.config.options import COMPARISON, HISTORY
+from orchestrator.config.report_formats import ReportFormat
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orchestrator.config.report_formats import ReportFormat
     from orchestrator.config.run_configuration import StoredRun
     from orchestrator.figures.report import Report
     from protocol.cell import ModelSpec
@@ -73,10 +73,12 @@ def command(
     from orchestrator.run_reports import reporting
     from orchestrator.store import folders, journal, run_files
 
-    paths = _find(run, runs_folder, history_db, every_sample=_every_sample(output, format))
+    named = None if format is None else config.report_formats(format)
+    every_sample = ReportFormat.SAMPLES in (named or (ReportFormat.of_name(Path(output or "").name),))
+    paths = _find(run, runs_folder, history_db, every_sample=every_sample)
     place = None if output is None else _place(output, format)
     stored = run_files.load(paths)
-    wanted = reporting.kinds(stored, paths) if format is None else config.report_formats(format)
+    wanted = named or reporting.kinds(stored, paths)
     seen = journal.length(paths.journal)
     asked_history = history_db or stored.configuration.history_db
     given = comparison_options.read(
@@ -156,16 +158,7 @@ def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: b
         raise
 
 
-def _every_sample(output: str | None, formats: str | None) -> bool:
-    from orchestrator.config import resolution as config
-    from orchestrator.config.report_formats import ReportFormat
-
-    if formats is not None:
-        return ReportFormat.SAMPLES in config.report_formats(formats)
-    return output is not None and ReportFormat.of_name(Path(output).name) is ReportFormat.SAMPLES
-
-
-def _place(output: str, formats: str | None) -> "tuple[Path, tuple[ReportFormat, ...]]":
+def _place(output: str, formats: str | None) -> tuple[Path, tuple[ReportFormat, ...]]:
     """Return the path and formats of -o, as for `run`. Makes a missing folder. Raises ConfigError."""
     from orchestrator.config import resolution as config
     from orchestrator.config.settings import LayeredSettings

@@ -28,10 +28,7 @@ def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:
 
 
 def measure(context: click.Context, params: RunParams, preset: str | None = None) -> ExitCode:
-    """Execute what the options request, within the limit of a preset.
-
-    Raises UserError before anything is run or written.
-    """
+    """Execute what the options request. Raises UserError before anything is run or written."""
     require_one_volume(params)
     with announced(params, rehearsal=params["dry_run"]) as ending:
         from orchestrator.cli import preparation

@@ -28,10 +28,7 @@ class StdoutError(StorageError):
 
 
 def occupy_closed() -> None:
-    """Open /dev/null at every closed standard descriptor, for this process and its children.
-
-    Otherwise the journal could become descriptor 2 and collect the complaints of libraries. sys.stdout stays None.
-    """
+    """Open /dev/null at closed standard descriptors: no other file may become number 2. sys.stdout stays None."""
     descriptor = os.open(os.devnull, os.O_RDWR)
     while descriptor <= 2:
         os.set_inheritable(descriptor, True)

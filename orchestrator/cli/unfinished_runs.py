@@ -19,10 +19,7 @@ from protocol.paths import RunPaths
 
 
 def choose(name: str | None, runs: str, history_db: str | None = None) -> tuple[RunPaths, str]:
-    """Return the run named `name` (run_reports/run_lookup.py), or one in `runs`, and a note on the choice.
-
-    Raises UserError if there is none.
-    """
+    """Return the run named `name`, else one in `runs`, and a note on the choice. Raises UserError."""
     newest = run_lookup.find(name, runs, history_db)
     if name is not None or not _is_over(newest) or _lacks_time(newest):
         return newest, ""

@@ -109,6 +109,7 @@ def _why_unused(option: Option, run: _Run) -> str:
 
 
 def _unused_gpus(settings: LayeredSettings) -> Iterator[str]:
+    """Ids win over --multi-gpu where both come from the command line, or both from a file."""
     if not (settings.chosen("gpu.multi_gpu") and settings.chosen("gpu.ids")):
         return
     all_gpus, ids = settings.origin("gpu.multi_gpu"), settings.origin("gpu.ids")

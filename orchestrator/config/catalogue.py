@@ -86,10 +86,7 @@ def load(folder: Path | None = None) -> Catalogue:
 
 @functools.cache
 def configs_folder() -> Path:
-    """Find configs/: beside this package in the wheel, one level up in a checkout.
-
-    By path: importlib.resources does not find mapped package folders in editable installs.
-    """
+    """Find configs/ by path: importlib.resources fails for mapped package folders in editable installs."""
     here = Path(__file__).resolve().parents[1]
     for folder in (here / "configs", here.parent / "configs"):
         if (folder / "models.yaml").is_file():

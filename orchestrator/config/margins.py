@@ -31,10 +31,10 @@ class _SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class _RunMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Between two runs. end_to_end: of loading and generation, which depend on the host."""
+    """Between two runs."""
 
     cell: Margin
-    end_to_end: Margin
+    end_to_end: Margin  # of loading and generation, which depend on the host
 
 
 class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -87,11 +87,7 @@ KNOWN_INPUTS: Final = {
 def read(
     path: Path, pythonpath: tuple[str, ...], *, allowed: bool, chosen: Collection[str] | None = None
 ) -> tuple[tuple[ModelSpec, ...], dict[str, ConfigError]]:
-    """Read the models of the file in order, and the errors of the unusable ones by name.
-
-    Relative paths start at the file's folder. allowed: --allow-code was given. chosen: models to measure, None for all.
-    Raises ConfigError with file, line and key for an error in one of those or in the list.
-    """
+    """Read the models, and the errors of unusable ones by name. chosen: None for all. Raises ConfigError."""
     document = yaml_file.read(path)
     entries = document.convert(_File).models
     search = Search(Path(path).absolute().parent, pythonpath, allowed)
@@ -173,6 +169,7 @@ def _require_name(name: str, before: list[str], origin: str) -> None:
 
 
 def _require_values(value: Value, at: KeyPath, document: Document) -> None:
+    """Refuse what YAML reads differently from what people mean."""
     for path, scalar in _scalars(value, at):
         if document.nulls.get(path) == "":
             raise ConfigError(f"{document.where(path)}: nothing stands behind the key; give a value, or leave it out")
@@ -204,10 +201,7 @@ def _with_point(number: str) -> str:
 
 
 def _inputs(value: Value, at: KeyPath, document: Document) -> tuple[tuple[InputSpec, ...], bool]:
-    """Return the inputs, and whether they are passed by name.
-
-    A list of numbers is one input, a list of lists several by position. A mapping names inputs, unless it has a shape.
-    """
+    """Return the inputs, and whether they have names. A list of lists is several inputs by position."""
     if value is None:
         return (), False
     if isinstance(value, dict) and value and "shape" not in value:

@@ -24,10 +24,7 @@ def kind_of_run(profile: str, preset: str | None, level: str | None) -> str:
 
 
 def by_reason(left_out: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, set[str]]]:
-    """Group exclusions: each reason once, with its models and its devices.
-
-    left_out: (reason, model, device) of everything that was requested and not planned, in order.
-    """
+    """Group (reason, model, device) of exclusions: each reason once, with its models and its devices."""
     reasons: dict[str, dict[str, set[str]]] = {}
     for reason, model, device in left_out:
         reasons.setdefault(reason, {}).setdefault(model, set()).add(device)

@@ -167,10 +167,7 @@ def _at_the_top(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _find(package: str, pythonpath: tuple[str, ...]) -> ModuleSpec | None:
-    """Find a package as a child would, without importing it.
-
-    Children run with -P: the first entry of sys.path (a script's folder, or the current one) is not theirs.
-    """
+    """Find a package without importing it. Children run with -P: the first entry of sys.path is not theirs."""
     found = PathFinder.find_spec(package, [*pythonpath, *sys.path[1:]])
     if found is not None or package in sys.modules:
         return found

@@ -31,11 +31,7 @@ _LIBRARIES: Final = {
 def extended(
     catalogue: Catalogue, settings: LayeredSettings, current: Path, *, allowed: bool
 ) -> tuple[Catalogue, LayeredSettings]:
-    """Return the catalogue with the user's models, and the settings that name them.
-
-    A models file without -m selects its own models. With -m, its errors in other models are kept in the catalogue.
-    allowed: --allow-code was given. Raises ConfigError.
-    """
+    """Return the catalogue with the user's models, and settings that name them unless -m does. Raises ConfigError."""
     given = settings.words("pythonpath", os.pathsep) if "pythonpath" in settings.values else ()
     pythonpath = own_code.folders(
         (folder for folder, _ in given), current, settings.origin("pythonpath", "--pythonpath")

@@ -1,7 +1,4 @@
-"""The presets of `quick` and `triage` (configs/presets.yaml): a configuration file with a time limit.
-
-defaults ← preset ← file of --config ← command line
-"""
+"""The presets of `quick` and `triage`: defaults ← preset with a time limit ← file of --config ← command line."""
 
 from dataclasses import dataclass
 from pathlib import Path

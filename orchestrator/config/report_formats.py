@@ -6,15 +6,11 @@ from typing import Final
 
 
 class ReportFormat(enum.StrEnum):
-    """Formats of the report, in the order in which they are written: large ones last, in case the disk is full.
+    """Formats of the report, in the order in which they are written: large ones last, in case the disk is full."""
 
-    The value is the suffix of the file, and the name for -f. renderer: module:function below orchestrator/report.
-    needs: its arguments beside the report. always: every run has it in its folder.
-    """
-
-    renderer: str
-    needs: tuple[str, ...]
-    always: bool
+    renderer: str  # module:function below orchestrator/report, imported late
+    needs: tuple[str, ...]  # its arguments beside the report
+    always: bool  # every run has it in its folder
 
     def __new__(cls, suffix: str, renderer: str, needs: tuple[str, ...] = (), always: bool = False) -> "ReportFormat":  # noqa: FBT001, FBT002 - a row of a table
         """Make one row of the table below."""

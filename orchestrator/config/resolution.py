@@ -1,7 +1,4 @@
-"""Resolve settings to the configuration of a run, one checked value each.
-
-Every mistake is found here, before anything is started or written, with the line or option to change.
-"""
+"""Resolve settings to a run's configuration. Every mistake is found before anything is started or written."""
 
 import enum
 from collections.abc import Iterable
@@ -104,10 +101,7 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
 def refuse_mistakes(
     file: Path, options: tuple[Option, ...], defaults: Path, catalogue: Catalogue, places: Places
 ) -> LayeredSettings:
-    """Check every setting of `file`, also those that stronger settings override, and return them.
-
-    Each key is resolved alone. What depends on the machine or on other files is left to the caller. Raises ConfigError.
-    """
+    """Resolve every key of `file` alone, also overridden ones, and return them. Raises ConfigError."""
     settings, below = from_file(file, options), from_defaults(defaults, options)
     for key in settings.values:
         if key != "models" or not any(own_code.is_own(word) for word, _ in settings.words(key)):

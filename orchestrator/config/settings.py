@@ -1,7 +1,4 @@
-"""Settings in layers: configs/default.yaml, a preset, the user's file, the command line.
-
-Each setting keeps its origin, the line or option to change, for messages. Keys and types: config/options.py.
-"""
+"""Settings with their origins, in layers: configs/default.yaml, a preset, the user's file, the command line."""
 
 import enum
 import functools
@@ -87,10 +84,7 @@ def from_defaults(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
 
 
 def from_file(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
-    """Read a configuration file. Raises ConfigError with file, line and key.
-
-    An empty file and a key without a value are mistakes. A section without keys is not.
-    """
+    """Read a configuration file. Raises ConfigError, also for an empty file and a key without a value."""
     document = yaml_file.read(path)
     if document.value is None or document.value == {}:
         raise ConfigError(f"{path}: there is no key in it, so it would change nothing; leave --config out")
@@ -138,7 +132,6 @@ def from_options(
 
 @functools.cache
 def _schema(options: tuple[Option, ...]) -> type[msgspec.Struct]:
-    """Make the type of a configuration file. Every key may be missing."""
     types: dict[str, Any] = {}
     for option in options:
         section, _, name = option.key.rpartition(".")

@@ -132,6 +132,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _value(node: yaml.Node, path: KeyPath, document: Document) -> Value:
+    """Convert the node to plain values, and note lines and nulls in `document`."""
     if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTIONS:
         raise ConfigError(f"{_place(node, path, document.name)}: the tag {node.tag!r} is not read; plain values only")
     if isinstance(node, yaml.MappingNode):

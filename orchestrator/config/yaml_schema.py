@@ -1,7 +1,4 @@
-"""Explain in plain words how a value differs from its type.
-
-msgspec finds the mistake and its path; the type at that path is what was expected, the value what was found.
-"""
+"""Explain in plain words how a value differs from its type, by msgspec's error and the path in it."""
 
 import difflib
 import json
@@ -89,7 +86,6 @@ def words(kind: inspect.Type, *, plural: bool = False) -> str:
 
 
 def _largest(kind: inspect.Type) -> str:
-    """Name the largest whole number of the type; empty if it has no bound."""
     options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     bounds = [one.le for one in options if isinstance(one, inspect.IntType) and one.le is not None]
     return f"; the largest that is allowed is {max(bounds)}" if bounds else ""

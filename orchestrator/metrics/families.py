@@ -1,8 +1,4 @@
-"""The table of metrics and their samples. Pure.
-
-Names follow Prometheus: one prefix, base units (seconds, bytes, watts, celsius, ratios from 0 to 1), _total for
-counters. Unknown values have no sample; they are never 0.
-"""
+"""The table of metrics, in Prometheus' names and base units. Unknown values have no sample; they are never 0."""
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
@@ -117,8 +113,6 @@ def _lines(read: Callable[[DeviceLine], float | None]) -> Rows:
 
 
 def _sampled(field: str, scale: float = 1.0) -> Rows:
-    """Return a field of each GPU's newest sample, in base units."""
-
     def read(line: DeviceLine) -> float | None:
         value = None if line.sample is None else getattr(line.sample, field)
         return None if value is None else value * scale

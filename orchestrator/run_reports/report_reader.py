@@ -65,10 +65,7 @@ def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None)
 
 
 def baseline(name: str, runs_folder: str, history_db: str | None = None, *, origin: str = "--compare-baseline") -> Side:
-    """Read a baseline: a file, a report, a run's folder or id, or the name of one that ships. Raises UserError.
-
-    origin: the option or the line that names it.
-    """
+    """Read a baseline: a file, a run, or one that ships. origin: its option or line. Raises UserError."""
     if not name.strip():
         raise ConfigError(f"{origin}: expected a file or a name, got an empty text")
     shipped = _shipped()
@@ -106,7 +103,6 @@ def _file(path: Path, name: str) -> Side:
 
 
 def _sound(report: Report, name: str) -> Side:
-    """Convert a report. Raises ConfigError for impossible figures."""
     if (found := next(run_figures.impossible(report), None)) is not None:
         raise ConfigError(
             f"{name}: not as gpubench measures it: a launch with the figure {found}; what can be measured is "

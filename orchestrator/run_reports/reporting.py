@@ -36,10 +36,7 @@ from protocol.paths import RunPaths
 
 
 class UnwrittenError(StorageError):
-    """Files of a finished run's report could not be written; the other files are there.
-
-    published: the files written to the user's place. copies_alone: every file is in the run's folder.
-    """
+    """Files of a report that the disk refused. published: written at -o. copies_alone: only -o lacks some."""
 
     def __init__(
         self, refused: Sequence[StorageError], report: Report, published: Sequence[Path], *, copies_alone: bool
@@ -71,10 +68,7 @@ def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None 
 
 @evidence.collector_off()
 def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Made:
-    """Make everything that formats need of the run so far. Raises RunFolderError.
-
-    stored: its run.yaml, if already read. held: replaces the references stored in its folder.
-    """
+    """Make everything that formats need of the run so far. held: replaces its references. Raises RunFolderError."""
     # Whoever held the lock before the journal was read has not written yet that the run is over: so it goes on.
     worked_on = _worked_on(paths)
     loaded = archive.load(paths, stored, alive=worked_on)
@@ -90,10 +84,7 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:
-    """Write the report to its place (report_places.py) and into the run's folder.
-
-    Writes every file that the disk takes, the most important first. Raises UnwrittenError for the others.
-    """
+    """Write the report to its place (report_places.py) and into the run's folder. Raises UnwrittenError."""
     made = make_all(paths, stored)
     published = () if report_places.is_copy(stored, paths) else stored.configuration.formats
     _write_each(made, stored, paths, kinds(stored, paths), published)
@@ -101,10 +92,7 @@ def write(stored: StoredRun, paths: RunPaths) -> Report:
 
 
 def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
-    """Return the report of a finished run, and whether missing or outdated files were written now.
-
-    All files are rewritten if the journal has no outcome or a burn-in has lost results. Raises UnwrittenError.
-    """
+    """Return the report of a finished run, and whether files were missing or outdated. Raises UnwrittenError."""
     missing = frozenset(report_places.unwritten(stored, paths))
     outdated = bool(run_status.look(stored, paths)[0].no_outcome)
     if not outdated:
@@ -127,10 +115,7 @@ def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
 def _write_each(
     made: Made, stored: StoredRun, paths: RunPaths, own: Collection[ReportFormat], published: Collection[ReportFormat]
 ) -> None:
-    """Write formats into the run's folder and to the user's place. Raises UnwrittenError.
-
-    Where a new file in the run's folder is refused, the older one is deleted: it would contradict the others.
-    """
+    """Write formats, the most important first. An older file whose new one is refused is deleted."""
     place = Path(stored.configuration.output_path)
     written: list[Path] = []
     copies: list[StorageError] = []
@@ -159,11 +144,10 @@ def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
 
 
 def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], seen: int) -> tuple[Path, ...]:
-    """Replace the reports in the run's folder by those of `made`; return the files.
+    """Replace the reports in the run's folder by those of `made`; return the files. Raises StorageError.
 
-    Writes nothing if the run is alive or its journal is longer than `seen`: its own process writes its report. This is
-    checked again once all files are complete, because all samples take minutes. Raises StorageError, and then the older
-    files stay.
+    Writes nothing if the run is alive or its journal is longer than `seen`: its own process writes its report. Checked
+    again once all files are complete, because all samples take minutes.
     """
 
     def taken_up() -> bool:

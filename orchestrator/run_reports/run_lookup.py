@@ -23,10 +23,7 @@ _SHOWN: Final = 5  # runs named that an ambiguous beginning may mean
 
 
 def find(name: str | None, runs: str, history_db: str | None = None) -> RunPaths:
-    """Find a run. runs: the runs folder. history_db: None for the user's own history.
-
-    Raises UserError if there is none, or if several may be meant.
-    """
+    """Find a run. Raises UserError if there is none, or if several may be meant."""
     meant = None if name is None else find_run(name, runs, history_db)
     return meant or folders.existing_run(name, runs)
 

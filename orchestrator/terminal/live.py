@@ -1,7 +1,4 @@
-"""The live view: a line for each device and one for the run, redrawn in place, with events above.
-
-The loop redraws it at most once a second: rich costs 3 % of a core at 4 Hz and 0.9 % at 1 Hz.
-"""
+"""The live view, redrawn at most once a second: rich costs 3 % of a core at 4 Hz and 0.9 % at 1 Hz."""
 
 import time
 from collections.abc import Callable
@@ -71,9 +68,6 @@ class LiveDisplay:
         return Group(*texts, Text(total, style="bold", no_wrap=True, overflow="crop"))
 
     def _fit(self) -> None:
-        """Follow the terminal's size; rich would ask the standard streams, which may be others.
-
-        One column stays free: some terminals wrap when the last one is written.
-        """
+        """Follow the terminal's size, less one column: some terminals wrap when the last one is written."""
         size = self._outlet.size
         self._console.size = (max(size.columns - 1, 20), size.lines)

@@ -19,10 +19,7 @@ _FALLBACK_SIZE: Final = os.terminal_size((80, 24))
 
 
 class Outlet:
-    """A text stream for rich and structlog that goes silent when its reader is gone.
-
-    Streams without a file descriptor (those of test runners) are written to directly.
-    """
+    """A text stream for rich and structlog that goes silent when its reader is gone."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -83,7 +80,7 @@ class Outlet:
         self.gone = True
 
     def _send(self) -> int:
-        """Return the number of bytes that the reader took."""
+        """Return the number of bytes that the reader took, 0 if it takes none now."""
         if self._fd is None:
             self._stream.write(self._pending.decode(self.encoding, "replace"))
             self._stream.flush()
@@ -99,10 +96,7 @@ class Outlet:
 
 
 def _reopened(fd: int) -> int:
-    """Open the terminal or pipe behind `fd` anew, non-blocking. Return `fd` itself for files and on failure.
-
-    A regular file never blocks, and a second description of it would start writing at its beginning.
-    """
+    """Open a terminal or pipe anew, non-blocking. A file never blocks, and would be written from its beginning."""
     mode = os.fstat(fd).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
         return fd

@@ -10,10 +10,7 @@ from orchestrator.terminal.wording import clean, duration, event_lines, is_loud,
 
 
 class Plain:
-    """Prints a line for each event and, every half minute, the progress, with the time since the run began.
-
-    now: monotonic seconds.
-    """
+    """Prints events, and every half minute the progress, with the time since the start. now: monotonic seconds."""
 
     def __init__(
         self, outlet: Outlet, *, quiet: bool, verbose: bool, now: Callable[[], float] = time.monotonic

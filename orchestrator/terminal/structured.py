@@ -78,6 +78,7 @@ class Structured:
 
 
 def _is_end(told: CellEnded | Notice) -> bool:
+    """Whether a collector waits for this event: --quiet keeps it."""
     return isinstance(told, Notice) and told.event == "run_ended"
 
 

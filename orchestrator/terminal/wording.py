@@ -23,10 +23,7 @@ _CELL_COLUMNS: Final = range(28, 64)  # from "bert-base inference fp32 b32" to l
 
 
 def stripped(text: str) -> str:
-    """Remove terminal escapes, control characters and changes of writing direction; keep lines and tabs.
-
-    Names of processes and messages of exceptions come from outside; a terminal would obey them.
-    """
+    """Remove escapes, control characters and changes of direction from outside texts; keep lines and tabs."""
     return _UNPRINTABLE.sub(" ", _ESCAPES.sub("", text))
 
 
@@ -61,10 +58,7 @@ def launch_words(cell: str, batch_size: int | None, attempt: int, *, verbose: bo
 
 
 def device_line(line: DeviceLine, width: int, *, ascii_only: bool) -> str:
-    """Describe a device in at most `width` columns: label, cell, phase, progress, readings, bar.
-
-    The cell takes the remaining columns; in a narrow terminal the others are dropped from the right.
-    """
+    """Describe a device in at most `width` columns; in narrow ones, readings are dropped from the right."""
     label = fitted(clean(line.label), 6)
     if line.cell is None:
         return f"{label}  {clean(line.note) or 'idle'}"[:width]

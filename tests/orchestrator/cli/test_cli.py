@@ -169,19 +169,6 @@ def test_folders_of_packages_may_be_given_one_by_one(
     assert own.pythonpath == (f"{tmp_path}/a", f"{tmp_path}/b")
 
 
-def test_sizes_and_memory_format_make_cells(invoke: Invoke, executed: list[tuple[StoredRun, RunPaths]]) -> None:
-    """--seq-len for models of text, --input-size for models of images, --memory-format for the latter alone."""
-    sizes = ("--seq-len", "16, 32", "--input-size", "64", "--memory-format", "channels_last")
-    invoke("--gpu-ids", "cpu:0", "-m", "lstm,vit-base,resnet50", "-b", "1", "--phases", "inference", *sizes)
-    [(stored, _)] = executed
-    assert {(cell.model, cell.input_size, cell.memory_format.value) for cell in stored.plan.cells} == {
-        ("lstm", 16, "contiguous"),
-        ("lstm", 32, "contiguous"),
-        ("vit-base", 64, "channels_last"),
-        ("resnet50", 64, "channels_last"),
-    }
-
-
 @pytest.mark.parametrize(
     ("arguments", "ids"),
     [("--multi-gpu", "all"), ("--multi-gpu --gpu-ids cpu:0", "cpu:0"), ("", "3")],

@@ -128,14 +128,6 @@ def test_a_trend_is_a_plot_with_its_changes(invoke: Invoke, tmp_path: Path) -> N
     assert legend.endswith("changes beyond 1 %")
 
 
-def test_a_trend_that_nobody_could_judge_says_so(invoke: Invoke, tmp_path: Path) -> None:
-    """Five runs, however far apart, tell no change; six may."""
-    for count, words in ((5, "changes are told from 6 runs on that count, and 5 runs did"), (6, "changes beyond 1 %")):
-        where = kept(tmp_path / str(count), [record(number) for number in range(1, count + 1)]).path
-        told = invoke("history", "trend", "resnet50", "--history-db", str(where)).stdout
-        assert told.splitlines()[-1].endswith(words)
-
-
 @pytest.mark.usefixtures("history")
 def test_a_trend_is_written_into_a_file(invoke: Invoke) -> None:
     """In the format of its suffix, as it would be printed; an older one is kept. So is a page of it."""

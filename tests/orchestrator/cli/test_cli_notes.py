@@ -161,12 +161,6 @@ def test_a_number_that_is_too_large_is_told_the_largest(invoke: Invoke, option: 
     assert f"too large; the largest that is allowed is {largest}" in words(refused)
 
 
-@pytest.mark.parametrize("sizes", ["auto,8", "8,auto", "auto,auto"])
-def test_auto_is_said_to_stand_alone(invoke: Invoke, sizes: str) -> None:
-    """And not to be no number."""
-    assert "auto stands alone" in words(invoke(*CPU, "-b", sizes))
-
-
 def test_a_limit_in_which_nothing_could_be_measured_is_refused(invoke: Invoke, executed: list[object]) -> None:
     """At the beginning, also in a rehearsal, with what to do about it."""
     for more in ((), ("--dry-run",)):

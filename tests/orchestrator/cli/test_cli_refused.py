@@ -119,8 +119,3 @@ def test_an_option_of_a_new_run_is_not_guessed_at_in_a_resume(
     assert ended.stderr.startswith(
         f"error: {option} belongs to a new run: a resume goes on with what the run was begun with, and changes nothing "
     )
-
-
-def test_an_option_that_no_run_has_is_guessed_at_in_a_resume_too(invoke: Invoke) -> None:
-    """It was mistyped."""
-    assert "there is no option --on-finis. Did you mean --on-finish" in invoke("resume", "--on-finis", "x").stderr

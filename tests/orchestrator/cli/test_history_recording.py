@@ -93,15 +93,6 @@ def test_what_will_not_be_recorded_is_told_before_it_begins(invoke: Invoke, tmp_
     assert "not be recorded" not in invoke(*TINY, "--dry-run", "--config", "off.yaml").stdout
 
 
-@pytest.mark.parametrize("damaged", [b"", b"no database"])
-def test_a_damaged_history_of_ours_is_no_obstacle(invoke: Invoke, damaged: bytes) -> None:
-    """It is set aside by the run; nor is an older or an empty one."""
-    default().parent.mkdir(parents=True)
-    default().write_bytes(damaged)
-    assert "not be recorded" not in invoke(*TINY, "--dry-run").stdout
-    assert default().read_bytes() == damaged
-
-
 @pytest.mark.usefixtures("executed")
 def test_a_folder_is_no_history(invoke: Invoke) -> None:
     """Told before anything is begun; so is an option that changes nothing."""
@@ -142,12 +133,15 @@ def test_a_history_that_cannot_be_used_is_a_note(
 
 
 @pytest.mark.usefixtures("measured")
-def test_a_damaged_history_is_told_of_once(invoke: Invoke) -> None:
-    """It is set aside, and the run is recorded in a new one."""
+@pytest.mark.parametrize("damaged", [b"", b"no database", b"nonsense" * 1000])
+def test_a_damaged_history_is_no_obstacle_and_told_of_once(invoke: Invoke, damaged: bytes) -> None:
+    """It is set aside by the run, which is recorded in a new one. An empty one is just used."""
     default().parent.mkdir(parents=True)
-    default().write_bytes(b"nonsense" * 1000)
+    default().write_bytes(damaged)
+    assert "not be recorded" not in invoke(*TINY, "--dry-run").stdout
+    assert default().read_bytes() == damaged
     ended = invoke(*TINY, "--quiet")
-    assert "It was set aside as history.damaged-1.db, and a new history begun" in ended.stderr
+    assert ("It was set aside as history.damaged-1.db, and a new history begun" in ended.stderr) is bool(damaged)
     assert len(recorded(default())) == 1
 
 
@@ -160,28 +154,20 @@ def reported(folder: Path) -> FakeRun:
     return fake
 
 
-def test_a_report_is_recorded_where_it_belongs_to_the_run(invoke: Invoke, tmp_path: Path) -> None:
-    """Rendered again it is the run's one entry; --no-history makes none."""
-    folder = reported(tmp_path / "runs" / "20240115-103000-abcd").paths.folder
-    invoke("report", str(folder), "--no-history")
-    assert not default().exists()
-    for _ in range(2):
-        assert invoke("report", str(folder)).exit_code == 0
-    assert recorded(default()) == ["20240115-103000-abcd"]
-    invoke("report", str(folder), "--history-db", "mine.db")
-    assert recorded(tmp_path / "mine.db") == ["20240115-103000-abcd"]
-
-
-def test_a_report_elsewhere_is_recorded_where_somebody_asks_for_it(invoke: Invoke, tmp_path: Path) -> None:
-    """Whoever names a history, or says --history, means the run; -o alone, and --no-history, are no such wish."""
-    folder = str(reported(tmp_path / "runs" / "20240115-103000-abcd").paths.folder)
-    for words in ((), ("--no-history",), ("--no-history", "--history-db", "mine.db")):
-        assert invoke("report", folder, "-o", "elsewhere.json", *words).exit_code == 0
+def test_a_report_is_recorded_where_it_belongs_to_the_run_or_somebody_asks(invoke: Invoke, tmp_path: Path) -> None:
+    """Rendered again it is the run's one entry. Of a report elsewhere only --history and --history-db make one."""
+    folder, elsewhere = reported(tmp_path / "runs" / "20240115-103000-abcd").paths.folder, ("-o", "elsewhere.json")
+    for words in (("--no-history",), elsewhere, (*elsewhere, "--no-history", "--history-db", "mine.db")):
+        assert invoke("report", str(folder), *words).exit_code == 0
     assert (default().exists(), Path("mine.db").exists()) == (False, False)
-    invoke("report", folder, "-o", "elsewhere.json", "--history-db", "mine.db")
-    assert (default().exists(), recorded(tmp_path / "mine.db")) == (False, ["20240115-103000-abcd"])
-    invoke("report", folder, "-o", "elsewhere.json", "--history")
-    assert recorded(default()) == ["20240115-103000-abcd"]
+    invoke("report", str(folder), *elsewhere, "--history-db", "mine.db")
+    assert (default().exists(), recorded(tmp_path / "mine.db")) == (False, [folder.name])
+    for words in ((*elsewhere, "--history"), (), ()):
+        assert invoke("report", str(folder), *words).exit_code == 0
+        assert recorded(default()) == [folder.name]
+    default().unlink()
+    invoke("report", str(folder), "--history-db", "other.db")
+    assert (default().exists(), recorded(tmp_path / "other.db")) == (False, [folder.name])
 
 
 def test_a_run_that_goes_on_is_not_recorded(invoke: Invoke, tmp_path: Path) -> None:

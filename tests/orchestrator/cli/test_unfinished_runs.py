@@ -8,7 +8,6 @@ from click.testing import Result
 
 from orchestrator.cli import unfinished_runs
 from orchestrator.config.run_configuration import StoredRun
-from orchestrator.errors import RunFolderError
 from protocol.paths import RunPaths
 from tests.fakes.runs import FakeRun
 
@@ -100,12 +99,6 @@ def test_a_run_that_is_named_is_the_one(tmp_path: Path) -> None:
     over(FakeRun(tmp_path / NEWEST))
     named = str(tmp_path / NEWEST)
     assert unfinished_runs.choose(named, str(tmp_path)) == (RunPaths(Path(named)), "")
-
-
-def test_no_run_at_all_is_refused(tmp_path: Path) -> None:
-    """As by every command that looks for one."""
-    with pytest.raises(RunFolderError, match="there is no run in it"):
-        unfinished_runs.choose(None, str(tmp_path))
 
 
 def test_resume_goes_on_with_it_and_says_so(

@@ -41,18 +41,24 @@ def found(text: str, here: Path, *pythonpath: Path, allowed: bool = True) -> tup
     return own.target, own.pythonpath
 
 
-def test_a_file_is_found_from_the_folder_of_whoever_names_it(here: Path) -> None:
-    """And named absolutely, for a process that runs elsewhere."""
+@pytest.mark.parametrize(
+    ("text", "base", "target"),
+    [
+        ("net.py:Net", "", "{here}/net.py:Net"),
+        ("../net.py:Net", "sub", "{here}/net.py:Net"),
+        ("{here}/net.py:Net", "sub", "{here}/net.py:Net"),
+        ("star.py:Net", "", "{here}/star.py:Net"),
+        ("either.py:Net.inner", "", "{here}/either.py:Net.inner"),
+        ("mypkg.sub:build", "", "mypkg.sub:build"),
+        ("torchvision.models:resnet18", "", "torchvision.models:resnet18"),
+    ],
+)
+def test_code_is_found_as_python_finds_it(here: Path, text: str, base: str, target: str) -> None:
+    """A file from the folder of whoever names it, a package in --pythonpath first. Star imports are believed."""
     (here / "sub").mkdir()
-    assert found("net.py:Net", here) == (f"{here}/net.py:Net", ())
-    assert found("../net.py:Net", here / "sub") == (f"{here}/net.py:Net", ())
-    assert found(f"{here}/net.py:Net", here / "sub")[0] == f"{here}/net.py:Net"
-
-
-def test_a_package_is_found_where_python_would_find_it(here: Path) -> None:
-    """In folders of --pythonpath first, else where packages are installed."""
-    assert found("mypkg.sub:build", here, here) == ("mypkg.sub:build", (str(here),))
-    assert found("torchvision.models:resnet18", here) == ("torchvision.models:resnet18", ())
+    (here / "star.py").write_text("from mypkg import *\n", encoding="utf-8")
+    (here / "either.py").write_text("if True:\n    Net = 1\n", encoding="utf-8")
+    assert found(text.format(here=here), here / base, here) == (target.format(here=here), (str(here),))
 
 
 def test_what_is_installed_needs_no_permission_and_gets_no_folder(here: Path) -> None:
@@ -100,14 +106,6 @@ def test_what_is_not_there_is_named_with_what_to_do(here: Path, text: str, messa
         found(text, here)
     assert message.format(here=here) in str(refused.value)
     assert "mypkg" not in sys.modules
-
-
-def test_names_that_only_running_would_tell_are_believed(here: Path) -> None:
-    """A star import, or definitions within a condition."""
-    (here / "star.py").write_text("from mypkg import *\n", encoding="utf-8")
-    (here / "either.py").write_text("if True:\n    Net = 1\n", encoding="utf-8")
-    assert found("star.py:Net", here)[0].endswith("star.py:Net")
-    assert found("either.py:Net.inner", here)[0].endswith("either.py:Net.inner")
 
 
 def test_folders_of_the_pythonpath_must_exist(here: Path) -> None:

@@ -32,12 +32,6 @@ def test_the_defaults_are_those_of_the_requirements() -> None:
     assert (made.runs_folder, made.cache_folder) == ("/current/runs", "/cache")
 
 
-def test_a_file_may_ask_for_both_modes(night: Write) -> None:
-    """In the order in which each round has them."""
-    assert resolved(night("benchmark: {mode: [solo, loaded]}")).modes == (Mode.SOLO, Mode.LOADED)
-    assert resolved(night("benchmark: {mode: solo}")).modes == (Mode.SOLO,)
-
-
 def test_what_is_measured_on_request_is_measured_where_it_is_named() -> None:
     """`all` leaves it out: the default run has five minutes."""
     named, every = (resolved(command_line=options(models=word)) for word in ("stylegan2-critic", "all"))
@@ -51,11 +45,38 @@ def test_the_defaults_file_names_every_key() -> None:
     assert {option.key for option in OPTIONS} - {""} <= lines
 
 
-def test_a_file_changes_what_it_names_and_nothing_else(night: Write) -> None:
-    """A file of one's own needs only the keys that it changes."""
-    made = resolved(night("benchmark:\n  precision: bf16\ngpu:\n  ids: [0, 2]\n"))
-    assert (made.precisions, made.gpu_ids) == ((Precision.BF16,), "0,2")
-    assert (made.profile, made.batch_sizes) == ("quick", (1, 8, 32))
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "benchmark:\n  precision: bf16\ngpu:\n  ids: [0, 2]\n",
+            {"precisions": (Precision.BF16,), "gpu_ids": "0,2", "profile": "quick", "batch_sizes": (1, 8, 32)},
+        ),
+        ("benchmark: {mode: [solo, loaded]}", {"modes": (Mode.SOLO, Mode.LOADED)}),
+        ("benchmark: {mode: solo}", {"modes": (Mode.SOLO,)}),
+        ("batch_sizes: 8\nbenchmark: {phases: load}", {"batch_sizes": (8,), "workloads": (Workload.LOAD,)}),
+        ("benchmark: {precision: 'tf32, fp16'}", {"precisions": (Precision.TF32, Precision.FP16)}),
+        (
+            "sequence_lengths: [128, 512]\ninput_sizes: 512\ngeneration_batch_sizes: [1, 8]",
+            {"sequence_lengths": (128, 512), "input_sizes": (512,), "generation_batch_sizes": (1, 8)},
+        ),
+        ("benchmark: {memory_format: channels_last}", {"memory_format": MemoryFormat.CHANNELS_LAST}),
+        (
+            "sequence_lengths: null\nbenchmark: {memory_format: null}",
+            {"sequence_lengths": (), "memory_format": None},
+        ),
+        ("gpu: {multi_gpu: false}", {"gpu_ids": "0"}),
+        ("gpu: {multi_gpu: true}", {"gpu_ids": "all"}),
+        ("gpu: {ids: 3}", {"gpu_ids": "3"}),
+        ("gpu: {ids: 'cpu:0,cpu:1'}", {"gpu_ids": "cpu:0,cpu:1"}),
+        ("gpu: {ids: [cpu:0, cpu:1]}", {"gpu_ids": "cpu:0,cpu:1"}),
+        ("gpu: {ids: [0, 1], multi_gpu: false}", {"gpu_ids": "0,1"}),
+    ],
+)
+def test_a_file_changes_what_it_names(night: Write, text: str, expected: dict[str, object]) -> None:
+    """One value will do for a list, a text may hold several. Ids decide where they are given, else multi_gpu does."""
+    made = resolved(night(text))
+    assert {name: getattr(made, name) for name in expected} == expected
 
 
 def test_the_command_line_wins_over_the_file(night: Write) -> None:
@@ -99,23 +120,6 @@ gpu:
     assert made.gpu_ids == "0"
 
 
-def test_one_value_will_do_where_a_list_is_meant(night: Write) -> None:
-    """`precision: fp32` and `batch_sizes: 8` are lists of one; a text may hold several, as on the command line."""
-    made = resolved(night('models: "lstm, resnet50"\nbatch_sizes: 8\nbenchmark: {phases: load}\n'))
-    assert [model.name for model in made.models] == ["lstm", "resnet50"]
-    assert (made.batch_sizes, made.workloads) == ((8,), (Workload.LOAD,))
-
-
-def test_sizes_and_the_memory_format_can_be_said(night: Write) -> None:
-    """Lists of numbers, a word; null means each model's own."""
-    text = "sequence_lengths: [128, 512]\ninput_sizes: 512\ngeneration_batch_sizes: [1, 8]\n"
-    made = resolved(night(f"{text}benchmark: {{memory_format: channels_last, precision: 'tf32,fp16'}}\n"))
-    assert (made.sequence_lengths, made.input_sizes, made.generation_batch_sizes) == ((128, 512), (512,), (1, 8))
-    assert (made.memory_format, made.precisions) == (MemoryFormat.CHANNELS_LAST, (Precision.TF32, Precision.FP16))
-    null = resolved(night("sequence_lengths: null\nbenchmark: {memory_format: null}\n"))
-    assert (null.sequence_lengths, null.memory_format) == ((), None)
-
-
 def test_all_models_get_the_sizes_that_they_can_take(night: Write) -> None:
     """Where a model was named, a size that it cannot take is refused; of all of them some are left out instead."""
     sizes = "sequence_lengths: [128, 4096]\n"
@@ -125,22 +129,6 @@ def test_all_models_get_the_sizes_that_they_can_take(night: Write) -> None:
     assert resolved(night(f"{sizes}models: [lstm, resnet50]\n")).sequence_lengths == (128, 4096)
     with pytest.raises(ConfigError, match=r"night\.yaml, line 1, sequence_lengths: bert-base takes 1 to 512 tokens"):
         resolved(night(f"{sizes}models: [lstm, bert-base]\n"))
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("gpu: {multi_gpu: false}", "0"),
-        ("gpu: {multi_gpu: true}", "all"),
-        ("gpu: {ids: 3}", "3"),
-        ("gpu: {ids: 'cpu:0,cpu:1'}", "cpu:0,cpu:1"),
-        ("gpu: {ids: [cpu:0, cpu:1]}", "cpu:0,cpu:1"),
-        ("gpu: {ids: [0, 1], multi_gpu: false}", "0,1"),
-    ],
-)
-def test_devices_can_be_said_in_several_ways(night: Write, text: str, words: str) -> None:
-    """Ids decide where they are given, else multi_gpu does."""
-    assert resolved(night(text)).gpu_ids == words
 
 
 def test_an_empty_section_or_a_null_changes_nothing(night: Write) -> None:

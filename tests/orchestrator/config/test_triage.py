@@ -61,14 +61,6 @@ def test_what_decides_comes_first_where_time_is_short() -> None:
         assert {cells[cell].workload for cell, _ in order} == {Workload.PROBE, Workload.TRAINING}
 
 
-def test_options_change_what_triage_measures_and_not_how_long(invoke: Invoke, executed: Executed) -> None:
-    """Another model, one mode."""
-    invoke("triage", "--gpu-ids", "cpu:0,cpu:1", "-m", "lstm", "-b", "1", "--solo")
-    ((stored, _),) = executed
-    assert {cell.model for cell in stored.plan.cells} == {"lstm"}
-    assert (stored.configuration.modes, stored.configuration.time_limit_s) == ((Mode.SOLO,), 600)
-
-
 def test_a_rehearsal_shows_both_modes_and_what_there_will_be_no_time_for(invoke: Invoke) -> None:
     """By the names of cells, not only the number of launches. A probe has no batch, and is quick."""
     shown = invoke("triage", "--gpu-ids", "cpu:0,cpu:1", "--dry-run").output

@@ -49,19 +49,13 @@ def test_every_kind_of_cell_has_the_figure_of_each_launch(tmp_path: Path) -> Non
 
 
 def test_a_report_a_folder_and_the_newest_run_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Words for a run have the tests of run_lookup.py."""
+    """Of a folder the report is made again, so that it may be of an older version."""
     run = sides.measured(tmp_path / "runs" / "20260402-213000-aaaaaa")
     monkeypatch.chdir(tmp_path)
     expected = report_reader.read(str(run.paths.report("json")), "runs").cells
     assert report_reader.read("@last", "runs").cells == expected
-    assert report_reader.read(str(run.paths.folder), "runs").cells == expected
-
-
-def test_a_run_of_an_older_version_is_read_from_its_folder(tmp_path: Path) -> None:
-    """Its report.json is not looked at: the report is made again."""
-    run = sides.measured(tmp_path / "run")
     run.paths.report("json").write_text('{"schema_version": 1}')
-    assert report_reader.read(str(run.paths.folder), "runs").cells
+    assert report_reader.read(str(run.paths.folder), "runs").cells == expected
 
 
 def bad(folder: Path, content: object) -> str:
