@@ -41,7 +41,6 @@ def check_history(data: bytes) -> None:
         return
     assert not notes or (place.path.parent / "history.damaged-1.db").read_bytes() == data
     with store.reading(place) as again:
-        assert again is not None
         assert histories.run_id(5) in [one for (one,) in again.execute("SELECT run_id FROM runs")]
 
 

@@ -143,10 +143,6 @@ def check_records(data: bytes) -> None:
     _reported(loaded)
 
 
-def record_seeds() -> tuple[bytes, ...]:
-    return (msgpack.packb([msgpack.unpackb(body) for body in template().bodies]),)
-
-
 # ── results ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -154,15 +150,10 @@ def check_result(data: bytes) -> None:
     """A result that is promised by its hash and makes no sense gives a report that says so."""
     made = template()
     first = made.loaded.attempts[0]
-    assert first.end is not None
     end = msgspec.structs.replace(first.end, result_sha256=hashlib.sha256(data).hexdigest())
     attempts = (dataclasses.replace(first, end=end), *made.loaded.attempts[1:])
     made.loaded.folder(first).result.write_bytes(data)
     _reported(dataclasses.replace(made.loaded, attempts=attempts))
-
-
-def result_seeds() -> tuple[bytes, ...]:
-    return (template().result,)
 
 
 # ── YAML ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -179,10 +170,6 @@ def check_run(data: bytes) -> None:
         return
     run_files.store(stored, paths)
     assert run_files.load(paths) == stored
-
-
-def run_seeds() -> tuple[bytes, ...]:
-    return (template().config,)
 
 
 def check_settings(data: bytes) -> None:
@@ -258,9 +245,11 @@ def telemetry_seeds() -> tuple[bytes, ...]:
 TARGETS: Final[Mapping[str, Target]] = {
     "codec": Target(check_codec, codec_seeds, packed=1),
     "journal": Target(check_journal, journal_seeds),
-    "records": Target(check_records, record_seeds, packed=0),
-    "result": Target(check_result, result_seeds, packed=0),
-    "run": Target(check_run, run_seeds),
+    "records": Target(
+        check_records, lambda: (msgpack.packb([msgpack.unpackb(body) for body in template().bodies]),), packed=0
+    ),
+    "result": Target(check_result, lambda: (template().result,), packed=0),
+    "run": Target(check_run, lambda: (template().config,)),
     "settings": Target(check_settings, settings_seeds),
     "models": Target(check_models, models_seeds),
     "telemetry": Target(check_telemetry, telemetry_seeds),
