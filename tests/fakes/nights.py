@@ -2,9 +2,7 @@
 
 night = Night(tmp_path, gpus(8), "1h")
 night.work(rate=lambda gpu, hours: 0.9 if gpu == 3 else 1.0)
-night.climate(3, temperature=lambda hours: 60 + 10 * hours)
-night.finish()
-report = night.report()
+report = night.ended()
 """
 
 import itertools

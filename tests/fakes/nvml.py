@@ -1,11 +1,8 @@
-"""Builds the NVML of tests/fakes/nvml.c, writes its script, and runs Python against it.
+"""Builds the NVML of tests/fakes/nvml.c, writes its script, and runs Python in processes that load it, once each.
 
-    fake = FakeNvml(tmp_path, gpus=8)
-    fake.set({"gpu.3.power_mw": 690_000})
-    fake.fail("nvmlDeviceGetPowerUsage", 15, gpu=3)
-    fake.python("import json; …; print(json.dumps(…))")     # what a fresh process sees
-
-NVML is loaded once a process, so what is tested runs in children that get `fake.environment`.
+fake = FakeNvml(tmp_path, gpus=8)
+fake.set({"gpu.3.power_mw": 690_000})
+fake.fail("nvmlDeviceGetPowerUsage", 15, gpu=3)
 """
 
 import atexit

@@ -1,8 +1,4 @@
-"""Targets that read the history of runs.
-
-history     its file: another program's, another version's, damaged, made up
-recorded    a whole database of this version, with values in it that nobody of ours has written
-"""
+"""Targets that read the history of runs: its file, of whatever kind; and a database with values that nobody wrote."""
 
 import functools
 import shutil

@@ -67,9 +67,6 @@ KINDS: Final[tuple[object, ...]] = (
 DECODERS: Final = tuple(codec.Decoder[object](kind) for kind in KINDS)
 
 
-# ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def check_codec(data: bytes) -> None:
     """A message or a ProtocolError; a message comes back from its own bytes as it was."""
     if not data:
@@ -86,9 +83,6 @@ def codec_seeds() -> tuple[bytes, ...]:
     made = template()
     place = {kind: bytes([number]) for number, kind in enumerate(KINDS)}
     return (*(place[Record] + body for body in made.bodies), place[Result] + made.result)
-
-
-# ── the journal ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def whole_records(data: bytes) -> Iterator[int]:
@@ -143,9 +137,6 @@ def check_records(data: bytes) -> None:
     _reported(loaded)
 
 
-# ── results ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def check_result(data: bytes) -> None:
     """A result that is promised by its hash and makes no sense gives a report that says so."""
     made = template()
@@ -154,9 +145,6 @@ def check_result(data: bytes) -> None:
     attempts = (dataclasses.replace(first, end=end), *made.loaded.attempts[1:])
     made.loaded.folder(first).result.write_bytes(data)
     _reported(dataclasses.replace(made.loaded, attempts=attempts))
-
-
-# ── YAML ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def check_run(data: bytes) -> None:
@@ -214,9 +202,6 @@ def models_seeds() -> tuple[bytes, ...]:
         b"models:\n- {name: net, class: 'torchvision.models:resnet18', type: cnn, title: Net, args: [1, a],\n"
         b"   input_shape: [32, 3, 224, 224]}\n",
     )
-
-
-# ── files of other processes ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def check_telemetry(data: bytes) -> None:

@@ -61,8 +61,6 @@ class Bad(Net):
         return self.no_such_layer(x)
 """
 
-# ── runs on CPU devices, which are real ───────────────────────────────────────────────────────────────────────────────
-
 
 def run(folder: Path, words: str, *, command: str = "run", expected: int = 0) -> Path:
     options = f"{command} --runs-folder {folder}/runs -o {folder}/report.json --no-history --quiet {words}"
@@ -157,8 +155,6 @@ def burn_in_interrupted(folder: Path) -> Path:
     assert running.wait(60) == 4
     return made_in(folder)
 
-
-# ── runs of GPUs, which are fakes ─────────────────────────────────────────────────────────────────────────────────────
 
 LITTLE: Final = {"blocks": 8, "iterations": 4}
 """How much of a launch is stored: enough for intervals."""
