@@ -23,9 +23,16 @@ def page_id(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+def table(page: str, name: str) -> list[str]:
+    """The lines of a page between two comments."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return text.partition(f"<!-- {name}: begin -->\n")[2].partition(f"\n<!-- {name}: end -->")[0].splitlines()
+
+
 @pytest.mark.parametrize(("path", "command"), ALL_COMMANDS, ids=[path for path, _ in ALL_COMMANDS])
 def test_every_option_is_documented(path: str, command: click.Command) -> None:
-    """Each option that --help shows stands in docs/configuration.md, its short form too."""
+    """Each command and each option that --help shows stands in docs/configuration.md, its short form too."""
+    assert re.search(rf"\b{re.escape(command.name or '')}\b", CONFIGURATION), path
     options = [
         spelling
         for parameter in command.params
@@ -36,13 +43,6 @@ def test_every_option_is_documented(path: str, command: click.Command) -> None:
     assert missing == [], path
 
 
-@pytest.mark.parametrize(("path", "command"), ALL_COMMANDS, ids=[path for path, _ in ALL_COMMANDS])
-def test_every_command_is_documented(path: str, command: click.Command) -> None:
-    """Each command is named in docs/configuration.md."""
-    assert command.name is not None
-    assert re.search(rf"\b{re.escape(command.name)}\b", CONFIGURATION), path
-
-
 def test_the_table_of_options_is_that_of_the_program() -> None:
     """docs/configuration.md repeats the tables of options, and explains each; paste what this test expected."""
     rows = ["| option | key in the file | default |", "|---|---|---|"]
@@ -51,8 +51,7 @@ def test_the_table_of_options_is_that_of_the_program() -> None:
         keys = [one.key for one in OPTIONS if option.key and option.key in {one.key, one.follows}]
         cells = [", ".join(f"`{word}`" for word in words) for words in (flags, keys)]
         rows.append("".join(f"| {cell} " if cell else "| " for cell in (*cells, option.default)) + "|")
-    table = CONFIGURATION.partition("<!-- options: begin -->\n")[2].partition("\n<!-- options: end -->")[0]
-    written = [re.split(r"(?<!\\)\|", line) for line in table.splitlines()]
+    written = [re.split(r"(?<!\\)\|", line) for line in table("docs/configuration.md", "options")]
     assert ["|".join(cells[:4]).replace("\\|", "|") + "|" for cells in written] == rows
     assert all(cells[4].strip() for cells in written)
 
@@ -63,17 +62,13 @@ def test_the_table_of_failures_is_the_policy() -> None:
     for category, rule in POLICY.items():
         tries = f" {retries(rule)} " if rule.retries else " "
         rows.append(f"| {category} | {rule.reaction} |{tries}| {rule.why} |")
-    text = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
-    table = text.partition("<!-- policy: begin -->\n")[2].partition("\n<!-- policy: end -->")[0]
-    assert table == "\n".join(rows)
+    assert table("docs/failures.md", "policy") == rows
 
 
 def test_the_table_of_what_happens_to_the_run_is_the_policy() -> None:
     """docs/failures.md repeats orchestrator/state/failure_policy.py here too; paste what this test expected."""
     rows = ["| event | what is done |", "|---|---|", *(f"| {event} | {done} |" for event, done in RUN.items())]
-    text = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
-    table = text.partition("<!-- run: begin -->\n")[2].partition("\n<!-- run: end -->")[0]
-    assert table == "\n".join(rows)
+    assert table("docs/failures.md", "run") == rows
 
 
 def test_the_table_of_models_is_the_catalogue() -> None:
@@ -85,16 +80,13 @@ def test_the_table_of_models_is_the_catalogue() -> None:
             size += f"; generation {model.generation.prompt_tokens} + {model.generation.new_tokens}"
         if not is_probe(model):
             rows.append(f"| {model.name} | {model.type} | {model.parameters / 1e6:.1f} M | {size} |")
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = text.partition("<!-- models: begin -->\n")[2].partition("\n<!-- models: end -->")[0]
-    assert table == "\n".join(rows)
+    assert table("README.md", "models") == rows
 
 
 def test_every_column_of_a_burn_in_is_explained() -> None:
     """docs/burn-in.md has a row for each column of its table, in their order."""
-    text = (ROOT / "docs" / "burn-in.md").read_text(encoding="utf-8")
-    table = text.partition("<!-- columns: begin -->\n")[2].partition("\n<!-- columns: end -->")[0]
-    assert tuple(line.split(" | ")[0].removeprefix("| ") for line in table.splitlines()[2:]) == COLUMNS
+    rows = table("docs/burn-in.md", "columns")[2:]
+    assert tuple(line.split(" | ")[0].removeprefix("| ") for line in rows) == COLUMNS
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/failures.md"])

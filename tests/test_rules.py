@@ -117,6 +117,17 @@ def test_silenced_checks_have_a_reason() -> None:
     assert not violations, "\n".join(violations)
 
 
+def test_tests_state_the_behaviour() -> None:
+    """Each has a docstring; helpers of tests need none."""
+    tests = [
+        (path, node)
+        for path in TESTS
+        for node in parse(path).nodes
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
+    assert [f"{path}:{node.name}" for path, node in tests if not ast.get_docstring(node)] == []
+
+
 def test_only_the_zygote_forks() -> None:
     """Nothing but worker/zygote.py calls os.fork: a fork of a process with threads or CUDA is broken."""
     assert [source.name for source in map(parse, SOURCES) if forks(source)] == ["worker/zygote.py"]

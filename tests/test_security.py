@@ -1,18 +1,4 @@
-"""What comes from outside is data: it starts no code, fills no memory, leaves no folder, steers no terminal.
-
-Which test holds which line:
-    no pickle                            test_rules.test_nothing_is_pickled
-    strict messages, one error, finite   here, test_codec.py, fuzz/
-    YAML                                 here, test_config_mistakes.py, fuzz/
-    weights                              test_rules.test_nothing_is_pickled (torch.load), test_workloads.py
-    code in a configuration              test_own_code.py, e2e/test_own_models.py
-    CSV                                  here, test_report_csv.py
-    file names                           here, test_foreign_runs.py
-    terminal escapes                     test_foreign_runs.py, test_terminal_*.py, test_report_text.py, test_cli_*.py
-    files that are read in               test_foreign_runs.py, test_archive.py, fuzz/
-    endpoints                            here, test_link.py
-    environment                          here
-"""
+"""What comes from outside is data: it starts no code, fills no memory, leaves no folder, steers no terminal."""
 
 import ast
 import hashlib
@@ -43,8 +29,6 @@ from tests.fakes.node import Node
 from tests.fakes.runs import FakeRun
 from tests.fuzz.targets import KINDS
 from tests.test_rules import ROOT, SOURCES, parse
-
-# ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def parts(kind: inspect.Type, seen: set[type]) -> Iterator[inspect.Type]:
@@ -138,9 +122,6 @@ def test_a_length_that_lies_takes_no_memory() -> None:
     assert done.stdout.split() == ["refused"] * 4, done.stderr
 
 
-# ── YAML ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_yaml_is_read_by_the_pure_loader_alone() -> None:
     """The loader of libyaml ends the process on deep nesting: no module names it, and ours is not made of it."""
     named = [path.name for path in SOURCES if re.search(r"\bC(Safe|Full|Base)?(Loader|Parser)\b", path.read_text())]
@@ -175,17 +156,11 @@ def test_run_yaml_is_read_as_strictly_as_a_configuration(tmp_path: Path) -> None
             run.archive()
 
 
-# ── CSV ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
 def test_text_is_no_formula_and_numbers_stay_numbers(start: str) -> None:
     """Each of the six beginnings gets a quote where it is text; a negative number has none."""
     assert str(as_csv.harmless(f"{start}1+1")).startswith("'")
     assert (as_csv.harmless(-1.5), as_csv.harmless(-3), as_csv.harmless(0)) == (-1.5, -3, 0)
-
-
-# ── names ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
@@ -201,9 +176,6 @@ def test_no_name_leads_out_of_the_folder(model: str, uuid: str) -> None:
     for name in (cell.id, slug(uuid)):
         assert re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,99}", name)
         assert name != ".."
-
-
-# ── where gpubench listens, and what it tells ─────────────────────────────────────────────────────────────────────────
 
 
 def test_nothing_listens_beyond_this_machine() -> None:

@@ -98,7 +98,6 @@ def burned(command: Sequence[str], environment: Mapping[str, str], power: "Power
     """gpu-burn on the visible GPU. Raises RuntimeError where it prints fewer than two lines of progress."""
     told: list[tuple[float, int]] = []
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as burning:
-        assert burning.stdout is not None
         for line in burning.stdout:
             if found := PROGRESS.search(line):
                 told.append((time.monotonic(), int(found[1])))

@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from orchestrator import report
 from orchestrator.config import catalogue
@@ -29,7 +29,6 @@ from orchestrator.run_reports import reporting
 from orchestrator.store.records import End, Left
 from protocol import codec
 from protocol.cell import Cell, Precision, Workload
-from protocol.messages import Sample
 from protocol.paths import RunPaths
 from tests.fakes import runs
 from tests.fakes.node import ROOT
@@ -69,13 +68,8 @@ def write(folder: Path, wanted: int) -> int:
     """A run with so many results, or a few more, in `folder`. Returns how many."""
     os.fsync = os.fdatasync = lambda _: None  # what is measured is how files are read
     models = [model for model in catalogue.load().models if not is_probe(model)]
-    asked = {
-        "devices": runs.gpus(GPUS),
-        "models": models,
-        "workloads": WORKLOADS,
-        "precisions": tuple(Precision),
-        "batch_sizes": (1, 8, 32),
-    }
+    asked = {"devices": runs.gpus(GPUS), "models": models, "workloads": WORKLOADS, "precisions": tuple(Precision)}
+    asked["batch_sizes"] = 1, 8, 32
     with tempfile.TemporaryDirectory(prefix="gpubench-bench-") as name:
         cells = len(runs.FakeRun(Path(name) / "run", **asked).stored.plan.cells)
     run = runs.FakeRun(folder, **asked, launches=-(-wanted // cells))
@@ -115,19 +109,12 @@ def samples(run: runs.FakeRun, uuid: str) -> None:
     for first in range(0, SAMPLES_A_GPU, 1_000):
         file.append(
             [
-                Sample(
-                    at_ns=1_000 * runs.SECOND_NS + number * SAMPLE_NS,
-                    gpu_percent=98,
-                    memory_percent=40,
-                    memory_used_bytes=2**30,
-                    power_mw=690_000 + number % 100,
-                    energy_mj=69_000 * number,
+                runs.sample(
+                    1_000 * runs.SECOND_NS + number * SAMPLE_NS,
+                    power_w=690 + number % 100 / 1000,
                     temperature_c=60 + number % 5,
                     sm_clock_mhz=1_500 + number % 50,
-                    memory_clock_mhz=3_201,
                     reasons=4,
-                    thermal_violation_ns=0,
-                    power_violation_ns=0,
                 )
                 for number in range(first, first + 1_000)
             ]
@@ -139,7 +126,7 @@ def measure(folder: Path, formats: Sequence[ReportFormat], *, profile: bool) -> 
     profiler = cProfile.Profile()
     if profile:
         profiler.enable()
-    begin = last = Moment.now()
+    begin = last = time.monotonic(), time.process_time()
     made = reporting.make_all(RunPaths(folder))
     last = step("read and merged", last)
     for kind in formats:
@@ -151,21 +138,11 @@ def measure(folder: Path, formats: Sequence[ReportFormat], *, profile: bool) -> 
         pstats.Stats(profiler).sort_stats("tottime").print_stats(40)
 
 
-class Moment(NamedTuple):
-    """Seconds by the clock, and of this process on its cores."""
-
-    clock_s: float
-    cpu_s: float
-
-    @classmethod
-    def now(cls) -> "Moment":
-        return cls(time.monotonic(), time.process_time())
-
-
-def step(words: str, since: Moment) -> Moment:
-    now = Moment.now()
+def step(words: str, since: tuple[float, float]) -> tuple[float, float]:
+    """Print what it took since then, by the clock and of a core."""
+    now = time.monotonic(), time.process_time()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    took = f"{now.clock_s - since.clock_s:.1f} s, {now.cpu_s - since.cpu_s:.1f} s of a core"
+    took = f"{now[0] - since[0]:.1f} s, {now[1] - since[1]:.1f} s of a core"
     print(f"{words}: {took}, peak {peak:,.0f} MiB", flush=True)
     return now
 

@@ -18,6 +18,7 @@ from typing import Final
 import psutil
 
 from protocol.paths import RunPaths
+from tests.bench.harness import arguments
 from tests.fakes import faults
 from tests.fakes.node import ROOT, name_of
 
@@ -165,4 +166,4 @@ def show(looks: list[Look], on_disk: dict[float, int], planned: int, begin: floa
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20_000)
+    main(*arguments(20_000))

@@ -103,8 +103,6 @@ def bare_loop(device: str, environment: dict[str, str]) -> Iterator[Callable[[st
     command = [sys.executable, "-c", BARE, device]
     with subprocess.Popen(command, text=True, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as bare:
         asks, answers = bare.stdin, bare.stdout
-        assert asks is not None
-        assert answers is not None
 
         def ask(kind: str, size: int, precision: str) -> float:
             asks.write(json.dumps([kind, size, precision]) + "\n")

@@ -74,8 +74,6 @@ def answering(stored: StoredRun, lengths: tuple[int, int]) -> Iterator[Peers]:
     command = [sys.executable, "-m", "tests.bench.peers"]
     environment = {**os.environ, **process_start.ONE_THREAD}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         yield Peers(process.stdin, process.stdout, stored, lengths)
 
 

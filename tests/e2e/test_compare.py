@@ -6,6 +6,7 @@ import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -192,15 +193,22 @@ def test_nothing_is_built_on_times_that_were_not_steady(compare: Callable[..., R
     assert not (tmp_path / "empty.json").exists()
 
 
+def limited(folder: Path, compare: Callable[..., Result], phase: str, below: int, models: str) -> tuple[Result, Any]:
+    """What `report` of a run says with a limit for these models, and the report."""
+    limits, made = folder.parent / "limits.yaml", folder.parent / "out.json"
+    limits.write_text(LIMIT.format(phase=phase, below=below, models=models))
+    done = compare("report", str(folder), "--thresholds", str(limits), "-o", str(made))
+    return done, json.loads(made.read_bytes()) if made.exists() else None
+
+
 @pytest.mark.parametrize(("phase", "below", "code"), [("inference", 5, 1), ("inference", 50, 0), ("training", 50, 4)])
 def test_a_report_ends_with_what_its_thresholds_say(
     compare: Callable[..., Result], tmp_path: Path, phase: str, below: int, code: int
 ) -> None:
     """1 for a missed one, 4 for one that no figure belongs to, 0 for those that are met; a note says which it was."""
-    (tmp_path / "limits.yaml").write_text(LIMIT.format(phase=phase, below=below, models=",".join(MODELS)))
-    done = compare("report", f"runs/{OLDER}", "--thresholds", "limits.yaml", "-o", "out.json")
-    assert (done.exit_code, done.stdout) == (code, f"{tmp_path / 'out.json'}\n"), done.stderr
-    assert json.loads((tmp_path / "out.json").read_bytes())["verdict"]["exit_code"] == code
+    done, report = limited(tmp_path / "runs" / OLDER, compare, phase, below, ",".join(MODELS))
+    assert (done.exit_code, done.stdout) == (code, f"{tmp_path / 'runs' / 'out.json'}\n"), done.stderr
+    assert report["verdict"]["exit_code"] == code
     notes = [line for line in done.stderr.splitlines() if "exit code" in line]
     assert [f"exit code {code}" in line for line in notes] == ([True] if code else [])
 
@@ -212,24 +220,21 @@ def test_a_report_of_an_incomplete_run_is_not_made_good_by_its_thresholds(
     run = tmp_path / "runs" / OLDER
     for result in run.glob("launches/lstm-*/*/result.msgpack"):
         result.unlink()
-    (tmp_path / "limits.yaml").write_text(LIMIT.format(phase="inference", below=50, models="resnet50"))
-    done = compare("report", str(run), "--thresholds", "limits.yaml", "-o", "out.json")
-    assert json.loads((tmp_path / "out.json").read_bytes())["verdict"]["exit_code"] == done.exit_code == 4
+    done, report = limited(run, compare, "inference", 50, "resnet50")
+    assert report["verdict"]["exit_code"] == done.exit_code == 4
 
 
-@pytest.mark.parametrize(("model", "code"), [("net.py:Net", 0), ("bert-base", 4), ("net.py:Nat", 2), ("gemm", 2)])
-def test_thresholds_name_models_of_the_run_and_those_that_ship(
-    compare: Callable[..., Result], tmp_path: Path, model: str, code: int
-) -> None:
+def test_thresholds_name_models_of_the_run_and_those_that_ship(call: Callable[..., Result], tmp_path: Path) -> None:
     """A model that ships and was not measured has no figure; one that nobody knows is a mistake, and so is a probe."""
     models = shipped("resnet50")[0], msgspec.structs.replace(shipped("lstm")[0], name="net.py:Net")
-    run = FakeRun(tmp_path / "runs" / "mine", devices=gpus(1), models=models, batch_sizes=(1,))
+    run = FakeRun(tmp_path / "mine", devices=gpus(1), models=models, batch_sizes=(1,))
     run.everything()
     run.finish()
-    (tmp_path / "limits.yaml").write_text(LIMIT.format(phase="inference", below=50, models=f"'{model}'"))
-    done = compare("report", "runs/mine", "--thresholds", "limits.yaml", "-o", "out.json")
-    assert done.exit_code == code, done.stderr
-    assert done.stderr.startswith("error: limits.yaml, line 2, thresholds[0].models[0]: ") is (code == 2)
+    for model, code in (("net.py:Net", 0), ("bert-base", 4), ("net.py:Nat", 2), ("gemm", 2)):
+        done, _ = limited(run.paths.folder, call, "inference", 50, f"'{model}'")
+        assert done.exit_code == code, done.stderr
+        wrong = f"error: {tmp_path / 'limits.yaml'}, line 2, thresholds[0].models[0]: "
+        assert done.stderr.startswith(wrong) is (code == 2)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from orchestrator.store.records import End, Left, Spawned, Start
 from protocol.failure import Category
 from protocol.paths import RunPaths
 from tests.fakes import gangs
-from tests.fakes.node import NOTHING, Node, leftovers
+from tests.fakes.node import Node
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -24,15 +24,10 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path / "run")
 
 
-def links(node: Node) -> list[Attempt]:
-    return [attempt for attempt in node.archive().attempts if attempt.start.cell.startswith("peers")]
-
-
 def members(node: Node) -> list[psutil.Process]:
     def pids() -> list[int]:
-        records = node.records()
-        begun = [record.launch for record in records if isinstance(record, Start) and "peers" in record.cell]
-        return [record.pid for record in records if isinstance(record, Spawned) and record.launch == begun[-1]]
+        begun = [record.launch for record in node.of(Start) if "peers" in record.cell]
+        return [record.pid for record in node.of(Spawned) if record.launch == begun[-1]]
 
     def measure() -> bool:
         phases = node.paths.launches.glob("peers*/*/**/phase")
@@ -43,44 +38,39 @@ def members(node: Node) -> list[psutil.Process]:
     return [psutil.Process(by_log[name]) for name in ("1", *(f"rank{rank}" for rank in range(1, DEVICES)))]
 
 
-def assert_the_rest_is_well(node: Node) -> None:
-    """What comes before and after it was measured on each device, and nothing is left over."""
+def ended(node: Node, code: int = 0) -> list[Attempt]:
+    """The attempts at the cell of all devices, of a run in which what comes before and after it was measured."""
+    node.ended(code, timeout_s=120)
     measured = [one.start.cell for one in node.archive().attempts if one.promised and "peers" not in one.start.cell]
     assert len(measured) == 2 * DEVICES
-    assert leftovers(node.paths.folder) == NOTHING
+    return [attempt for attempt in node.archive().attempts if attempt.start.cell.startswith("peers")]
 
 
 def test_devices_work_together_as_one_launch(node: Node) -> None:
     """One beginning, one end, a process for each device; the result holds what each of them verified."""
-    assert node.wait(120) == 0, node.output
-    (attempt,) = links(node)
+    (attempt,) = ended(node)
     number = attempt.start.launch
     told = [record for record in node.records() if getattr(record, "launch", None) == number]
     assert [type(record) for record in told] == [Start, *[Spawned] * DEVICES, End, Left]
     result = node.archive().result(attempt)
     assert set(result.others) == {"cpu:1", "cpu:2"}
-    assert result.verification is not None
     for verified in (result.verification, *result.others.values()):
         assert verified.checks >= DEVICES
         assert verified.verified_bytes == verified.checks << 20
         assert verified.mismatches == 0
-    assert_the_rest_is_well(node)
 
 
 def test_one_that_dies_ends_all_and_is_the_cause(node: Node) -> None:
     """The failure is that of the process which was killed; what the others saw of it is evidence; a retry works."""
     victim = members(node)[1]
     victim.kill()
-    assert node.wait(120) == 0, node.output
-    first, second = links(node)
-    assert first.failure is not None
+    first, second = ended(node)
     assert (first.failure.category, first.failure.signal) == (Category.KILLED, signal.SIGKILL)
     assert first.failure.device == "cpu:1"
     others = [words for name, words in first.failure.evidence.items() if name.startswith("on ")]
     assert len(others) == DEVICES - 1
     assert all(word.startswith((str(Category.COMMUNICATION), "ended with the others")) for word in others), others
     assert second.promised
-    assert_the_rest_is_well(node)
 
 
 def test_the_others_are_waited_for_before_the_one_that_died_goes_on(node: Node) -> None:
@@ -89,38 +79,28 @@ def test_the_others_are_waited_for_before_the_one_that_died_goes_on(node: Node) 
     first.suspend()
     third.suspend()
     victim.send_signal(signal.SIGSEGV)
-    assert node.wait(120) == 0, node.output
+    crashed, again = (one.start.launch for one in ended(node))
     said = [record for record in node.records() if isinstance(record, Start | End)]
-    crashed, again = (one.start.launch for one in links(node))
     place = said.index(next(one for one in said if isinstance(one, Start) and one.launch == crashed))
     following = [(type(one), one.launch) for one in said[place : place + 3]]
     assert following == [(Start, crashed), (End, crashed), (Start, again)]
-    assert_the_rest_is_well(node)
 
 
 def test_one_that_stops_is_named_and_all_are_ended(node: Node) -> None:
     """All wait for it until the deadline; it is the one that made no progress; what comes next is measured."""
     stopped = members(node)[2]
     stopped.suspend()
-    assert node.wait(120) == 4, node.output
-    (attempt, *_) = links(node)
-    assert attempt.failure is not None
+    (attempt, *_) = ended(node, 4)
     assert (attempt.failure.category, attempt.failure.device) == (Category.DEADLINE, "cpu:2")
     assert attempt.failure.stopped is True
     assert "cpu:2 made no progress: its process was stopped" in attempt.failure.message
-    assert_the_rest_is_well(node)
 
 
 def test_a_run_whose_orchestrator_dies_is_resumed_and_measures_it_once(node: Node) -> None:
     """Nothing of it is left behind; the interrupted attempt counts, and there is one result."""
     processes = members(node)
     node.kill()
-    node.wait()
     assert psutil.wait_procs(processes, timeout=10)[1] == []
-    again = Node(node.paths.folder)
-    assert again.wait(120) == 0, again.output
-    first, second = links(again)
-    assert first.failure is not None
+    first, second = ended(Node(node.paths.folder))
     assert (first.failure.category, second.promised is not None) == (Category.INTERRUPTED, True)
-    assert_the_rest_is_well(again)
     assert len(list(RunPaths(node.paths.folder).launches.glob("peers*/*/result.msgpack"))) == 1

@@ -1,7 +1,6 @@
 """Large and hostile files in place of a report: refused in a sentence, within seconds, and in bounded memory."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,37 +20,28 @@ runpy.run_module("orchestrator", run_name="__main__", alter_sys=True)
 BEGIN: Final = b'{"schema_version": %d, ' % SCHEMA_VERSION
 
 
-def nesting(file: Path) -> None:
-    file.write_bytes(b'{"schema_version": ' * (LEAST_BYTES // 19))
-
-
-def lists(file: Path) -> None:
-    file.write_bytes(BEGIN + b'"more": ' + b"[" * LEAST_BYTES)
-
-
-def numbers(file: Path) -> None:
-    file.write_bytes(BEGIN + b'"cells": [' + b"1e300," * (LEAST_BYTES // 6) + b"1]}")
-
-
-def text(file: Path) -> None:
-    file.write_bytes(BEGIN + b'"metadata": "' + b"<b>" * (LEAST_BYTES // 3) + b'"}')
-
-
-def other(file: Path) -> None:
-    file.write_bytes(b'{"packages": [' + b'{"name": "a", "version": "1"},' * (LEAST_BYTES // 30) + b"{}]}")
-
-
-def zeros(file: Path) -> None:
-    with file.open("wb") as made:
-        made.truncate(10 * 1024 * MIB)
+MADE: Final[dict[str, tuple[bytes, bytes, bytes]]] = {
+    "objects in objects": (b"", b'{"schema_version": ', b""),
+    "lists in a part that nobody knows": (BEGIN + b'"more": ', b"[", b""),
+    "numbers that have no place": (BEGIN + b'"cells": [', b"1e300,", b"1]}"),
+    "one name": (BEGIN + b'"metadata": "', b"<b>", b'"}'),
+    "something else": (b'{"packages": [', b'{"name": "a", "version": "1"},', b"{}]}"),
+    "ten gigabytes of zeros": (b"", b"", b""),
+}
+"""How a file begins, what it repeats, and how it ends."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [nesting, lists, numbers, text, other, zeros])
-def test_a_file_that_is_no_report_is_refused_at_once(tmp_path: Path, make: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("made", MADE)
+def test_a_file_that_is_no_report_is_refused_at_once(tmp_path: Path, made: str) -> None:
     """Exit code 2, one line that names the file, no traceback; no more memory than a few times the file."""
     bad = tmp_path / "bad.json"
-    make(bad)
+    begin, repeated, end = MADE[made]
+    with bad.open("wb") as file:
+        if repeated:
+            file.write(begin + repeated * (LEAST_BYTES // len(repeated)) + end)
+        else:
+            file.truncate(10 * 1024 * MIB)  # which take no room on the disk
     begun = time.monotonic()
     refused = python("-c", LIMITED, "compare", str(bad), str(bad), cwd=ROOT)
     told = refused.stdout + refused.stderr

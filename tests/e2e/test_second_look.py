@@ -16,7 +16,7 @@ from protocol.cell import Workload
 from protocol.paths import RunPaths
 from tests.fakes import faults, gpu_runs, rates
 from tests.fakes.cuda import beside
-from tests.fakes.node import NOTHING, Node, leftovers
+from tests.fakes.node import Node
 from tests.fakes.nvml import FakeNvml, uuid
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ class Runs:
 
     def finished(self, folder: Path) -> Node:
         node = self.resumed(folder)
-        assert node.wait(timeout_s=120) == 0, node.output
+        node.ended(timeout_s=120)
         return node
 
 
@@ -64,12 +64,8 @@ def whole(runs: Runs) -> Node:
     return runs.finished(runs.prepared("whole"))
 
 
-def added(node: Node) -> list[Added]:
-    return [record for record in node.records() if isinstance(record, Added)]
-
-
 def rounds_of(node: Node) -> list[tuple[set[tuple[str, int]], tuple[str, ...]]]:
-    return [(set(record.slots), record.suspects) for record in added(node)]
+    return [(set(record.slots), record.suspects) for record in node.of(Added)]
 
 
 def found(node: Node) -> dict[str, Any]:
@@ -95,17 +91,16 @@ def test_a_suspect_is_launched_more_often_until_it_is_settled(runs: Runs, whole:
     """Without them it stays SUSPECT; with them it is a STRAGGLER, nobody else is, and no more are made than needed."""
     bare = runs.finished(runs.prepared("bare", adds=False))
     assert verdicts(bare)[1] == "SUSPECT"
-    assert not added(bare)
+    assert not bare.of(Added)
     assert verdicts(whole) == ["OK", "STRAGGLER", "OK", "OK"]
-    rounds = added(whole)
+    rounds = whole.of(Added)
     assert 1 <= len(rounds) <= MOST_LAUNCHES - LAUNCHES
     assert SLOW in rounds[0].suspects
     report = whole.report()
     assert {one["launches_added"] for one in report["stragglers"]} == {2 * len(rounds)}
     assert {cell["launches_planned"] for cell in report["cells"]} == {LAUNCHES}
     assert {cell["launches"] for cell in report["cells"]} == {LAUNCHES + len(rounds)}
-    assert sum(isinstance(record, ZygoteStarted) for record in whole.records()) == 1
-    assert leftovers(whole.paths.folder) == NOTHING
+    assert len(whole.of(ZygoteStarted)) == 1
 
 
 def require_the_same(node: Node, whole: Node) -> None:
@@ -116,25 +111,24 @@ def require_the_same(node: Node, whole: Node) -> None:
 def test_a_kill_among_the_added_launches_changes_nothing(runs: Runs, whole: Node) -> None:
     """Killed in the middle of each added round and resumed: the same launches, values, verdicts; nothing made twice."""
     folder = runs.prepared("killed")
-    for number in range(1, len(added(whole)) + 1):
+    for number in range(1, len(whole.of(Added)) + 1):
         node = runs.resumed(folder)
         node.until(lambda node=node, number=number: in_the_middle_of(node, number), timeout_s=60)
         node.kill()
-        node.wait()
     last = runs.finished(folder)
     require_the_same(last, whole)
-    good = {record.launch for record in last.records() if isinstance(record, End) and record.failure is None}
-    measured = [(one.cell, one.round) for one in last.records() if isinstance(one, Start) and one.launch in good]
+    good = {record.launch for record in last.of(End) if record.failure is None}
+    measured = [(one.cell, one.round) for one in last.of(Start) if one.launch in good]
     assert len(measured) == len(set(measured))
 
 
 def in_the_middle_of(node: Node, number: int) -> bool:
     """Whether of the added round `number` some launches are over and others at work."""
-    rounds = added(node)
+    rounds = node.of(Added)
     if len(rounds) < number:
         return False
-    own = {one.launch for one in node.records() if isinstance(one, Start) and (one.cell, one.round) in rounds[-1].slots}
-    over = {one.launch for one in node.records() if isinstance(one, End)}
+    own = {one.launch for one in node.of(Start) if (one.cell, one.round) in rounds[-1].slots}
+    over = {one.launch for one in node.of(End)}
     return bool(own & over) and bool(own - over)
 
 

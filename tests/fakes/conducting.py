@@ -1,9 +1,4 @@
-"""A conductor of a run whose processes are never made, for tests of what it does about what becomes of them.
-
-held = conducting(folder, gpus(2))
-live = held.live[0]                                       # launched, as far as the journal knows
-held.conductor.carry_out([Concluded(live, failure)])
-"""
+"""A conductor of a run whose processes are never made, for tests of what it does about what becomes of them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -24,29 +24,12 @@ H200 = Board("NVIDIA H200", "Hopper", BoardClass.PROFESSIONAL, nvlinks=18, bridg
 RTX = Board("NVIDIA GeForce RTX 4090", "Ada", BoardClass.CONSUMER)
 V100 = Board("Tesla V100-PCIE-16GB", "Volta", BoardClass.PROFESSIONAL)
 WELL = {
-    "ecc_uncorrected": 0,
-    "ecc_corrected": 0,
-    "ecc_uncorrected_lifetime": 0,
-    "sram_threshold": 0,
-    "rows_pending": 0,
-    "rows_failed": 0,
-    "retired_pages": 0,
-    "recovery_action": 0,
-    "thermal_violation_ns": 0,
-    "gpu_margin_c": 40,
-    "memory_margin_c": 40,
-    "gpu_percent": 99,
-    "power_limit_mw": 700_000,
-    "power_default_mw": 700_000,
-    "pcie_replays": 0,
-    "pcie_generation": 5,
-    "pcie_generation_max": 5,
-    "pcie_width": 16,
-    "pcie_width_max": 16,
-    "nvlinks_up": 18,
-    "nvlink_errors": 0,
-    "fabric_state": 3,
-    "fabric_status": 0,
+    **dict.fromkeys(("ecc_uncorrected", "ecc_corrected", "ecc_uncorrected_lifetime", "sram_threshold"), 0),
+    **dict.fromkeys(("rows_pending", "rows_failed", "retired_pages", "recovery_action", "thermal_violation_ns"), 0),
+    **dict.fromkeys(("pcie_replays", "nvlink_errors", "fabric_status"), 0),
+    **{"gpu_margin_c": 40, "memory_margin_c": 40, "gpu_percent": 99, "nvlinks_up": 18, "fabric_state": 3},
+    **{"power_limit_mw": 700_000, "power_default_mw": 700_000},
+    **{"pcie_generation": 5, "pcie_generation_max": 5, "pcie_width": 16, "pcie_width_max": 16},
 }
 RULES = limits.load()
 

@@ -2,9 +2,7 @@
 
 night = Night(tmp_path, gpus(8), "1h")
 night.work(rate=lambda gpu, hours: 0.9 if gpu == 3 else 1.0)
-night.climate(3, temperature=lambda hours: 60 + 10 * hours)
-night.finish()
-report = night.report()
+report = night.ended()
 """
 
 import itertools
@@ -55,7 +53,6 @@ class Night(FakeRun):
     def planned(self, configuration: Configuration, devices: tuple[Device, ...]) -> Plan:
         """Rounds, without the launches for which there is no time and which a run would drop."""
         made = burn_in_plan.make(configuration, devices, levels.load())
-        assert configuration.burn_in is not None
         fitting = round(
             configuration.burn_in.duration_s / (configuration.burn_in.cell_s[devices[0].kind] + self._start_s)
         )
@@ -82,7 +79,6 @@ class Night(FakeRun):
         """
         stored = self.stored
         cells = {cell.id: cell for cell in stored.plan.cells}
-        assert stored.configuration.burn_in is not None
         cell_s = round(stored.configuration.burn_in.cell_s[stored.devices[0].kind])
         at = {device.uuid: place for place, device in enumerate(stored.devices)}
         slots = zip(*(stored.plan.order[device.uuid] for device in stored.devices), strict=True)
@@ -189,9 +185,7 @@ class Night(FakeRun):
             assert what == "pause", what
 
     def chapter(self) -> BurnInReport:
-        found = self.report().burn_in
-        assert found is not None
-        return found
+        return self.report().burn_in
 
     def finished(self) -> BurnInReport:
         self.finish()
@@ -238,11 +232,6 @@ def ten_minutes(folder: Path) -> Night:
 
 def soak(night: Night, device: str = "cpu:0") -> Cell:
     return night.first(Workload.SOAK, device)
-
-
-def stalled(night: Night, seconds: float) -> None:
-    """A launch of the first CPU device, in which its worker stood still."""
-    night.one(soak(night), 9, stood_still_s=seconds)
 
 
 def of_the_first(night: Night) -> GpuBurnIn:

@@ -65,7 +65,6 @@ class Node:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        assert self.process.stdout is not None
         self.process.stdout.close()
 
     def records(self) -> tuple[Record, ...]:

@@ -1,11 +1,8 @@
-"""Builds the NVML of tests/fakes/nvml.c, writes its script, and runs Python against it.
+"""Builds the NVML of tests/fakes/nvml.c, writes its script, and runs Python in processes that load it, once each.
 
-    fake = FakeNvml(tmp_path, gpus=8)
-    fake.set({"gpu.3.power_mw": 690_000})
-    fake.fail("nvmlDeviceGetPowerUsage", 15, gpu=3)
-    fake.python("import json; …; print(json.dumps(…))")     # what a fresh process sees
-
-NVML is loaded once a process, so what is tested runs in children that get `fake.environment`.
+fake = FakeNvml(tmp_path, gpus=8)
+fake.set({"gpu.3.power_mw": 690_000})
+fake.fail("nvmlDeviceGetPowerUsage", 15, gpu=3)
 """
 
 import atexit
@@ -81,45 +78,37 @@ def gpu(index: int) -> dict[str, object]:
         "architecture": 9,
         "power_limit_mw": 700_000,
         "ecc": 1,
-        "mig": 0,
         "persistence_mode": 1,
         "pcie_generation": 5,
         "pcie_width": 16,
         "cpus": "0 1",
         "memory_total_bytes": 150_754_820_096,
-        "memory_used_bytes": 0,
-        "gpu_percent": 0,
-        "memory_percent": 0,
         "power_mw": 76_000,
         "energy_mj": 1_000_000,
         "temperature_c": 31,
         "sm_clock_mhz": 345,
         "memory_clock_mhz": 3201,
         "reasons": "0x1",
-        "thermal_violation_ns": 0,
-        "power_violation_ns": 0,
         "power_default_mw": 700_000,
         "pcie_generation_now": 5,
         "pcie_width_max": 16,
-        "pcie_replays": 0,
-        "ecc_corrected": 0,
-        "ecc_uncorrected": 0,
-        "ecc_uncorrected_lifetime": 0,
-        "sram_threshold": 0,
-        "rows_pending": 0,
-        "rows_failed": 0,
         "margin_c": 51,
         "memory_max_c": 95,
         "nvlinks": 18,
         "nvlinks_up": 18,
         "fabric_state": 3,
-        "fabric_status": 0,
+        **dict.fromkeys(ZEROS, 0),
         **{f"field.{number}": value for number, value in FIELDS.items()},
     }
 
 
 FIELDS = {38: 0, 52: 0, 59: 0, 82: 40, 194: -2, 230: 0}
 """NVLink CRC, replay and recovery errors, memory temperature, T.Limit of the slowdown, recovery action."""
+ZEROS = (
+    *("mig", "memory_used_bytes", "gpu_percent", "memory_percent", "thermal_violation_ns", "power_violation_ns"),
+    *("pcie_replays", "ecc_corrected", "ecc_uncorrected", "ecc_uncorrected_lifetime", "sram_threshold"),
+    *("rows_pending", "rows_failed", "fabric_status"),
+)
 HANGS_MS = 3_600_000
 
 

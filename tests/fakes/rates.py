@@ -1,10 +1,7 @@
 """Launches whose results are made up, on GPUs that are not there: each GPU as fast as a test has it.
 
-    environment = nvml.environment | beside(nvml) | rates.installed(tmp_path, slow="GPU-…", percent=4, noise=0.02)
-
-Every process of the run finds our `sitecustomize` first, which puts this in the place of worker/workloads/inference.py.
-A launch takes what its GPU, its cell, and the number of results that the cell has had so far say: the same in every run
-with these GPUs, whatever was killed in between. By the journal: a result whose END was never written does not count.
+Every process of the run finds our `sitecustomize` first, which replaces worker/workloads/inference.py. A launch takes
+what its GPU, its cell, and the number of results that count so far say, whatever was killed in between.
 """
 
 import os

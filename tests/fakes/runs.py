@@ -192,8 +192,6 @@ class FakeRun:
     def planned(self, configuration: Configuration, devices: tuple[Device, ...]) -> Plan:
         return planner.make(configuration, devices)
 
-    # ── the plan ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
     def cell(
         self,
         model: str = "resnet50",
@@ -209,8 +207,6 @@ class FakeRun:
             for cell in self.stored.plan.cells
             if (cell.model, cell.workload, cell.batch_size, cell.precision, cell.devices) == wanted
         )
-
-    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def segment(
         self,
@@ -331,8 +327,6 @@ class FakeRun:
             sound(self.paths, [device.uuid for device in self.stored.devices if device.uuid[:3] == "GPU"], self._spans)
         self._journal.append(Finished(at_ns=self.now_ns, interrupted=interrupted, reason=reason, broken=broken))
         self._journal.close()
-
-    # ── reading it back ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def archive(self) -> Archive:
         return archive.load(self.paths)

@@ -1,7 +1,4 @@
-"""Sides of a comparison that nobody measured: a GPU and some cells, each with a rate for every launch.
-
-And a run of a fake with its report, for what reads a side from files.
-"""
+"""Sides of a comparison that nobody measured: a GPU and cells with a rate for every launch; or a fake run."""
 
 import random
 from pathlib import Path

@@ -1,10 +1,8 @@
 """`python -m tests.fuzz TARGET --seconds N`: look for a defect with atheris, guided by the lines that an input reaches.
 
-    python -m tests.fuzz codec --seconds 3600
     python -m tests.fuzz journal --input out/fuzz/journal/crash-…      run one input again, with its traceback
 
-What was learnt stays in out/fuzz/TARGET/corpus, where the next call goes on; what raised is put beside it. Ends with 0
-when nothing was found.
+What was learnt stays in out/fuzz/TARGET/corpus, and what raised is put beside it. Ends with 0 when nothing was found.
 """
 
 import argparse

@@ -1,10 +1,4 @@
-"""Targets whose end is a page: a burn-in of two GPUs with a cell on both of them, and reports held against each other.
-
-    night       records, the result of the cell on both GPUs, and the samples of one, up to the HTML report
-    compared    the JSON of a report or a baseline, up to the HTML of a comparison
-
-What others wrote must reach a page as text: nothing of it may become an element.
-"""
+"""Targets whose end is a page: what others wrote reaches it as text, and nothing of it becomes an element."""
 
 import functools
 import hashlib

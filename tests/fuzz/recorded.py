@@ -1,8 +1,4 @@
-"""Targets that read the history of runs.
-
-history     its file: another program's, another version's, damaged, made up
-recorded    a whole database of this version, with values in it that nobody of ours has written
-"""
+"""Targets that read the history of runs: its file, of whatever kind; and a database with values that nobody wrote."""
 
 import functools
 import shutil
@@ -41,7 +37,6 @@ def check_history(data: bytes) -> None:
         return
     assert not notes or (place.path.parent / "history.damaged-1.db").read_bytes() == data
     with store.reading(place) as again:
-        assert again is not None
         assert histories.run_id(5) in [one for (one,) in again.execute("SELECT run_id FROM runs")]
 
 

@@ -67,9 +67,6 @@ KINDS: Final[tuple[object, ...]] = (
 DECODERS: Final = tuple(codec.Decoder[object](kind) for kind in KINDS)
 
 
-# ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def check_codec(data: bytes) -> None:
     """A message or a ProtocolError; a message comes back from its own bytes as it was."""
     if not data:
@@ -86,9 +83,6 @@ def codec_seeds() -> tuple[bytes, ...]:
     made = template()
     place = {kind: bytes([number]) for number, kind in enumerate(KINDS)}
     return (*(place[Record] + body for body in made.bodies), place[Result] + made.result)
-
-
-# ── the journal ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def whole_records(data: bytes) -> Iterator[int]:
@@ -143,29 +137,14 @@ def check_records(data: bytes) -> None:
     _reported(loaded)
 
 
-def record_seeds() -> tuple[bytes, ...]:
-    return (msgpack.packb([msgpack.unpackb(body) for body in template().bodies]),)
-
-
-# ── results ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def check_result(data: bytes) -> None:
     """A result that is promised by its hash and makes no sense gives a report that says so."""
     made = template()
     first = made.loaded.attempts[0]
-    assert first.end is not None
     end = msgspec.structs.replace(first.end, result_sha256=hashlib.sha256(data).hexdigest())
     attempts = (msgspec.structs.replace(first, end=end), *made.loaded.attempts[1:])
     made.loaded.folder(first).result.write_bytes(data)
     _reported(dataclasses.replace(made.loaded, attempts=attempts))
-
-
-def result_seeds() -> tuple[bytes, ...]:
-    return (template().result,)
-
-
-# ── YAML ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def check_run(data: bytes) -> None:
@@ -179,10 +158,6 @@ def check_run(data: bytes) -> None:
         return
     run_files.store(stored, paths)
     assert run_files.load(paths) == stored
-
-
-def run_seeds() -> tuple[bytes, ...]:
-    return (template().config,)
 
 
 def check_settings(data: bytes) -> None:
@@ -229,9 +204,6 @@ def models_seeds() -> tuple[bytes, ...]:
     )
 
 
-# ── files of other processes ──────────────────────────────────────────────────────────────────────────────────────────
-
-
 def check_telemetry(data: bytes) -> None:
     """Samples, health records and the lock tell what can be read, and never raise."""
     paths = RunPaths(folder())
@@ -258,9 +230,11 @@ def telemetry_seeds() -> tuple[bytes, ...]:
 TARGETS: Final[Mapping[str, Target]] = {
     "codec": Target(check_codec, codec_seeds, packed=1),
     "journal": Target(check_journal, journal_seeds),
-    "records": Target(check_records, record_seeds, packed=0),
-    "result": Target(check_result, result_seeds, packed=0),
-    "run": Target(check_run, run_seeds),
+    "records": Target(
+        check_records, lambda: (msgpack.packb([msgpack.unpackb(body) for body in template().bodies]),), packed=0
+    ),
+    "result": Target(check_result, lambda: (template().result,), packed=0),
+    "run": Target(check_run, lambda: (template().config,)),
     "settings": Target(check_settings, settings_seeds),
     "models": Target(check_models, models_seeds),
     "telemetry": Target(check_telemetry, telemetry_seeds),

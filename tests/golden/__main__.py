@@ -1,7 +1,4 @@
-"""`python -m tests.golden [CASE ...]`: write the outputs of all cases, or of these, anew. Then read the diff.
-
-`python -m tests.golden --keep`: keep the reports of today's schema version beside those of earlier ones.
-"""
+"""`python -m tests.golden [CASE ...]` writes outputs anew; `--keep` keeps the reports of this schema version."""
 
 import json
 import shutil

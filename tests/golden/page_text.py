@@ -1,7 +1,4 @@
-"""The content of an HTML page as text, one element a line, without markup, styles and scripts.
-
-Data that a page embeds as JSON follows, one value or list a line. What a reader sees is compared, not its markup.
-"""
+"""An HTML page as text, one element a line, without markup, and its JSON data, one value a line."""
 
 import hashlib
 import json

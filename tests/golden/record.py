@@ -61,11 +61,9 @@ class Bad(Net):
         return self.no_such_layer(x)
 """
 
-# ── runs on CPU devices, which are real ───────────────────────────────────────────────────────────────────────────────
 
-
-def run(folder: Path, words: str, *, expected: int = 0) -> Path:
-    options = f"run --runs-folder {folder}/runs -o {folder}/report.json --no-history --quiet {words}"
+def run(folder: Path, words: str, *, command: str = "run", expected: int = 0) -> Path:
+    options = f"{command} --runs-folder {folder}/runs -o {folder}/report.json --no-history --quiet {words}"
     done = python("-m", "orchestrator", *options.split(), cwd=folder)
     assert done.returncode == expected, done.stdout + done.stderr
     return made_in(folder)
@@ -89,11 +87,8 @@ def plain(folder: Path) -> Path:
 
 def triage(folder: Path) -> Path:
     """Each device alone and all together."""
-    options = f"triage --runs-folder {folder}/runs -o {folder}/report.json --no-history --quiet --gpu-ids cpu:0,cpu:1"
-    words = "-m lstm,h2d -b 1 -p fp32 -i 2 -w 1 --launches 2"
-    done = python("-m", "orchestrator", *options.split(), *words.split(), cwd=folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return made_in(folder)
+    words = "--gpu-ids cpu:0,cpu:1 -m lstm,h2d -b 1 -p fp32 -i 2 -w 1 --launches 2"
+    return run(folder, words, command="triage")
 
 
 def own_model(folder: Path) -> Path:
@@ -102,15 +97,8 @@ def own_model(folder: Path) -> Path:
 
 
 def failures(folder: Path) -> Path:
-    wrong = {
-        "raises": "raise",
-        "lacks-a-module": "import error",
-        "crashes": "segfault",
-        "is-killed": "kill",
-        "leaves": "leave without an outcome",
-        "is-nan": "not finite",
-        "hangs": "hang",
-    }
+    wrong = {"raises": "raise", "lacks-a-module": "import error", "crashes": "segfault", "is-killed": "kill"}
+    wrong |= {"leaves": "leave without an outcome", "is-nan": "not finite", "hangs": "hang"}
     models = [faults.model(name, do=what) for name, what in wrong.items()]
     faults.prepare(folder / "runs" / "run", *models, faults.model("works"), devices=2, deadlines=SHORT)
     return prepared(folder, expected=4)
@@ -167,8 +155,6 @@ def burn_in_interrupted(folder: Path) -> Path:
     assert running.wait(60) == 4
     return made_in(folder)
 
-
-# ── runs of GPUs, which are fakes ─────────────────────────────────────────────────────────────────────────────────────
 
 LITTLE: Final = {"blocks": 8, "iterations": 4}
 """How much of a launch is stored: enough for intervals."""
@@ -376,25 +362,8 @@ def burn_in_lost_time(folder: Path) -> Path:
 
 
 RECORDED: Final[tuple[Callable[[Path], Path], ...]] = (
-    plain,
-    failures,
-    degraded,
-    resumed,
-    interrupted,
-    batch_scan,
-    gpu_scan,
-    own_model,
-    gang,
-    triage,
-    siblings,
-    before,
-    after,
-    damaged,
-    burn_in_passed,
-    burn_in_flip,
-    burn_in_interrupted,
-    burn_in_gpus,
-    eventful,
+    *(plain, failures, degraded, resumed, interrupted, batch_scan, gpu_scan, own_model, gang, triage, siblings),
+    *(before, after, damaged, burn_in_passed, burn_in_flip, burn_in_interrupted, burn_in_gpus, eventful),
     burn_in_lost_time,
 )
 """The number of each decides the id of its run: append."""

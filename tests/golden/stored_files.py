@@ -82,7 +82,6 @@ def _plan_hash(paths: RunPaths) -> str:
 
 def _journal(data: bytes, change: Change, hashes: dict[str, str], plan_hash: str) -> bytes:
     magic = _MAGIC.match(data)
-    assert magic is not None
     written, at = [magic[0]], magic.end()
     while at < len(data):
         size, _, sequence = _RECORD.unpack_from(data, at)

@@ -49,38 +49,29 @@ def _names(*names: str) -> frozenset[str]:
 DIED: Final = _names("zygote died")
 STOPPED: Final = _names("stopped on request")
 
+_W, _Z, _T, _O = Target
 KINDS: Final = {
     kind.name: kind
     for kind in (
-        Kind("worker: SIGKILL", Target.WORKER, Deed.SIGNAL, 16, signal.SIGKILL, _names("killed, cause unknown")),
-        Kind("worker: SIGTERM", Target.WORKER, Deed.SIGNAL, 4, signal.SIGTERM, _names("killed, cause unknown")),
-        Kind("worker: SIGSEGV", Target.WORKER, Deed.SIGNAL, 8, signal.SIGSEGV, _names("crashed")),
-        Kind("worker: SIGABRT", Target.WORKER, Deed.SIGNAL, 4, signal.SIGABRT, _names("crashed")),
-        Kind("worker: SIGSTOP", Target.WORKER, Deed.SIGNAL, 8, signal.SIGSTOP, _names("deadline exceeded")),
-        Kind("worker: SIGSTOP, SIGCONT", Target.WORKER, Deed.PAUSE, 4, pause_s=(0.02, 0.5)),
-        Kind("worker: disk full", Target.WORKER, Deed.FULL_DISK, 5),
-        Kind("zygote: SIGKILL", Target.ZYGOTE, Deed.SIGNAL, 7, signal.SIGKILL, DIED, said="the zygote ended"),
-        Kind("zygote: SIGSTOP", Target.ZYGOTE, Deed.SIGNAL, 2, signal.SIGSTOP, DIED),
-        Kind("zygote: SIGSTOP, SIGCONT", Target.ZYGOTE, Deed.PAUSE, 4, pause_s=(0.02, 1.5)),
-        Kind(
-            "telemetry: SIGKILL", Target.TELEMETRY, Deed.SIGNAL, 4, signal.SIGKILL, said="the telemetry process ended"
-        ),
-        Kind("telemetry: SIGSTOP", Target.TELEMETRY, Deed.SIGNAL, 1, signal.SIGSTOP),
-        Kind("telemetry: SIGSTOP, SIGCONT", Target.TELEMETRY, Deed.PAUSE, 4, pause_s=(0.02, 2.0)),
-        Kind("telemetry: disk full", Target.TELEMETRY, Deed.FULL_DISK, 3, said="cannot be written"),
-        Kind("orchestrator: SIGKILL, resume", Target.ORCHESTRATOR, Deed.SIGNAL, 5, signal.SIGKILL, ends=True),
-        Kind("orchestrator: SIGSTOP, SIGCONT", Target.ORCHESTRATOR, Deed.PAUSE, 6, pause_s=(0.02, 1.5)),
-        Kind("orchestrator: SIGINT, resume", Target.ORCHESTRATOR, Deed.SIGNAL, 2, signal.SIGINT, STOPPED, ends=True),
-        Kind(
-            "orchestrator: SIGTERM twice, resume",
-            Target.ORCHESTRATOR,
-            Deed.TWICE,
-            2,
-            signal.SIGTERM,
-            STOPPED,
-            ends=True,
-        ),
-        Kind("orchestrator: disk full, resume", Target.ORCHESTRATOR, Deed.FULL_DISK, 2, ends=True),
+        Kind("worker: SIGKILL", _W, Deed.SIGNAL, 16, signal.SIGKILL, _names("killed, cause unknown")),
+        Kind("worker: SIGTERM", _W, Deed.SIGNAL, 4, signal.SIGTERM, _names("killed, cause unknown")),
+        Kind("worker: SIGSEGV", _W, Deed.SIGNAL, 8, signal.SIGSEGV, _names("crashed")),
+        Kind("worker: SIGABRT", _W, Deed.SIGNAL, 4, signal.SIGABRT, _names("crashed")),
+        Kind("worker: SIGSTOP", _W, Deed.SIGNAL, 8, signal.SIGSTOP, _names("deadline exceeded")),
+        Kind("worker: SIGSTOP, SIGCONT", _W, Deed.PAUSE, 4, pause_s=(0.02, 0.5)),
+        Kind("worker: disk full", _W, Deed.FULL_DISK, 5),
+        Kind("zygote: SIGKILL", _Z, Deed.SIGNAL, 7, signal.SIGKILL, DIED, said="the zygote ended"),
+        Kind("zygote: SIGSTOP", _Z, Deed.SIGNAL, 2, signal.SIGSTOP, DIED),
+        Kind("zygote: SIGSTOP, SIGCONT", _Z, Deed.PAUSE, 4, pause_s=(0.02, 1.5)),
+        Kind("telemetry: SIGKILL", _T, Deed.SIGNAL, 4, signal.SIGKILL, said="the telemetry process ended"),
+        Kind("telemetry: SIGSTOP", _T, Deed.SIGNAL, 1, signal.SIGSTOP),
+        Kind("telemetry: SIGSTOP, SIGCONT", _T, Deed.PAUSE, 4, pause_s=(0.02, 2.0)),
+        Kind("telemetry: disk full", _T, Deed.FULL_DISK, 3, said="cannot be written"),
+        Kind("orchestrator: SIGKILL, resume", _O, Deed.SIGNAL, 5, signal.SIGKILL, ends=True),
+        Kind("orchestrator: SIGSTOP, SIGCONT", _O, Deed.PAUSE, 6, pause_s=(0.02, 1.5)),
+        Kind("orchestrator: SIGINT, resume", _O, Deed.SIGNAL, 2, signal.SIGINT, STOPPED, ends=True),
+        Kind("orchestrator: SIGTERM twice, resume", _O, Deed.TWICE, 2, signal.SIGTERM, STOPPED, ends=True),
+        Kind("orchestrator: disk full, resume", _O, Deed.FULL_DISK, 2, ends=True),
     )
 }
 

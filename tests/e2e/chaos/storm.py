@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from tests.e2e.chaos import hands, traces
@@ -67,12 +67,6 @@ print(json.dumps({cell.id: msgspec.to_builtins(cell) for cell in stored.plan.cel
 `build`, in which the processes of a cell on several devices wait for those that are still to be forked."""
 
 
-@dataclass
-class _Paused:
-    victim: Victim
-    until: float
-
-
 class Storm:
     """Carries out one seed in a folder of its own. `run` returns what was done."""
 
@@ -83,7 +77,7 @@ class Storm:
         self._wanted = hits
         self._ledger = Ledger(seed=seed, folder=place / "run")
         self._nvml = FakeNvml(place, gpus=GPUS)
-        self._paused: list[_Paused] = []
+        self._paused: list[tuple[Victim, float]] = []
         self._descriptors: list[tuple[int, int]] = []
         self._kinds = self._dice.sample(tuple(KINDS.values()), len(KINDS))
         self._misdeeds = self._dice.sample(tuple(PLANTED), len(PLANTED))
@@ -125,8 +119,7 @@ class Storm:
         models: dict[str, dict[str, object]] = {}
         for number in range(PLAIN_MODELS):
             models[f"plain{number}"] = {"seconds": round(self._dice.uniform(*CELL_S), 3)}
-        for number in range(PLANTED_MODELS):
-            name = f"planted{number}"
+        for name in (f"planted{number}" for number in range(PLANTED_MODELS)):
             models[name] = self._planted(name)
         done = subprocess.run(
             [sys.executable, "-P", "-c", _PREPARE],
@@ -209,11 +202,9 @@ class Storm:
     def _strike(self, orchestrator: int) -> bool:
         """One fault of the kind that is next. False when there is no process for it yet."""
         kind = self._next
-        victim = (
-            hands.find(kind, orchestrator, self._journal, self._ledger.cells, self._dice)
-            if self._journal.exists()
-            else None
-        )
+        if not self._journal.exists():
+            return False
+        victim = hands.find(kind, orchestrator, self._journal, self._ledger.cells, self._dice)
         if victim is None:
             return False
         hit = Hit(kind.name, time.monotonic_ns(), time.time(), orchestrator, victim.launch, victim.device)
@@ -246,14 +237,14 @@ class Storm:
             victim.signal(signal.SIGCONT)
             victim.let_go()
         else:
-            self._paused.append(_Paused(victim, time.monotonic() + pause_s))
+            self._paused.append((victim, time.monotonic() + pause_s))
 
     def _let_go_on(self, *, everybody: bool = False) -> None:
         now = time.monotonic()
-        for one in [one for one in self._paused if everybody or now >= one.until]:
-            one.victim.signal(signal.SIGCONT)
-            one.victim.let_go()
-            self._paused.remove(one)
+        for victim, until in [one for one in self._paused if everybody or now >= one[1]]:
+            victim.signal(signal.SIGCONT)
+            victim.let_go()
+            self._paused.remove((victim, until))
 
     def _struck(self, orchestrator: int, target: Target) -> int:
         return sum(hit.life == orchestrator and KINDS[hit.kind].target is target for hit in self._ledger.hits)
