@@ -1,9 +1,7 @@
-"""Whether CUDA works on the GPUs of a run, before anything starts: NVML can work where CUDA does not.
+"""Checks CUDA on the GPUs of a run before anything starts, since NVML can work where CUDA fails or hangs.
 
-    require ── CUDA_VISIBLE_DEVICES=<UUIDs of the run> ──▶ python -P -m orchestrator.gpu.cuda_probe <our PID>
-            ◀── a Finding, one line of JSON ───────────── cuInit, cuDeviceGetCount; no context; ends
-
-In a process of its own, because cuInit can hang or crash.
+require ── CUDA_VISIBLE_DEVICES=<UUIDs of the run> ──▶ python -P -m orchestrator.gpu.cuda_probe <our PID>
+        ◀── a Finding, one line of JSON ───────────── cuInit, cuDeviceGetCount; no context; ends
 """
 
 import ctypes

@@ -44,8 +44,7 @@ def resolve(
 ) -> tuple[Device, ...]:
     """Return the devices of `gpu_ids`, in its order; a GPU's `gpu_id` is its place in CUDA_VISIBLE_DEVICES.
 
-    visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None where not set; cores: the usable ones; origin: of
-    gpu_ids, for messages. Raises DeviceError.
+    visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None if unset. origin: of gpu_ids. Raises DeviceError.
     """
     words = require_words(gpu_ids, origin)
     numbers = [int(word.removeprefix("cpu:")) if word.startswith("cpu:") else None for word in words]

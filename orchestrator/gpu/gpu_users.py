@@ -28,10 +28,7 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
-    """Return the other processes with a context on one of the GPUs, as far as the driver shows other containers.
-
-    Raises DeviceError where NVML could not be asked.
-    """
+    """Return the foreign processes with a context on one of the GPUs. Raises DeviceError if NVML gives no answer."""
     return tuple(
         Busy(
             device=gpu,

@@ -1,8 +1,6 @@
 """NVML's view of this machine, read once before a run, in a process of its own, because a driver can hang.
 
-    look ── python -P -m orchestrator.gpu.inventory ──▶ Seen: the GPUs, who uses each, how each is set up
-
-Without an NVML library no process is started.
+look ── python -P -m orchestrator.gpu.inventory ──▶ Seen: the GPUs, who uses each, how each is set up
 """
 
 import enum

@@ -1,7 +1,6 @@
-"""NVML, typed: the facts of each GPU, its readings, and its processes.
+"""NVML, typed: facts, readings and processes of each GPU by UUID, whatever CUDA_VISIBLE_DEVICES is.
 
-A shell over nvidia-ml-py (module `pynvml`), keyed by UUID, whatever CUDA_VISIBLE_DEVICES is. A MIG slice has memory and
-processes of its own; everything else is that of its GPU.
+Uses nvidia-ml-py (module `pynvml`). A MIG slice has its own memory and processes; everything else is its GPU's.
 """
 
 import contextlib

@@ -20,10 +20,9 @@ _BUS_ORDER: Final = "PCI_BUS_ID"
 def visible_gpus(
     gpus: Sequence[Device | None], visible: str | None, order: str | None, slices: Sequence[Device] = ()
 ) -> tuple[Device | None, ...]:
-    """Return the GPUs and slices that CUDA_VISIBLE_DEVICES leaves, in its order; all GPUs where it is not set.
+    """Return the GPUs and slices that CUDA_VISIBLE_DEVICES leaves, in its order; all GPUs if it is unset.
 
-    gpus: in NVML's order, None for one that cannot be opened. Raises DeviceError for indices in an order that only CUDA
-    knows.
+    gpus: in NVML's order, None for an unreadable one. Raises DeviceError for indices in an order that only CUDA knows.
     """
     if visible is None:
         return tuple(gpus)

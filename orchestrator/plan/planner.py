@@ -115,7 +115,7 @@ def cell_seed(seed: int, model: str, workload: Workload) -> int:
 
 
 def rounds_of(cells: int, launches: int, seed: int, *, first: int | None = None) -> list[list[int]]:
-    """`launches` random orders of `cells` positions, none beginning with the last cell of the one before (cells > 1).
+    """`launches` random orders of `cells` positions, none beginning with the last cell of the previous (cells > 1).
 
     first: position at the very beginning, None for a random one.
     """

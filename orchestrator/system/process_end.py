@@ -113,10 +113,9 @@ def end_leftovers(processes: Iterable[Identity]) -> None:
 
 
 def orphans(workers: Collection[Identity], folder: Path) -> list[Identity]:
-    """Find processes that workers of an earlier session left: in one of their sessions, with a file of `folder` open.
+    """Find processes that workers of an earlier session left: in one of their sessions, holding a file of `folder`.
 
-    A session's PID may belong to another process by now: processes older than the worker, and sessions led by another
-    process, do not count, nor do this process, its ancestors and its session.
+    Not counted: processes older than the worker, sessions led by another process, and this process's own lineage.
     """
     started, spared = dict(workers), _lineage()
     found = []

@@ -94,8 +94,7 @@ def child_environment(extra: dict[str, str]) -> dict[str, str]:
 def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return additions to our environment for processes that import torch. cache: folder of the weights.
 
-    defaults: variables to set unless the user has. At import, torch._dynamo makes a folder for compiled code, and
-    leaves it among temporary files: it is put into `cache`, unless the user has set it or `cache` is read-only.
+    defaults: variables to set unless the user has. torch's folder for compiled code is put into `cache` if writable.
     """
     unset = {name: value for name, value in (defaults or {}).items() if name not in os.environ}
     standing = next(place for place in (cache, *cache.parents) if os.access(place, os.F_OK))

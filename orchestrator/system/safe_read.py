@@ -13,10 +13,7 @@ _NOT_REGULAR: Final = "not a regular file, but a pipe, a device or a socket"
 
 
 def read(path: Path, start: int = 0, *, cap_bytes: int | None = None) -> bytes:
-    """Read a file from its byte `start` on.
-
-    Raises OSError also for what is no regular file, and for a file beyond `cap_bytes`, by default CAP_BYTES.
-    """
+    """Read a file from byte `start` on. Raises OSError also for no regular file, and beyond `cap_bytes` (CAP_BYTES)."""
     cap_bytes = CAP_BYTES if cap_bytes is None else cap_bytes
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size

@@ -1,4 +1,4 @@
-"""The judgement of each signal by the limits of configs/health.yaml. Pure; reader.py has NVML's fields behind them."""
+"""The judgement of each signal by the limits of configs/health.yaml. Pure."""
 
 import enum
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Error counters of the machine that need no root: PCIe's (AER) of the GPUs' slots, and those of its memory (EDAC)."""
+"""Error counters that need no root: of the GPUs' PCIe slots (AER), and of the machine's memory (EDAC)."""
 
 import re
 import time
@@ -20,9 +20,9 @@ _TOTAL: Final = re.compile(r"^TOTAL_ERR_\w+ (\d+)$", re.MULTILINE)
 
 
 def look(pci_addresses: Iterable[str], elsewhere: int = 0, sysfs: Path = SYSFS) -> NodeVitals:
-    """Read the counters, summed over GPUs and memory controllers. Missing ones are in `refusals`.
+    """Read the counters, summed over GPUs and memory controllers. Missing and partial ones are in `refusals`.
 
-    elsewhere: number of further GPUs, without a known address. A sum without them is in values and refusals.
+    elsewhere: number of further GPUs, without a known address.
     """
     values: dict[str, int] = {}
     refusals: dict[str, str] = {}

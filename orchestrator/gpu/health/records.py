@@ -31,7 +31,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Watch(_Record, frozen=True, kw_only=True):
     """A telemetry process starts. deaf: UUID → why NVML gives no Xids of that GPU.
 
-    kernel_log: whether the kernel's log is read, for all GPUs but those in unlogged: UUID → reason.
+    kernel_log: whether the kernel's log is read. unlogged: UUID → why not for that GPU.
     """
 
     boot_id: str
@@ -41,10 +41,7 @@ class Watch(_Record, frozen=True, kw_only=True):
 
 
 class Deafened(_Record, frozen=True, kw_only=True):
-    """From now on NVML may give no Xids of some GPUs: UUID → reason.
-
-    kernel_log: whether the kernel's log is still read. unlogged: GPUs whose lines may be missed: UUID → reason.
-    """
+    """From now on NVML may give no Xids of some GPUs: UUID → reason. Other fields as in Watch."""
 
     deaf: dict[str, str]
     kernel_log: bool = True

@@ -1,12 +1,10 @@
-"""The verdict on a GPU, and on the machine, with the signals that led to it. Pure.
+"""Verdicts on a GPU and on the machine, with the signals that led to them. Pure. The first match wins.
 
-    FAIL            a signal says that the hardware is at fault
-    UNKNOWN         what PASS requires could not be read, the readings broke off, or nothing could be read at all
-    WARN            something to look at
-    PASS            all that is required was read, and all that was read is well
-    NOT APPLICABLE  a device that has no such signals
-
-Earlier ones win.
+FAIL            a signal shows faulty hardware
+UNKNOWN         a required signal could not be read, the readings broke off, or nothing could be read
+WARN            something to look at
+PASS            all required signals were read, and all that were read are healthy
+NOT APPLICABLE  a device without such signals
 """
 
 import enum
@@ -114,7 +112,7 @@ def not_applicable(note: str) -> Opinion:
 
 
 def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: bool, gap: str = "") -> Opinion:
-    """Return the verdict on the machine, NOT APPLICABLE without GPUs, UNKNOWN where no error counter was read.
+    """Return the verdict on the machine, NOT APPLICABLE without GPUs, UNKNOWN if no error counter was read.
 
     differences: in the configuration of identical GPUs. gap: why the readings are incomplete, else empty.
     """

@@ -1,4 +1,4 @@
-"""What the driver's error numbers (Xid) mean for a GPU. A table, after NVIDIA's documentation; no number is ignored."""
+"""Meanings of the driver's error numbers (Xid), after NVIDIA's documentation. No number is ignored."""
 
 import enum
 from collections.abc import Collection

@@ -29,10 +29,7 @@ _PATIENCE_S: Final = 2.0
 
 
 class Telemetry:
-    """A running sampler. `fileno` is readable when there is something to receive, or it has ended.
-
-    last_words: write errors reported while it ended.
-    """
+    """A running sampler; `fileno` is readable after a message or its end. last_words: write errors while it ended."""
 
     def __init__(self, pid: int, channel: socket.socket) -> None:
         self.pid = pid
@@ -103,17 +100,16 @@ class Telemetry:
             messages.append(_FROM_SAMPLER.decode(data))
 
     def await_free(self, uuid: str, limit_bytes: int, timeout_s: float) -> None:
-        """Ask for a DeviceFree when the GPU's used memory is at or below the limit, or at the timeout.
+        """Request a DeviceFree when the GPU's used memory is at or below the limit, or at the timeout.
 
-        Without a reading of NVML the answer is free=False and used_bytes=None at once. Raises EOFError when the process
-        has ended or no longer reads.
+        Without a reading the answer is free=False, used_bytes=None at once. Raises EOFError if the process has ended.
         """
         self._send(AwaitFree(uuid=uuid, limit_bytes=limit_bytes, timeout_s=timeout_s))
 
     def stop(self) -> process_end.Exit | None:
-        """End the process after its last write, and return how it ended. May be called again.
+        """End the process after its last write, and return how it ended. May be called again. Takes at most 6 s.
 
-        Takes at most 6 s. None for a process that hangs inside the driver and survives SIGKILL.
+        None for a process that hangs inside the driver and survives SIGKILL.
         """
         with contextlib.suppress(OSError):  # closed already, or nobody is at the other end
             self._channel.shutdown(socket.SHUT_WR)

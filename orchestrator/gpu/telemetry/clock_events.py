@@ -1,4 +1,4 @@
-"""Why a GPU's clock is below its maximum, in NVML's bits and in words; which of the reasons make a result invalid."""
+"""Reasons for a GPU's lowered clock, in NVML's bits and in words, and which of them invalidate a result."""
 
 from collections.abc import Iterable
 from functools import reduce

@@ -1,8 +1,8 @@
 """From samples of a GPU to the readings of one measurement. Pure.
 
 Boards average power and utilisation over a second: below 5 s they are not reported (docs/method.md, "Power,
-temperature, clocks"). Counters are interpolated between samples; everything else comes from samples inside the measured
-windows or, where there is none, from the nearest one.
+temperature, clocks"). Counters are interpolated; other values are of samples inside the windows, else of the nearest
+one.
 """
 
 from bisect import bisect_left, bisect_right

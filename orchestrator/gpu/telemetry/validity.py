@@ -1,9 +1,9 @@
-"""Whether the result of a launch is valid, by foreign processes on its GPU and by its readings. Pure.
+"""Whether a launch's result is valid, by foreign processes and by its readings. Pure.
 
     foreign process ──contaminated──▶ Failure(CONTAMINATED): wait until it has left, measure again
     readings ──judge──▶ Failure(THROTTLED): cool down, measure again        None: the result counts
 
-A software power cap is normal for heavy work: it is recorded only (docs/method.md, "Throttling").
+A software power cap is normal for heavy work (docs/method.md, "Throttling").
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""orchestrator/plan/batch_scan.py: the batch sizes that `-b auto` tries, in made-up devices."""
+"""orchestrator/plan/batch_scan.py: the batch sizes that `-b auto` tries, on simulated devices."""
 
 import itertools
 
@@ -21,7 +21,7 @@ PROMISED = 32
 
 
 def world(size: int, *, base: float, item: float, latency_s: float, item_s: float, room: Room) -> Figures | None:
-    """What a launch with this batch would say: memory grows by the item, throughput saturates."""
+    """Figures of a launch with this batch size: linear memory, saturating throughput."""
     peak = int(base + item * size)
     if room.memory_bytes is not None and peak > room.memory_bytes:
         return None
@@ -29,7 +29,7 @@ def world(size: int, *, base: float, item: float, latency_s: float, item_s: floa
 
 
 def scanned(room: Room = ROOM, **truth: float) -> list[Tried]:
-    """The whole scan of such a world."""
+    """The whole scan of a simulated device."""
     tried: list[Tried] = []
     while (size := batch_scan.next_batch(tried, room)) is not None:
         tried.append(step(len(tried), size, world(size, room=room, **truth)))
@@ -38,12 +38,12 @@ def scanned(room: Room = ROOM, **truth: float) -> list[Tried]:
 
 
 def step(launch: int, size: int, figures: Figures | None, category: Category = Category.OUT_OF_MEMORY) -> Tried:
-    """A launch, which has failed if there are no figures."""
+    """A launch, failed without figures."""
     return Tried(launch=launch, batch_size=size, figures=figures, category=None if figures else category)
 
 
 def sizes(tried: list[Tried]) -> list[int]:
-    """In the order in which they were tried."""
+    """Batch sizes in the order in which they were tried."""
     return [one.batch_size for one in tried]
 
 
@@ -62,7 +62,7 @@ def test_two_small_launches_predict_the_largest_and_fresh_processes_verify_it() 
 
 
 def test_the_best_throughput_need_not_be_at_the_largest_batch() -> None:
-    """Where throughput falls again, the batch before the fall is the best."""
+    """If throughput falls again, the best batch is the one before the fall."""
     tried = [
         Tried(launch=n, batch_size=size, figures=Figures(peak_bytes=size * MIB, items_per_second=rate))
         for n, (size, rate) in enumerate([(1, 10.0), (8, 70.0), (64, 90.0), (128, 60.0)])
@@ -92,7 +92,7 @@ def test_a_scan_is_bounded_by_time_and_by_the_cap() -> None:
 
 
 def test_only_running_out_of_memory_is_called_memory() -> None:
-    """A kernel that fails beyond a size bounds it too, by the name of its failure; the smallest such size counts."""
+    """Any other failure bounds the batch by its name; the smallest failed size counts."""
     room = Room(memory_bytes=None, largest=64, longest_s=1e9)
     works = Figures(peak_bytes=10**9, items_per_second=1.0)
     kernel, memory = Category.CUDA_ERROR, Category.OUT_OF_MEMORY
@@ -108,7 +108,7 @@ def test_only_running_out_of_memory_is_called_memory() -> None:
 
 
 def test_nothing_bounds_a_scan_that_is_not_over() -> None:
-    """However it was cut off: what is larger may only not have been tried yet."""
+    """A larger size may only not have been tried yet."""
     tried = scanned(base=2_000 * MIB, item=60 * MIB, latency_s=0.005, item_s=0.0005)
     assert {batch_scan.bound(tried[:end], ROOM) for end in range(len(tried))} == {""}
     assert batch_scan.bound(tried, ROOM) == "memory"
@@ -125,7 +125,7 @@ def test_nothing_bounds_a_scan_that_is_not_over() -> None:
 def test_every_scan_ends_with_the_largest_that_works(
     *, base: float, item: float, latency_s: float, item_s: float, jitter: list[float], breaks_at: int
 ) -> None:
-    """Whatever memory and time do, and where kernels end: no size twice, the largest to one part in 32."""
+    """For any memory, times and failing kernels: no size twice, the largest to one part in 32."""
     tried: list[Tried] = []
     while (size := batch_scan.next_batch(tried, ROOM)) is not None:
         assert size not in sizes(tried)

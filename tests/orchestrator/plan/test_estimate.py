@@ -1,4 +1,4 @@
-"""The estimate of --dry-run: rough, but it grows with what makes a run long."""
+"""orchestrator/plan/estimate.py: the rough estimate of --dry-run."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def total(asked: Configuration, *devices: Device) -> float:
 
 
 def test_devices_work_beside_each_other_unless_solo() -> None:
-    """Eight GPUs take as long as one; one at a time they take eight times as long, but for the shared start."""
+    """Eight GPUs take as long as one; solo eight times as long, apart from the shared start."""
     everything = tuple(gpu(number) for number in range(8))
     one = total(configuration(), gpu(0))
     assert (total(configuration(), *everything), total(configuration())) == (pytest.approx(one), 0)
@@ -40,7 +40,7 @@ def test_both_modes_take_as_long_as_each() -> None:
 
 
 def test_estimate_of_the_default_run_is_what_an_h200_took() -> None:
-    """Of the cells whose ledgers are known: all of them to 15 %, and the whole run within its five minutes."""
+    """Cells with known ledgers within 15 %, and the whole run within five minutes."""
     asked = configuration(
         workloads=tuple(dict.fromkeys(workload for workload, *_ in ledgers.H200 if workload != "probe"))
     )
@@ -55,7 +55,7 @@ def test_estimate_of_the_default_run_is_what_an_h200_took() -> None:
 
 
 def test_the_shared_start_is_counted_once_and_only_when_forking() -> None:
-    """New interpreters have no zygote, but each pays for a start of its own."""
+    """New interpreters have no zygote, but a start each."""
     forked, executed = (total(configuration(isolation=isolation), gpu(0)) for isolation in Isolation)
     launches = len(planner.make(configuration(), (gpu(0),)).order[gpu(0).uuid])
     more = estimate.EXEC_S[gpu(0).kind] - estimate.FORK_S[gpu(0).kind]
@@ -63,7 +63,7 @@ def test_the_shared_start_is_counted_once_and_only_when_forking() -> None:
 
 
 def test_a_larger_batch_training_and_fewer_cores_take_longer() -> None:
-    """Once a few iterations take longer than the profile allows, they decide."""
+    """Iterations longer than the profile's bounds decide."""
     asked = configuration(measurement=QUICK)
     device = cpu(0)
     cells = [cell for cell in planner.make(asked, (device,)).cells if cell.model == "bert-base"]
@@ -73,7 +73,7 @@ def test_a_larger_batch_training_and_fewer_cores_take_longer() -> None:
 
 
 def replay_s(device: Device, duration: str, model: str) -> tuple[float, float]:
-    """Seconds of a replay's launch in a burn-in, and those of a memory test, which lasts as long as a cell does."""
+    """Seconds of a replay's launch in a burn-in, and of a memory test, which lasts as long as a cell."""
     table, shipped = levels.load(), shipped_catalogue()
     asked = burn_in.configured(configuration(probes=shipped.probes), duration, "full", shipped, table)
     cells = burn_in_plan.make(asked, (device,), table).cells
@@ -83,8 +83,8 @@ def replay_s(device: Device, duration: str, model: str) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(("model", "busy_s"), [("lstm", 0.20), ("vae", 0.34), ("resnet50", 0.52)])
-def test_a_replay_does_its_least_steps_however_short_a_cell_is(model: str, busy_s: float) -> None:
-    """On a CPU device these are several cells. busy_s: of one core, with a step, as measured."""
+def test_a_replay_does_its_least_steps_in_a_short_cell(model: str, busy_s: float) -> None:
+    """On a CPU device it takes several cells. busy_s: measured time of a step on one core."""
     replay, memory = replay_s(cpu(0), "30s", model)
     steps = LEAST_REPLAYS * REPLAY_STEPS
     assert memory < 2
@@ -103,7 +103,7 @@ def test_a_replay_does_its_least_steps_however_short_a_cell_is(model: str, busy_
     ],
 )
 def test_the_least_steps_of_a_replay_fit_into_a_cell(device: Device, duration: str, model: str) -> None:
-    """Of a GPU always, of a CPU device where cells are long: the launch lasts as long as that of another check."""
+    """On a GPU always, on a CPU device in long cells."""
     replay, memory = replay_s(device, duration, model)
     assert replay == pytest.approx(memory, abs=0.1)
 
@@ -136,6 +136,6 @@ def test_fixed_iterations_are_counted() -> None:
         (366 * 86400, "more than a year"),
     ],
 )
-def test_durations_are_told_as_roughly_as_they_are_known(seconds: float, words: str) -> None:
-    """Nobody reads seconds into an estimate of hours."""
+def test_durations_are_rounded(seconds: float, words: str) -> None:
+    """No seconds in an estimate of hours."""
     assert estimate.about(seconds) == words

@@ -1,4 +1,4 @@
-"""The plan: which cells, in which order, with which seeds."""
+"""orchestrator/plan/planner.py: cells, their order and their seeds."""
 
 from collections import Counter
 from itertools import pairwise
@@ -48,12 +48,12 @@ devices = st.integers(1, 8).map(lambda count: tuple(gpu(number) for number in ra
 
 
 def without_device(cell: Cell) -> tuple[object, ...]:
-    """What is measured, wherever."""
+    """The fields of a cell without its device."""
     return msgspec.structs.astuple(msgspec.structs.replace(cell, devices=()))
 
 
 def orders(made: Plan) -> dict[str, list[tuple[object, ...]]]:
-    """For each device what it measures, in order."""
+    """The cells of each device in order."""
     cells = {cell.id: cell for cell in made.cells}
     return {uuid: [(without_device(cells[cell]), number) for cell, number in made.order[uuid]] for uuid in made.order}
 
@@ -62,7 +62,7 @@ def orders(made: Plan) -> dict[str, list[tuple[object, ...]]]:
 def test_a_plan_is_complete_rounds_in_one_order_for_all_devices(
     asked: Configuration, machine: tuple[Device, ...]
 ) -> None:
-    """Every cell once a round, never twice in a row, equal on every device, with distinct ids; always the same plan."""
+    """Every cell once a round, never twice in a row, equal on all devices, with distinct ids; deterministic."""
     made = planner.make(asked, machine)
     assert len({cell.id for cell in made.cells}) == len(made.cells)
     for device in machine:
@@ -100,7 +100,7 @@ def test_training_has_batch_sizes_of_its_own() -> None:
 
 
 def test_the_cell_carries_size_format_and_new_tokens() -> None:
-    """Each is part of a cell's identity; in generation the size is that of the prompt."""
+    """They are part of its identity; in generation the size is the prompt's."""
     writing = configuration(workloads=(*DEFAULTS.workloads, Workload.GENERATION))
     asked = msgspec.structs.replace(writing, sequence_lengths=(128,), input_sizes=(512,))
     for made in (writing, asked):
@@ -116,8 +116,8 @@ def test_the_cell_carries_size_format_and_new_tokens() -> None:
         assert {tokens for _, workload, _, tokens, _ in found if workload is Workload.GENERATION} == {64}
 
 
-def test_what_a_model_cannot_do_is_left_out_of_every_device() -> None:
-    """And stands in the plan, with the reason."""
+def test_impossible_sizes_are_excluded_on_every_device() -> None:
+    """The plan has the reason."""
     asked = configuration(models=shipped("lstm", "bert-base"), probes=(), sequence_lengths=(128, 513))
     made = planner.make(asked, (gpu(0), gpu(1)))
     assert [(one.device, one.model, one.why) for one in made.left_out] == [
@@ -137,7 +137,7 @@ def test_a_device_with_nothing_to_measure_is_refused(models: tuple[str, ...], re
 
 
 def test_one_device_alone_is_solo() -> None:
-    """Nothing else of the run is at work, so its numbers compare with those of --solo and not with a full node's."""
+    """Its figures compare with those of --solo, not with a full node's."""
     assert {cell.mode for cell in planner.make(DEFAULTS, (gpu(0),)).cells} == {Mode.SOLO}
     assert {cell.mode for cell in planner.make(DEFAULTS, (gpu(0), gpu(1))).cells} == {Mode.LOADED}
     solo = configuration(modes=(Mode.SOLO,))
@@ -145,7 +145,7 @@ def test_one_device_alone_is_solo() -> None:
 
 
 def test_a_round_has_each_mode_by_itself() -> None:
-    """Every cell in both, in the order of the modes that was asked for; on one device alone there is one."""
+    """Every cell in both modes, in the requested order; a single device has one mode."""
     asked = configuration(modes=(Mode.LOADED, Mode.SOLO), launches=2)
     made = planner.make(asked, (gpu(0), gpu(1)))
     cells = {cell.id: cell for cell in made.cells}
@@ -159,8 +159,8 @@ def test_a_round_has_each_mode_by_itself() -> None:
     assert {cell.mode for cell in planner.make(asked, (gpu(0),)).cells} == {Mode.SOLO}
 
 
-def test_precision_and_mode_do_not_change_the_numbers_worked_on() -> None:
-    """Precision, mode and batch size see the same weights and inputs; another model or phase does not."""
+def test_precision_mode_and_batch_share_a_seed() -> None:
+    """Precision, mode and batch size share weights and inputs; models and phases do not."""
     asked = configuration(precisions=tuple(Precision))
     for machine in ((gpu(0),), (gpu(0), cpu(0))):
         by_work: dict[tuple[str, Workload], set[int]] = {}

@@ -1,4 +1,4 @@
-"""plan/preload.py: what is imported ahead of which cells."""
+"""orchestrator/plan/preload.py: modules imported ahead of cells."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ GPU, CPU = gpus(1)[0].uuid, cpus(1)[0].uuid
 
 
 def cell(workload: Workload, device: str) -> Cell:
-    """A cell of products on a device."""
+    """A cell of matrix products."""
     return Cell(devices=(device,), model="gemm", workload=workload, precision=Precision.BF16, batch_size=1)
 
 
@@ -28,16 +28,16 @@ def cell(workload: Workload, device: str) -> Cell:
         (Workload.PROBE, GPU, False),
     ],
 )
-def test_triton_is_made_ready_where_digests_are_made_on_a_gpu(
+def test_triton_is_preloaded_for_digests_on_a_gpu(
     tmp_path: Path, workload: Workload, device: str, *, ahead: bool
 ) -> None:
-    """It takes a second, which a run without digests, or without GPUs, does not wait for."""
+    """It takes a second, which runs without digests or GPUs save."""
     stored = FakeRun(tmp_path, devices=(*gpus(1), *cpus(1))).stored
     assert (TRITON in preload.modules(stored, [cell(workload, device)])) is ahead
 
 
-def test_the_same_in_the_same_order_whoever_asks(tmp_path: Path) -> None:
-    """The zygote asks for all cells, a new interpreter for its own: a replay has its model and the digests."""
+def test_modules_have_a_fixed_order(tmp_path: Path) -> None:
+    """For the zygote and for a single cell; a replay needs its model and the digests."""
     stored = FakeRun(tmp_path).stored
     replay = msgspec.structs.replace(cell(Workload.REPLAY, GPU), model="resnet50")
     alone, all_of_them = (preload.modules(stored, cells) for cells in ([replay], [*stored.plan.cells, replay]))

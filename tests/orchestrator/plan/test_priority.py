@@ -1,4 +1,4 @@
-"""What comes first when there may not be time for everything."""
+"""orchestrator/plan/priority.py: the order of launches under a time limit."""
 
 import itertools
 
@@ -28,8 +28,8 @@ DEFAULT = [model.name for model in catalogue.load().models if model.family != "p
 """The models of a default run."""
 
 
-def test_every_model_has_its_first_look_before_any_has_a_second() -> None:
-    """Inference of each model at the smallest batch, in the first precision, cheap ones first; then anything else."""
+def test_inference_of_every_model_comes_first() -> None:
+    """Inference at the smallest batch in the first precision, cheap models first."""
     first = ordered()[: len(DEFAULT)]
     names = [cell.model for cell in first]
     assert sorted(names) == sorted(DEFAULT)
@@ -40,7 +40,7 @@ def test_every_model_has_its_first_look_before_any_has_a_second() -> None:
 
 
 def test_then_come_probes_training_and_the_largest_batch() -> None:
-    """The order of the table, in the first precision; and all of it again in the second."""
+    """In the first precision, then all of it in the second."""
     kinds = [
         (cell.workload, cell.batch_size)
         for cell in ordered()
@@ -60,14 +60,14 @@ def test_then_come_probes_training_and_the_largest_batch() -> None:
 
 
 def test_a_further_round_waits_for_the_one_before() -> None:
-    """With several launches a cell, each cell has its first before any has its second."""
+    """Each cell has its first launch before any has its second."""
     made = planner.make(configuration(launches=2, time_limit_s=60.0), (cpu(0),))
     rounds = [number for _, number in made.order["cpu:0"]]
     assert rounds == sorted(rounds)
 
 
 def test_identical_gpus_keep_the_same_order() -> None:
-    """Their difference is then their own."""
+    """Otherwise their results would differ by it."""
     made = planner.make(ASKED, (gpu(0), gpu(1)))
     cells = {cell.id: cell for cell in made.cells}
     one, other = (
@@ -78,7 +78,7 @@ def test_identical_gpus_keep_the_same_order() -> None:
 
 
 def test_without_a_limit_the_order_stays_random() -> None:
-    """A cell's priority does not matter while there is time for all."""
+    """Priorities have no effect."""
     asked = configuration(batch_sizes=(1, 8, 32), time_limit_s=None)
     numbers = [priority.number(cell, asked) for cell in ordered(asked)]
     assert numbers != sorted(numbers)

@@ -1,4 +1,4 @@
-"""Which probes a device gets: asked for, added as a reference, or not applicable."""
+"""orchestrator/plan/probes.py: requested, added and inapplicable probes."""
 
 import pytest
 
@@ -14,7 +14,7 @@ BOTH = (Precision.FP32, Precision.BF16)
 
 
 def named(*names: str, **changes: object) -> Configuration:
-    """What `-m` with these names asks for."""
+    """The configuration of `-m` with these names."""
     return configuration(models=shipped(*names), **changes)
 
 
@@ -24,12 +24,12 @@ def planned(asked: Configuration, device: Device) -> list[tuple[str, Precision]]
 
 
 def probe_cells(asked: Configuration, device: Device) -> list[Cell]:
-    """The cells of a device that measure no model."""
+    """The probe cells of a device."""
     return [cell for cell in planner.make(asked, (device,)).cells if cell.workload is Workload.PROBE]
 
 
 def test_every_probe_that_ships_has_a_rule() -> None:
-    """What configs/ describes, the plan knows where to run."""
+    """Every probe of configs/ is in the table."""
     assert {spec.name for spec in PROBES} == set(probes.PROBES)
     assert {spec.type for spec in PROBES} == {"probe"}
 
@@ -60,15 +60,15 @@ def test_a_device_gets_requested_probes_and_references(
     assert all(asked.by_name[name].name == name for name, _ in expected)
 
 
-def test_what_moves_bytes_is_the_same_cell_in_any_run() -> None:
-    """Its precision is not that of the run, which has no part in it: figures of two runs compare."""
+def test_bandwidth_probes_are_the_same_cell_in_any_run() -> None:
+    """Its precision is fixed, so that figures of two runs compare."""
     cells = [probe_cells(named("hbm", precisions=(precision,)), gpu(0)) for precision in BOTH]
     assert [cell.precision for cell in cells[0]] == [Precision.FP32]
     assert cells[0] == cells[1]
 
 
 def test_probes_have_no_batch_and_no_input_size() -> None:
-    """Batch sizes, phases and sizes are dimensions of models."""
+    """These are dimensions of models."""
     asked = configuration(batch_sizes=(8, 32), workloads=(Workload.TRAINING,), input_sizes=(512,))
     assert {(cell.batch_size, cell.input_size) for cell in probe_cells(asked, gpu(0))} == {(1, None)}
 

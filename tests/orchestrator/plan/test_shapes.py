@@ -1,4 +1,4 @@
-"""What is measured of each model: sizes, prompts, memory formats, and what is left out with which words."""
+"""orchestrator/plan/shapes.py: sizes, prompts, memory formats, and reasons for exclusions."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from tests.fakes.configurations import configuration
 
 
 def model(name: str, kind: str, *, sizes: Sizes | None, **fields: object) -> ModelSpec:
-    """A model that nobody builds."""
+    """A model that is never built."""
     spec = {"title": name, "family": "none", "inputs": (), "parameters": 1, "inference_gflops": 1.0, "memory_mb": 1}
     return ModelSpec(name=name, type=kind, sizes=sizes, **(spec | fields))
 
@@ -36,18 +36,18 @@ OWN = model("own", "other", sizes=None, inputs=(InputSpec(name="x", shape=("batc
 
 
 def found(spec: ModelSpec, workload: Workload, **changes: object) -> list[tuple[object, ...]]:
-    """(batch size, input size, new tokens) of everything that is measured of it."""
+    """(batch size, input size, new tokens) of every shape."""
     asked = configuration(workloads=(workload,), **changes)
     return [(shape.batch_size, shape.input_size, shape.new_tokens) for shape in shapes.of(spec, asked)]
 
 
 def why(spec: ModelSpec, **changes: object) -> list[str]:
-    """What is said to be left out of it."""
+    """The reasons for its exclusions."""
     return list(shapes.left_out(spec, configuration(**changes)))
 
 
-def test_a_model_keeps_its_own_size_unless_another_is_asked_for() -> None:
-    """One that has none keeps none; sizes in the other unit are no concern of it."""
+def test_a_model_keeps_its_size_unless_one_is_requested() -> None:
+    """A model without sizes has none; sizes in the other unit do not concern it."""
     asked = {"batch_sizes": (1,), "sequence_lengths": (64, 512), "input_sizes": (512,)}
     assert found(TEXT, Workload.INFERENCE, batch_sizes=(1,)) == [(1, 128, None)]
     assert found(TEXT, Workload.INFERENCE, **asked) == [(1, 64, None), (1, 512, None)]
@@ -64,8 +64,8 @@ def test_every_batch_size_meets_every_input_size() -> None:
     assert found(PICTURES, Workload.LOAD, **asked) == [(1, 224, None)]
 
 
-def test_a_size_that_a_model_cannot_take_is_left_out_and_said() -> None:
-    """The other sizes are measured; the words say what it takes."""
+def test_an_impossible_size_is_excluded_with_a_reason() -> None:
+    """With the sizes it takes; its other sizes are measured."""
     asked = {"batch_sizes": (1,), "sequence_lengths": (128, 600, 4096), "input_sizes": (224, 600)}
     assert found(TEXT, Workload.INFERENCE, **asked) == [(1, 128, None)]
     assert why(TEXT, **asked) == ["takes 1 to 512 tokens, not 600, 4096"]
@@ -87,8 +87,8 @@ def test_a_size_that_a_model_cannot_take_is_left_out_and_said() -> None:
     ),
     st.lists(st.integers(1, 4096), min_size=1, max_size=5, unique=True).map(tuple),
 )
-def test_what_was_asked_for_is_measured_or_said(sizes: Sizes, asked: tuple[int, ...]) -> None:
-    """No size gets lost: each is measured, or stands in the sentence about what is not."""
+def test_requested_sizes_are_measured_or_excluded(sizes: Sizes, asked: tuple[int, ...]) -> None:
+    """Every requested size is measured or named in the reason."""
     spec = model("some", "other", sizes=sizes)
     changes = {"sequence_lengths": asked, "input_sizes": asked}
     measured = [size for _, size, _ in found(spec, Workload.TRAINING, training_batch_sizes=(1,), **changes)]
@@ -118,7 +118,7 @@ def test_sizes_in_words(sizes: Sizes, words: str) -> None:
 
 
 def test_generation_is_measured_of_models_that_can_write() -> None:
-    """At batch sizes of its own; the input size is the prompt's, whatever the model reads in other phases."""
+    """At its own batch sizes; the input size is the prompt's."""
     asked = {"batch_sizes": (1, 8), "generation_batch_sizes": (2, 4)}
     assert found(WRITER, Workload.GENERATION, **asked) == [(2, 512, 64), (4, 512, 64)]
     assert found(WRITER, Workload.INFERENCE, **asked) == [(1, 256, None), (8, 256, None)]
@@ -126,7 +126,7 @@ def test_generation_is_measured_of_models_that_can_write() -> None:
 
 
 def test_the_sequence_length_is_that_of_the_prompt() -> None:
-    """As far as the model has room for what it is to add."""
+    """If the model has room for the new tokens."""
     asked = {"sequence_lengths": (128, 960, 961, 1024, 2048)}
     assert found(WRITER, Workload.GENERATION, **asked) == [(1, 128, 64), (1, 960, 64)]
     assert why(WRITER, workloads=(Workload.GENERATION,), **asked) == [
@@ -136,8 +136,8 @@ def test_the_sequence_length_is_that_of_the_prompt() -> None:
     assert why(WRITER, workloads=(Workload.INFERENCE,), sequence_lengths=(1024,)) == []
 
 
-def test_a_model_that_cannot_write_is_said_where_nothing_else_is_measured() -> None:
-    """Beside other phases nobody misses its generation."""
+def test_missing_generation_is_an_exclusion_only_by_itself() -> None:
+    """With other phases its missing generation is no exclusion."""
     assert why(TEXT, workloads=(Workload.GENERATION,)) == ["writes no text, so there is no generation to measure"]
     assert why(TEXT) == []
 
@@ -154,22 +154,22 @@ def test_a_model_that_cannot_write_is_said_where_nothing_else_is_measured() -> N
     ],
     ids=lambda value: value.name if isinstance(value, ModelSpec) else "",
 )
-def test_convolutions_get_their_images_by_pixel(spec: ModelSpec, default: MemoryFormat, can_choose: bool) -> None:
-    """Unless something else is asked for; who sees no images has no choice, so that its cells stay comparable."""
+def test_convolutions_use_channels_last(spec: ModelSpec, default: MemoryFormat, can_choose: bool) -> None:
+    """Unless another format is requested; a model without images has no choice."""
     assert shapes.memory_format(spec, None) is default
     for wanted in MemoryFormat:
         assert shapes.memory_format(spec, wanted) is (wanted if can_choose else MemoryFormat.CONTIGUOUS)
 
 
 def test_all_cells_of_a_model_have_one_memory_format() -> None:
-    """Loading too: it belongs to the same model in the report."""
+    """Loading too."""
     for spec in (PICTURES, PATCHES, TEXT, WRITER):
         assert len({shape.memory_format for shape in shapes.of(spec, configuration())}) == 1
 
 
 @pytest.mark.parametrize("spec", catalogue.load().models, ids=lambda spec: spec.name)
-def test_what_ships_takes_its_own_defaults(spec: ModelSpec) -> None:
-    """Default size and default prompt are sizes that the model takes, and nothing of it is left out."""
+def test_shipped_models_take_their_defaults(spec: ModelSpec) -> None:
+    """Nothing of a shipped model is excluded by default."""
     assert why(spec, workloads=EVERYTHING) == []
     if spec.sizes is not None:
         assert input_sizes.is_possible(spec.sizes, spec.sizes.default)

@@ -108,18 +108,18 @@ Last.
 """
 
 
-def test_text_drops_what_has_no_room() -> None:
-    """A column by its priority, the details of what is not opened, the title of what has a label; charts are HTML's."""
+def test_text_drops_columns_and_details() -> None:
+    """Columns by priority, details of unopened findings, titles of labelled ones, charts."""
     assert "\n".join(text.lines(TREE)) == TEXT
 
 
 def test_markdown_has_every_column() -> None:
-    """And the details of what is opened."""
+    """And the details of opened findings."""
     assert "\n".join(markdown.lines(TREE, "##")) == MARKDOWN
 
 
 def test_html_has_a_chart_with_its_table() -> None:
-    """The table that a chart names stands below it once; the others by themselves."""
+    """A table stands once, below its chart or by itself."""
     cells = Cells(Table("All", texts("A"), (("1",),)), (0,), (1,))
     page = Page(
         title="t",
@@ -144,13 +144,13 @@ def test_html_has_a_chart_with_its_table() -> None:
     assert '"kind":"bars"' in made
 
 
-def test_a_section_without_anything_is_nothing() -> None:
-    """No heading above an empty chapter; nor for one that a run does not have."""
+def test_an_empty_section_is_not_rendered() -> None:
+    """An empty chapter has no heading."""
     assert [*text.lines(Section("x", "X")), *text.lines(None), *markdown.lines(None)] == []
 
 
 def test_ranks_reach_the_page() -> None:
-    """What must be there, and the ranks of a finding's lines."""
+    """Those of a finding's lines."""
     finding = Finding(None, "t", ("a", "b", "c"), ranks=(Rank.GRAVEST, Rank.MORE))
     ranks = [one.rank for one in text.paragraphs(Section("s", "", findings=(finding,)))]
     assert ranks == [Rank.MUST, Rank.GRAVEST, Rank.MORE, Rank.MORE, Rank.MUST]

@@ -20,13 +20,13 @@ def rows(text: str) -> list[dict[str, str]]:
 
 
 def test_the_header_begins_as_the_requirements_have_it() -> None:
-    """Section 6.2, exactly; what we add stands behind it."""
+    """Section 6.2, exactly; further columns follow."""
     assert ",".join(COLUMNS[:8]) == "Model,Type,Batch_Size,Forward_ms,Backward_ms,Throughput,GPU_Util_%,Memory_MB"
     assert len(set(COLUMNS)) == len(COLUMNS)
 
 
 def test_a_check_of_a_burn_in_has_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One for each planned cell, with what became of it and why; only what runs a model has a batch size."""
+    """With status and reason; only replays have a batch size."""
     for name in ("fsync", "fdatasync"):
         monkeypatch.setattr(f"os.{name}", lambda _fd: None)
     night = Night(tmp_path, gpus(2), "1h")
@@ -50,7 +50,7 @@ def test_a_check_of_a_burn_in_has_its_row(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_failed_cell_has_its_reason(tmp_path: Path) -> None:
-    """Status and reason stand in the row; the size that was asked for too."""
+    """And the requested batch size."""
     run = FakeRun(tmp_path, batch_sizes=(8,))
     run.failed(run.cell(batch_size=8), Category.CRASHED, message='killed by SIGSEGV,\nwith a newline and a "quote"')
     (row,) = rows(to_csv(run.report()))
@@ -60,7 +60,7 @@ def test_a_failed_cell_has_its_reason(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\x1b[31m=1", " =1"])
 def test_text_never_becomes_a_formula(tmp_path: Path, name: str) -> None:
-    """What a spreadsheet would calculate gets a leading quote, also behind escapes and blanks."""
+    """It gets a leading quote, also behind escapes and blanks."""
     (shown,) = shipped("resnet50")
     run = FakeRun(tmp_path, devices=gpus(1, name=name), models=[msgspec.structs.replace(shown, type=name)])
     row = rows(to_csv(run.report()))[0]
@@ -70,7 +70,7 @@ def test_text_never_becomes_a_formula(tmp_path: Path, name: str) -> None:
 
 
 def test_numbers_stay_numbers(tmp_path: Path) -> None:
-    """No column is coerced: whole numbers have no point, negative numbers no quote."""
+    """Whole numbers have no point."""
     run = FakeRun(tmp_path, batch_sizes=(1, 8))
     run.measured(run.cell(batch_size=8))
     cells = to_rows(run.report())
@@ -79,7 +79,7 @@ def test_numbers_stay_numbers(tmp_path: Path) -> None:
 
 
 def test_a_scan_that_is_not_over_has_its_curve_behind_its_own_row(tmp_path: Path) -> None:
-    """What was tried is told; that the cell has no result yet, too."""
+    """The cell itself has no result yet."""
     run = FakeRun(tmp_path, batch_sizes=(AUTO,), workloads=(Workload.INFERENCE,))
     run.measured(run.stored.plan.cells[0], batch_size=1)
     found = rows(to_csv(run.report()))

@@ -1,4 +1,4 @@
-"""How reports reach their files: places that are none, disks that refuse, and several processes at the same moment."""
+"""Writing reports: impossible places, refusing disks, and several processes at once."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ Invoke = Callable[..., Result]
 
 
 def finished(folder: Path) -> FakeRun:
-    """A run of one cell that is over."""
+    """A finished run of one cell."""
     run = FakeRun(folder, batch_sizes=(1,))
     run.measured(run.cell())
     run.finish()
@@ -40,8 +40,8 @@ def finished(folder: Path) -> FakeRun:
         ("file/report.json", "{folder}/file is a file, not a folder"),
     ],
 )
-def test_a_report_is_not_put_where_it_cannot_be(invoke: Invoke, tmp_path: Path, place: str, message: str) -> None:
-    """`report -o` says so in the words of `run`, with exit code 2, and puts it nowhere else."""
+def test_impossible_places_for_a_report_are_refused(invoke: Invoke, tmp_path: Path, place: str, message: str) -> None:
+    """`report -o` refuses with exit code 2 and writes nothing."""
     run = finished(tmp_path / "run")
     (tmp_path / "a").mkdir()
     (tmp_path / "b.json").mkdir()
@@ -53,8 +53,8 @@ def test_a_report_is_not_put_where_it_cannot_be(invoke: Invoke, tmp_path: Path, 
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_no_older_report_is_left_beside_a_new_one(invoke: Invoke, tmp_path: Path) -> None:
-    """A plain `report` makes every file again that the run itself writes, and says which; -f those named alone."""
+def test_report_renews_every_file(invoke: Invoke, tmp_path: Path) -> None:
+    """A plain `report` renews every file of the run, -f the named ones only."""
     paths = finished(tmp_path / "run").paths
     files = [paths.report(kind) for kind in report.by_importance(ReportFormat)]
     for options, renewed in (((), files), (("-f", "txt"), [paths.report("txt")])):
@@ -66,7 +66,7 @@ def test_no_older_report_is_left_beside_a_new_one(invoke: Invoke, tmp_path: Path
 
 
 def test_the_folder_of_a_run_may_be_read_only(tmp_path: Path) -> None:
-    """On a mount that cannot be written the report goes elsewhere, and without -o that is what is said."""
+    """The report can be written elsewhere with -o, as the message says."""
     run = finished(tmp_path / "run").paths.folder
     script = f'mount --bind {run} {run} && mount -o remount,bind,ro {run} && exec "$@"'
     unshared = ("unshare", "--mount", "sh", "-c", script, "sh")
@@ -102,7 +102,7 @@ for turn in range(20):
 
 
 def test_reports_of_several_processes_to_one_name_are_all_kept(tmp_path: Path) -> None:
-    """Six processes, each with twenty reports, at the same moment: every one of them is in a file of its own."""
+    """Six processes, each with twenty reports at the same time."""
     begin, place = tmp_path / "begin", tmp_path / "out" / "report.json"
     command = (sys.executable, "-c", PUBLISHER)
     processes = [
@@ -118,7 +118,7 @@ def test_reports_of_several_processes_to_one_name_are_all_kept(tmp_path: Path) -
 
 
 def test_a_disk_without_links_takes_reports_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As exFAT and some network mounts are: the older report is kept all the same."""
+    """As exFAT and some network mounts; the older report is kept."""
 
     def refused(*_: object) -> None:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))

@@ -1,4 +1,4 @@
-"""The formats for places other than a terminal: Markdown, PyTorch's benchmark database."""
+"""Markdown, and records for PyTorch's benchmark database."""
 
 import json
 import re
@@ -23,7 +23,7 @@ HOSTILE: Final = "a|b `c` <script>x</script> *d* [e](http://f) @everyone #1 $x$ 
 
 
 def made(folder: Path, **changes: Any) -> Report:
-    """A run of two GPUs: a model in half precision, two launches; on the second GPU one cell fails."""
+    """Two GPUs, half precision, two launches; one cell fails on the second GPU."""
     run = FakeRun(
         folder,
         devices=gpus(2, **changes),
@@ -45,8 +45,8 @@ def made(folder: Path, **changes: Any) -> Report:
 # ── Markdown ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_markdown_of_others_text_is_text(tmp_path: Path) -> None:
-    """Names and messages make no column, no markup, no mention, no link and no formula."""
+def test_foreign_text_is_harmless_in_markdown(tmp_path: Path) -> None:
+    """No column, markup, mention, link or formula."""
     text = to_markdown(made(tmp_path, name=HOSTILE))
     assert "\x1b" not in text
     assert "<script>" not in text
@@ -74,7 +74,7 @@ FLOAT32: Final = {"type": "number", "minimum": -3.4e38, "maximum": 3.4e38}
 
 
 def tuple_of(required: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:
-    """A Tuple of ClickHouse: these fields and no other."""
+    """A Tuple of ClickHouse with these fields only."""
     return {"type": "object", "properties": fields, "additionalProperties": False, "required": list(required)}
 
 
@@ -118,14 +118,14 @@ SCHEMA: Final = {
 """The columns of the table oss_ci_benchmark_v3 that a benchmark fills in; the others are the uploader's."""
 
 
-def test_records_fit_the_table_of_the_database(tmp_path: Path) -> None:
-    """Every column of its type, and no column that it has not."""
+def test_records_match_the_database_schema(tmp_path: Path) -> None:
+    """Every column has its type, and there are no others."""
     records = json.loads(to_pytorch(made(tmp_path, name=HOSTILE)))
     jsonschema.Draft202012Validator(SCHEMA).validate(records)
 
 
 def test_a_record_has_the_values_of_all_launches(tmp_path: Path) -> None:
-    """Of the figure that cells are compared by; precision as torch calls it, the device as runner."""
+    """Of the main figure; with torch's name of the precision, and the device as runner."""
     report = made(tmp_path)
     records = [one for one in json.loads(to_pytorch(report)) if one["metric"]["name"] == "throughput_samples_per_sec"]
     first = records[0]
@@ -156,7 +156,7 @@ def test_a_record_has_the_values_of_all_launches(tmp_path: Path) -> None:
     ],
 )
 def test_the_longest_suffix_says_the_format(name: str, kind: ReportFormat | None) -> None:
-    """A suffix of two words before one of its last."""
+    """Two-part suffixes come first."""
     assert ReportFormat.of_name(name) is kind
 
 
@@ -171,12 +171,12 @@ def test_the_longest_suffix_says_the_format(name: str, kind: ReportFormat | None
     ],
 )
 def test_each_format_has_its_own_name_beside_the_others(name: str, kind: ReportFormat, expected: str) -> None:
-    """The suffix of another format is replaced, and anything else is part of the name."""
+    """Another format's suffix is replaced, anything else is part of the name."""
     assert target(Path(name), kind) == Path(expected)
 
 
 def test_all_formats_are_published_side_by_side(tmp_path: Path) -> None:
-    """None in the place of another."""
+    """None replaces another."""
     report = made(tmp_path / "run")
     written = publish(report, tmp_path / "out" / "x.json", tuple(ReportFormat), samples=launches_of(report))
     assert sorted(path.name for path in written) == sorted(f"x.{kind}" for kind in ReportFormat)

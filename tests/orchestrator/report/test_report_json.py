@@ -1,4 +1,4 @@
-"""The report as JSON, its schema, and its way to the disk."""
+"""The report as JSON, its schema, and its files."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ SUMMARY = (
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[FakeRun]:
-    """Runs of many kinds: complete, mixed, empty, on CPU devices, on eight GPUs."""
+    """Complete, mixed and empty runs, on GPUs and CPU devices."""
     folder = tmp_path_factory.mktemp("runs")
     every = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
     complete = FakeRun(folder / "complete", devices=gpus(2), workloads=every)
@@ -58,8 +58,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[FakeRun]:
     return [complete, mixed, on_cpu, FakeRun(folder / "empty")]
 
 
-def test_every_report_obeys_the_schema_that_ships(runs: list[FakeRun]) -> None:
-    """Complete, mixed, CPU and empty runs all validate, and read back as what they were."""
+def test_every_report_matches_the_shipped_schema(runs: list[FakeRun]) -> None:
+    """And is read back unchanged."""
     validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_bytes()))
     for run in runs:
         made = run.report()
@@ -67,15 +67,15 @@ def test_every_report_obeys_the_schema_that_ships(runs: list[FakeRun]) -> None:
         assert msgspec.json.decode(to_json(made), type=Report) == made
 
 
-def test_the_schema_that_ships_is_that_of_the_types() -> None:
-    """Change the types and configs/report.schema.json together: write orchestrator.report.as_json.schema() to it."""
+def test_the_shipped_schema_matches_the_types() -> None:
+    """Write orchestrator.report.as_json.schema() to configs/report.schema.json after changing a type."""
     assert SCHEMA.read_bytes() == schema()
     jsonschema.Draft202012Validator.check_schema(json.loads(schema()))
     assert "1 MB = 1024 x 1024 bytes" in json.loads(schema())["$defs"]["Report"]["description"]
 
 
-def test_the_schema_refuses_what_is_no_report(runs: list[FakeRun]) -> None:
-    """An unknown key, a missing key and a wrong key of a batch are found."""
+def test_the_schema_refuses_other_documents(runs: list[FakeRun]) -> None:
+    """An unknown key, a missing key, and a wrong key of a batch."""
     validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_bytes()))
     good = json.loads(to_json(runs[0].report()))
     for damage in (
@@ -87,7 +87,7 @@ def test_the_schema_refuses_what_is_no_report(runs: list[FakeRun]) -> None:
 
 
 def test_the_names_of_the_requirements_are_kept(runs: list[FakeRun]) -> None:
-    """Section 6.1: every field is there under its name, with its unit."""
+    """Section 6.1: every field with its name and unit."""
     made = json.loads(to_json(runs[0].report()))
     result = made["results"][0]
     assert set(METADATA.split()) <= made["metadata"].keys()
@@ -104,7 +104,7 @@ def test_the_names_of_the_requirements_are_kept(runs: list[FakeRun]) -> None:
 
 
 def test_formats_are_written_into_the_run(runs: list[FakeRun]) -> None:
-    """Rendering again replaces what was rendered before, and leaves nothing else behind."""
+    """Rendering again replaces the files and leaves nothing else."""
     run = runs[0]
     for _ in range(2):
         made = reporting.make_all(run.paths)
@@ -114,7 +114,7 @@ def test_formats_are_written_into_the_run(runs: list[FakeRun]) -> None:
 
 
 def test_an_existing_report_is_kept(runs: list[FakeRun], tmp_path: Path) -> None:
-    """Each new report moves the one before to the next free number, in every format that is asked for."""
+    """Under the next free number, in every requested format."""
     made = runs[3].report()
     target = tmp_path / "new folder" / "out" / "report.json"
     for _ in range(3):
@@ -130,7 +130,7 @@ def test_an_existing_report_is_kept(runs: list[FakeRun], tmp_path: Path) -> None
 
 
 def test_an_old_file_is_never_written_over(tmp_path: Path) -> None:
-    """A number that is taken is left alone, also where numbers are missing in between."""
+    """Taken numbers are skipped."""
     (tmp_path / "report.json").write_text("new")
     (tmp_path / "report.1.json").write_text("old")
     assert keep_old(tmp_path / "report.json") == tmp_path / "report.2.json"
@@ -139,7 +139,7 @@ def test_an_old_file_is_never_written_over(tmp_path: Path) -> None:
 
 
 def test_a_report_that_cannot_be_written_says_where(tmp_path: Path) -> None:
-    """A file where a folder should be: the error names the path."""
+    """With the path, if a file stands in place of a folder."""
     (tmp_path / "out").write_text("a file")
     made = FakeRun(tmp_path / "run").report()
     with pytest.raises(StorageError, match=r"out/report\.json"):

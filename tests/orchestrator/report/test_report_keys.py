@@ -1,4 +1,4 @@
-"""What cells are called: no two alike, and no longer than that needs."""
+"""Names of cells: distinct, and no longer than needed."""
 
 import pytest
 from msgspec.structs import replace
@@ -32,7 +32,7 @@ KEY = CellKey(
     ],
 )
 def test_cells_are_named_by_what_differs(change: dict[str, object], names: tuple[str, str | None]) -> None:
-    """Mode, size, layout, tokens and compile mode only where two cells share their words; no name twice."""
+    """Mode, size, layout, tokens and compile mode only if two cells share their words."""
     other = replace(KEY, **change)
     words = "resnet50 training bf16 b64"
     expected = "vit-base training bf16 b64" if names[1] is None else f"{words}{names[1]}"

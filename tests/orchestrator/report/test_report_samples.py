@@ -1,4 +1,4 @@
-"""The long form: a row for each value that was measured, read from the run's folder launch by launch."""
+"""The report in long form: a row for each sample, read from the run's folder launch by launch."""
 
 import csv
 import errno
@@ -55,19 +55,19 @@ def times_of(rows: Rows, launch: int, series: str) -> list[float]:
 
 
 def stored(run: FakeRun, launch: int) -> Result:
-    """What that launch has sent."""
+    """The stored result of a launch."""
     loaded = run.archive()
     return loaded.result(next(one for one in loaded.attempts if one.start.launch == launch))
 
 
 def withdrawn(run: FakeRun, launch: int) -> None:
-    """The result of a launch does not count: somebody else computed on its GPU."""
+    """Withdraw the result of a launch: another process computed on its GPU."""
     failure = Failure(category=Category.CONTAMINATED, message="PID 1", phase=Phase.MEASURE)
     run._journal.append(End(launch=launch, at_ns=run.now_ns, failure=failure))
 
 
-def test_every_value_of_every_series_has_a_row_with_all_that_tells_it_apart(tmp_path: Path) -> None:
-    """In the order measured, numbered from 1 in each series, exactly as it is in the result; then the launch's rate."""
+def test_every_sample_has_a_row(tmp_path: Path) -> None:
+    """In the order measured, numbered from 1 in each series, unrounded; then the launch's rate."""
     run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,), workloads=(Workload.TRAINING,), launches=2)
     run.everything()
     run.finish()
@@ -96,8 +96,8 @@ def test_every_value_of_every_series_has_a_row_with_all_that_tells_it_apart(tmp_
     }
 
 
-def test_a_value_says_how_many_iterations_it_covers_and_whether_it_is_an_outlier(tmp_path: Path) -> None:
-    """Of short iterations several are timed at once, but never latencies; a token is no iteration."""
+def test_a_row_has_its_iterations_and_outlier_flag(tmp_path: Path) -> None:
+    """Short iterations are timed in groups, latencies never; a token is no iteration."""
     run = FakeRun(tmp_path, batch_sizes=(1,))
     times = [*([10.0, 10.1] * 10), 99.0]
     series = {"iteration": times, "latency": [12.0], "inter_token": [1.0]}
@@ -114,7 +114,7 @@ def test_a_value_says_how_many_iterations_it_covers_and_whether_it_is_an_outlier
 
 
 def test_text_never_becomes_a_formula_or_a_column(tmp_path: Path) -> None:
-    """Names of devices and series, and messages of failures, are others' text."""
+    """Names of devices and series, and messages of failures."""
     run = FakeRun(tmp_path, devices=gpus(1, name='=1+1,"x'), batch_sizes=(1, 8))
     series = {name: floats.pack([1.0]) for name in ("iteration", "@sum\n,")}
     run.measured(run.cell(batch_size=1), series=series)
@@ -126,8 +126,8 @@ def test_text_never_becomes_a_formula_or_a_column(tmp_path: Path) -> None:
     assert all(None not in row and None not in row.values() for row in rows)
 
 
-def test_a_cell_that_measured_nothing_has_one_row_that_says_why(tmp_path: Path) -> None:
-    """It is not lost, and it does not count; its failed attempts measured nothing, and have no row."""
+def test_a_cell_without_results_has_one_row_with_the_reason(tmp_path: Path) -> None:
+    """Its failed attempts have none."""
     run = FakeRun(tmp_path, batch_sizes=(1, 8), launches=2)
     run.failed(run.cell(batch_size=8), message="boom")
     run.measured(run.cell(batch_size=1), number=0)
@@ -140,8 +140,8 @@ def test_a_cell_that_measured_nothing_has_one_row_that_says_why(tmp_path: Path) 
     assert {row["Launch"] for row in rows if row["Requested_Batch"] == "1"} == {"1"}
 
 
-def test_what_was_measured_and_does_not_count_is_there_and_says_why(tmp_path: Path) -> None:
-    """A result that was withdrawn, and one at a batch size that a later launch had no room for; no figure of either."""
+def test_discarded_results_have_rows_with_the_reason(tmp_path: Path) -> None:
+    """A withdrawn result, and one at a larger batch size than a later launch's."""
     run = FakeRun(tmp_path, batch_sizes=(8,), launches=2)
     cell = run.cell(batch_size=8)
     aside = run.measured(cell, number=0)
@@ -163,8 +163,8 @@ def test_what_was_measured_and_does_not_count_is_there_and_says_why(tmp_path: Pa
     assert {row["Outlier"] for row in rows if row["Counts"] == "False"} == {"N/A"}
 
 
-def test_of_two_results_of_one_round_the_latest_counts(tmp_path: Path) -> None:
-    """The other one was measured too, and is told."""
+def test_the_latest_result_of_a_round_counts(tmp_path: Path) -> None:
+    """The other one has rows too."""
     run = FakeRun(tmp_path, batch_sizes=(1,))
     first, second = run.measured(run.cell()), run.measured(run.cell(), forward_ms=11.0)
     run.finish()
@@ -175,7 +175,7 @@ def test_of_two_results_of_one_round_the_latest_counts(tmp_path: Path) -> None:
 
 
 def test_a_scan_has_the_samples_of_each_size_and_the_best_counts(tmp_path: Path) -> None:
-    """Each launch was asked for at its own size; a scan that has not come to its end has nothing that counts."""
+    """Each launch at its own size; in an unfinished scan none counts."""
     run = FakeRun(tmp_path / "run", batch_sizes=(AUTO,))
     (cell,) = run.stored.plan.cells
     for batch_size, forward_ms in ((1, 4.0), (2, 5.0)):
@@ -195,8 +195,8 @@ def test_a_scan_has_the_samples_of_each_size_and_the_best_counts(tmp_path: Path)
 @pytest.mark.parametrize(
     "spoil", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\x00")], ids=["gone", "damaged"]
 )
-def test_a_result_that_is_lost_is_told_and_costs_no_other(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
-    """A row without a value, whichever launch it is; also where it is lost after the report was made of it."""
+def test_a_lost_result_has_a_row(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
+    """A row without a value, also if it is lost after the report was made."""
     run = FakeRun(tmp_path, batch_sizes=(1, 8), launches=2)
     run.everything()
     run.finish()
@@ -213,8 +213,8 @@ def test_a_result_that_is_lost_is_told_and_costs_no_other(tmp_path: Path, spoil:
         assert whole == {str(one.start.launch) for one in others}
 
 
-def test_a_run_that_was_taken_up_again_has_the_samples_of_all_its_processes(tmp_path: Path) -> None:
-    """Also over a reboot, which sets clocks back; what was cut off measured nothing. So has one that still goes on."""
+def test_a_resumed_run_has_the_samples_of_all_sessions(tmp_path: Path) -> None:
+    """Also over a reboot, and in a running run; interrupted attempts measured nothing."""
     run = FakeRun(tmp_path, batch_sizes=(1,), launches=2)
     before = run.measured(run.cell(), number=0)
     cut_off = run.interrupted(run.cell(), number=1)
@@ -230,8 +230,8 @@ def test_a_run_that_was_taken_up_again_has_the_samples_of_all_its_processes(tmp_
     assert cut_off not in (before, after)
 
 
-def test_a_burn_in_has_the_times_of_its_checks_and_who_took_part(tmp_path: Path) -> None:
-    """Checks have no figure of their own, and no batch; a cell on several devices names those beside its leader."""
+def test_a_burn_in_has_the_times_of_its_checks(tmp_path: Path) -> None:
+    """Checks have neither figure nor batch; a cell on several devices names them."""
     night = Night(tmp_path, gpus(3), "10m")
     night.work()
     night.well()
@@ -251,7 +251,7 @@ def test_a_burn_in_has_the_times_of_its_checks_and_who_took_part(tmp_path: Path)
 
 @pytest.mark.parametrize("make", [measured_run, scanned_run, burnt_in_run])
 def test_the_same_folder_makes_the_same_bytes(tmp_path: Path, make: Callable[[Path], FakeRun]) -> None:
-    """Cells in the order of the plan, launches in that of the run; a copy of the folder says the same."""
+    """Cells in the order of the plan, launches in order of the run."""
     run = make(tmp_path / "run")
     shutil.copytree(tmp_path / "run", tmp_path / "copy")
     text = written(run.paths)
@@ -264,7 +264,7 @@ def test_the_same_folder_makes_the_same_bytes(tmp_path: Path, make: Callable[[Pa
 
 
 def test_results_are_read_one_by_one_while_the_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not before somebody asks for them, and never more in memory than two launches have, however many there are."""
+    """Not earlier, and with the memory of two launches at most."""
     run = FakeRun(tmp_path, batch_sizes=(1,), launches=12)
     times = floats.pack([1.0 + number / 7 for number in range(20_000)])
     for number in range(12):
@@ -292,10 +292,8 @@ def test_results_are_read_one_by_one_while_the_file_is_written(tmp_path: Path, m
     assert peak < 5_000_000
 
 
-def test_what_a_report_was_made_of_is_given_back_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Archive and evidence of a night are as large as its report; the samples can be told without either."""
+def test_the_archive_is_freed_before_samples_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Archive and evidence of a burn-in are as large as its report."""
     run = FakeRun(tmp_path, batch_sizes=(1,), launches=2)
     run.everything()
     run.finish()
@@ -317,16 +315,16 @@ def test_what_a_report_was_made_of_is_given_back_before_anything_is_written(
     assert sum(launch.value is not None for cell in cells for launch in made.samples(cell)) == launches
 
 
-def test_a_report_without_its_run_says_where_the_samples_are(tmp_path: Path) -> None:
-    """No file is made, and none is left behind."""
+def test_samples_need_the_folder_of_the_run(tmp_path: Path) -> None:
+    """No file is written."""
     made = FakeRun(tmp_path / "run").report()
     with pytest.raises(RunFolderError, match=r"launches/ of the run's folder.*report RUN -f samples\.csv"):
         report.publish(made, tmp_path / "out" / "x.samples.csv", (ReportFormat.SAMPLES,))
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_what_was_written_when_the_run_was_taken_up_is_thrown_away(tmp_path: Path) -> None:
-    """Samples take long to write: whoever has resumed the run meanwhile finds its folder as it was."""
+def test_reports_of_a_meanwhile_resumed_run_are_discarded(tmp_path: Path) -> None:
+    """A run that is resumed meanwhile keeps its folder as it was."""
     run = FakeRun(tmp_path, batch_sizes=(1,))
     run.measured(run.cell())
     seen = run.paths.journal.stat().st_size
@@ -343,8 +341,8 @@ def test_what_was_written_when_the_run_was_taken_up_is_thrown_away(tmp_path: Pat
     assert reporting.render_again(made, run.paths, (ReportFormat.SAMPLES,), run.paths.journal.stat().st_size)
 
 
-def test_reports_that_are_made_again_take_their_places_together_or_not_at_all(tmp_path: Path) -> None:
-    """Also those that were whole when the run was taken up, or the disk was full, while a later one was written."""
+def test_renewed_reports_are_replaced_together_or_not_at_all(tmp_path: Path) -> None:
+    """Also those that were complete when the run was resumed or the disk was full."""
     run = FakeRun(tmp_path, batch_sizes=(1,))
     run.measured(run.cell())
     run.finish()
@@ -375,7 +373,7 @@ def test_reports_that_are_made_again_take_their_places_together_or_not_at_all(tm
 
 
 def test_pandas_reads_it_as_the_documentation_says(tmp_path: Path) -> None:
-    """Numbers are numbers, what is not known is missing, and the median of a series is the one in JSON."""
+    """Numbers are numbers, unknown values are missing, and the median is the one in JSON."""
     run = FakeRun(tmp_path, batch_sizes=(1, 8), launches=2)
     run.measured(run.cell(batch_size=1), number=0)
     run.measured(run.cell(batch_size=1), number=1, forward_ms=11.0)

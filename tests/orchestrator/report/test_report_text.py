@@ -20,7 +20,7 @@ from tests.fakes.tables import rows
 
 
 def lines_of(table: Table) -> list[str]:
-    """The table as text."""
+    """The lines of a table."""
     return list(text.lines(Section("one", "", tables=(table,))))[:-1]
 
 
@@ -29,12 +29,12 @@ HOSTILE = "\x1b]0;owned\x07\x1b[31m中文 " + "x" * 200 + "\r\n\u202e"
 
 
 def widest(text: str) -> int:
-    """Columns of the longest line, as a terminal counts them."""
+    """Terminal columns of the longest line."""
     return max(cell_len(line) for line in text.splitlines())
 
 
 def test_the_layout_is_that_of_the_requirements(tmp_path: Path) -> None:
-    """Section 6.3: head, GPU, a table for each phase with its rows in order, summary."""
+    """Section 6.3: head, GPU, tables of each phase, summary."""
     run = FakeRun(tmp_path, workloads=EVERYTHING, batch_sizes=(32,))
     run.measured(run.cell(batch_size=32), blocks=20)
     run.measured(run.cell(workload=Workload.TRAINING, batch_size=32), blocks=20)
@@ -69,7 +69,7 @@ def test_the_layout_is_that_of_the_requirements(tmp_path: Path) -> None:
 
 
 def test_eight_gpus_with_trouble_fit_into_80_columns(tmp_path: Path) -> None:
-    """One GPU has its tables, all stand in the spread, failures have their words; the verdict stands last."""
+    """One GPU has tables, all are in the spread, failures have their words; the verdict is last."""
     run = FakeRun(
         tmp_path,
         devices=gpus(8),
@@ -96,8 +96,8 @@ def test_eight_gpus_with_trouble_fit_into_80_columns(tmp_path: Path) -> None:
     assert shown.index("Verdict: INCOMPLETE") > shown.index("Overall Summary")
 
 
-def test_names_of_others_are_harmless(tmp_path: Path) -> None:
-    """Escapes, control characters, marks of direction and endless words neither move the cursor nor break a line."""
+def test_foreign_names_are_harmless(tmp_path: Path) -> None:
+    """Escapes, direction marks and endless words neither move the cursor nor break a line."""
     model = msgspec.structs.replace(shipped("resnet50")[0], title=HOSTILE, type=HOSTILE)
     run = FakeRun(tmp_path, devices=gpus(2, name=HOSTILE, serial=HOSTILE), models=[model], hostname=HOSTILE)
     run.measured(run.cell(batch_size=1))
@@ -110,7 +110,7 @@ def test_names_of_others_are_harmless(tmp_path: Path) -> None:
 
 
 def test_an_empty_run_has_a_text_too(tmp_path: Path) -> None:
-    """Nothing was measured: the text says so, and nothing breaks."""
+    """With its verdict."""
     shown = to_text(FakeRun(tmp_path, workloads=EVERYTHING).report())
     assert "Verdict: INCOMPLETE" in shown
     assert widest(shown) <= 80
@@ -118,29 +118,29 @@ def test_an_empty_run_has_a_text_too(tmp_path: Path) -> None:
 
 @given(st.text(max_size=300), st.integers(0, 40))
 def test_wrapped_text_never_leaves_the_line(words: str, indent: int) -> None:
-    """Whatever is wrapped, no line is wider than 80 columns, and no word is lost."""
+    """No line is wider than 80 columns, and no word is lost."""
     lines = list(text.wrap(words, " " * indent, "  "))
     assert all(cell_len(line) <= 80 for line in lines)
     assert "".join("".join(lines).split()) == "".join(plain(words).split())
 
 
 @given(st.text(max_size=300) | st.just("a number that Unicode has not given away: \u0380"))
-def test_text_of_others_is_printable(text: str) -> None:
-    """Nothing that steers a terminal, turns the direction of writing, or that no font can know."""
+def test_foreign_text_is_printable(text: str) -> None:
+    """No control of a terminal, no direction marks, no unassigned characters."""
     assert plain(text).isprintable()
     assert plain(f"a \u200b b{text}").startswith("a b")  # what is taken out leaves no second blank
 
 
 @given(st.lists(st.lists(st.text(max_size=60), min_size=4, max_size=4), min_size=1, max_size=5))
 def test_tables_never_leave_the_line(rows: list[list[str]]) -> None:
-    """Whatever stands in a table, its frame is straight and at most 80 columns wide."""
+    """Frames are straight and at most 80 columns wide."""
     lines = lines_of(Table("", tuple(Column(title, least=11) for title in "ABCD"), tuple(map(tuple, rows))))
     assert len({cell_len(line) for line in lines}) == 1
     assert cell_len(lines[0]) <= 80
 
 
-def test_what_does_not_fit_into_a_field_goes_on_below() -> None:
-    """Names that differ in their last word, or in one in the middle, are told apart; a long one keeps both its ends."""
+def test_long_entries_are_folded() -> None:
+    """Similar names stay distinct; a long one keeps both ends."""
     names = [f"GPU {gpu} resnet50 inference fp32 b1 input {size}" for gpu in (0, 1) for size in (224, 512)]
     table = [(name, "< 100 ms", "12.3 ms, measured alone", "NOT COMPARABLE") for name in names]
     lines = lines_of(Table("", texts("Cell", "Target", "Actual", "Status"), tuple(table)))

@@ -1,4 +1,4 @@
-"""A run whose own files are damaged: what is said says what can still be done, whichever command finds it."""
+"""Damaged files of a run: every command gives advice."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ Damage = Callable[[FakeRun], object]
 
 
 def unknown_record(run: FakeRun) -> None:
-    """As a later version might write one."""
+    """Append a record of a later version."""
 
     class Unheard(Finished, frozen=True, kw_only=True, tag=True):
         """A kind that this version has never heard of."""
@@ -26,14 +26,14 @@ def unknown_record(run: FakeRun) -> None:
 
 
 def flipped(path: Path, place: int) -> None:
-    """Another bit in the file."""
+    """Flip a bit of the file."""
     data = bytearray(path.read_bytes())
     data[place] ^= 1
     path.write_bytes(data)
 
 
 def senseless(run: FakeRun) -> None:
-    """A run that begins twice, its checksums right."""
+    """Start the run twice, with correct checksums."""
     with Journal(run.paths.journal) as journal:
         journal.append(journal.recovered[0])
 
@@ -55,10 +55,10 @@ DAMAGES: dict[str, tuple[str, Damage]] = {
 
 @pytest.mark.parametrize("command", ["report", "explain"])
 @pytest.mark.parametrize(("file", "damage"), DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_run_comes_with_what_to_do(
+def test_a_damaged_run_comes_with_advice(
     invoke: Invoke, tmp_path: Path, command: str, file: str, damage: Damage
 ) -> None:
-    """The file to put back, what works then, what to do without it, and where the results are."""
+    """The file to restore, what to do without it, and where the results are."""
     run = FakeRun(tmp_path / "run", batch_sizes=(1,))
     run.measured(run.cell())
     run.finish()
@@ -75,8 +75,8 @@ def test_a_damaged_run_comes_with_what_to_do(
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_run_that_never_began_is_begun_by_resume(invoke: Invoke, tmp_path: Path, begun: bool) -> None:
-    """Killed before its first record: nothing is damaged, and nothing is to be reported."""
+def test_a_run_without_records_can_be_resumed(invoke: Invoke, tmp_path: Path, begun: bool) -> None:
+    """Killed before its first record, it is not damaged."""
     run = FakeRun(tmp_path / "run", batch_sizes=(1,))
     run.paths.journal.unlink()
     if begun:

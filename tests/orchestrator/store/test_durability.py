@@ -1,4 +1,4 @@
-"""What is said to be on the disk was synced: seen at the system calls, since no test can cut the power."""
+"""Durability, observed at the system calls, since no test can cut the power."""
 
 import errno
 import functools
@@ -24,7 +24,7 @@ LAST = Finished(at_ns=2, interrupted=True, reason="stopped", broken=True)
 
 
 class Disk:
-    """Watches what is synced. data: lengths of files; names: folders, with what was in them."""
+    """Records what is synced. data: lengths of files; names: contents of folders."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.data: list[int] = []
@@ -45,12 +45,12 @@ class Disk:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
-    """From here on everything is watched."""
+    """Record every sync from here on."""
     return Disk(monkeypatch)
 
 
 def test_every_record_is_synced_before_append_returns(tmp_path: Path, disk: Disk) -> None:
-    """With all of its bytes, as the file's first bytes and name, and the cut of a torn end before anything follows."""
+    """As are the file's first bytes, its name, and the cut of a torn end."""
     path = tmp_path / "j"
     with Journal(path) as opened:
         assert disk.data[0] == len(MAGIC)
@@ -67,7 +67,7 @@ def test_every_record_is_synced_before_append_returns(tmp_path: Path, disk: Disk
 
 
 def test_after_a_failed_sync_nothing_more_is_written(tmp_path: Path, disk: Disk) -> None:
-    """The kernel may have dropped what it could not write: a second sync would succeed, and prove nothing."""
+    """The kernel may have dropped the data, so a second sync proves nothing."""
     path = tmp_path / "j"
     with Journal(path) as opened:
         disk.refuses = True
@@ -82,7 +82,7 @@ def test_after_a_failed_sync_nothing_more_is_written(tmp_path: Path, disk: Disk)
 
 
 def test_last_words_are_synced_and_are_the_last(tmp_path: Path, disk: Disk) -> None:
-    """They stand where a record was cut short."""
+    """They replace a record that was cut short."""
     path = tmp_path / "j"
     with Journal(path) as opened:
         opened.append(RECORD)
@@ -94,7 +94,7 @@ def test_last_words_are_synced_and_are_the_last(tmp_path: Path, disk: Disk) -> N
 
 
 def test_a_result_is_synced_before_its_end_is_written(tmp_path: Path, disk: Disk) -> None:
-    """Whoever reads the End may rely on the file, after a power cut too."""
+    """An End guarantees its result after a power cut."""
     with conducting(tmp_path / "run", gpus(1)) as held:
         (live,) = held.live.values()
         disk.data.clear()
@@ -107,10 +107,8 @@ def test_a_result_is_synced_before_its_end_is_written(tmp_path: Path, disk: Disk
         assert live.paths.result.name in disk.names[-1]
 
 
-def test_a_file_is_synced_before_it_gets_its_name_and_the_name_afterwards(
-    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Or a crash could leave the name of a result without the result."""
+def test_a_file_is_synced_before_its_name(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash must not leave a name without its contents."""
     path = tmp_path / "result"
     synced_at_the_move: list[list[int]] = []
     rename = Path.rename

@@ -1,4 +1,4 @@
-"""Folders that a run writes to: chosen, tried and made before anything starts."""
+"""Folders that a run writes to: chosen, checked and made before anything starts."""
 
 import errno
 import os
@@ -25,7 +25,7 @@ from tests.fakes.node import ROOT
 
 
 def test_weights_are_kept_where_caches_are(tmp_path: Path) -> None:
-    """XDG_CACHE_HOME, else the home folder, else, without a usable one, the temporary folder."""
+    """XDG_CACHE_HOME, else HOME, else the temporary folder."""
     home = str(tmp_path)
     assert folders.default_cache({"XDG_CACHE_HOME": "/x", "HOME": home}, 7) == Path("/x/gpubench")
     assert folders.default_cache({"XDG_CACHE_HOME": "relative", "HOME": home}, 7) == tmp_path / ".cache/gpubench"
@@ -35,10 +35,8 @@ def test_weights_are_kept_where_caches_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("home", [None, "/home/none"])
-def test_without_a_temporary_folder_no_run_can_be_and_why_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str | None
-) -> None:
-    """A place for weights is named all the same, so that whoever only asks does not fail."""
+def test_a_run_needs_a_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str | None) -> None:
+    """The default folder for weights is still named, so that other commands work."""
 
     def full() -> str:
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
@@ -51,8 +49,8 @@ def test_without_a_temporary_folder_no_run_can_be_and_why_is_said(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_that_cannot_be_begun_leaves_no_folder(tmp_path: Path) -> None:
-    """Neither where its first file is refused, nor where its folder is; what to do is said."""
+def test_a_run_that_cannot_start_leaves_no_folder(tmp_path: Path) -> None:
+    """Neither if its first file is refused nor if its folder is; the message has advice."""
     now = datetime(2026, 4, 1)
 
     def begin(runs: Path, origin: str) -> None:
@@ -70,7 +68,7 @@ def test_a_run_that_cannot_be_begun_leaves_no_folder(tmp_path: Path) -> None:
 
 
 def require_writable(tmp_path: Path, *, make: bool = True, **changes: str) -> None:
-    """The question, for a configuration that writes into `tmp_path` alone."""
+    """Check a configuration that writes into `tmp_path` only."""
     values = {"path": "out/deep/report.json", "folder": "runs", "cache": "cache"} | changes
     keys = {"output.path": values["path"], "run.folder": values["folder"], "run.cache": values["cache"]}
     origins = {"output.path": "-o/--output", "run.folder": "night.yaml, line 7, run.folder"}
@@ -80,7 +78,7 @@ def require_writable(tmp_path: Path, *, make: bool = True, **changes: str) -> No
 
 
 def test_missing_folders_are_made_unless_it_is_a_dry_run(tmp_path: Path) -> None:
-    """Nobody has to make the folder of a report first; a dry run tries the nearest existing folder."""
+    """A dry run checks the nearest existing folder."""
     require_writable(tmp_path, make=False)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConfigError, match=r"/proc/none/deeper: cannot be written"):
@@ -104,7 +102,7 @@ def test_missing_folders_are_made_unless_it_is_a_dry_run(tmp_path: Path) -> None
     ],
 )
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, changes: dict[str, str], message: str) -> None:
-    """Before anything is run, and with the option to change."""
+    """With the option to change."""
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     (tmp_path / "taken.json").mkdir()
@@ -146,7 +144,7 @@ def test_a_folder_without_a_run_is_refused(
 
 @pytest.mark.parametrize("name", ["pipe", "link", "/dev/null", "/dev/stdout", "/dev/gpubench.json"])
 def test_no_report_takes_the_place_of_a_device(tmp_path: Path, name: str) -> None:
-    """An older file is moved aside for a new one: as root, `-o /dev/null` would take it from the whole machine."""
+    """As root, `-o /dev/null` would replace it for the whole machine."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/null")
     path = tmp_path / name
@@ -157,7 +155,7 @@ def test_no_report_takes_the_place_of_a_device(tmp_path: Path, name: str) -> Non
 
 
 def test_a_file_is_refused_in_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    """With the option and the reason, before the work that it is meant for; nothing is left of the question."""
+    """With option and reason; the check leaves nothing behind."""
     with pytest.raises(ConfigError, match=r"^--junit: /proc: cannot be written: .*It was meant for x\.xml; name"):
         folders.require_file(Path("/proc/x.xml"), "--junit")
     folders.require_file(tmp_path / "x.xml", "--junit")
@@ -168,7 +166,7 @@ def test_a_file_is_refused_in_a_folder_that_cannot_be_written(tmp_path: Path) ->
     ("mode", "message"), [(0o755, "cannot be written by you"), (0o000, "run: cannot be read: Permission denied")]
 )
 def test_the_run_of_another_user_is_refused(tmp_path: Path, mode: int, message: str) -> None:
-    """What a process that is not root may not write, or not even look at."""
+    """If a process without root may not write or not read it."""
     run = tmp_path / "run"
     run.mkdir()
     for name in ("run.yaml", "lock"):
@@ -192,8 +190,8 @@ except errors.RunFolderError as error:
     assert message in told.stdout, told.stderr
 
 
-def test_a_run_on_a_file_system_that_is_read_only_is_refused_for_that(tmp_path: Path) -> None:
-    """Also to root, and to whoever began it, of whom nothing else is wrong; with what can be done there."""
+def test_a_run_on_a_read_only_file_system_is_refused(tmp_path: Path) -> None:
+    """Also for root and the owner, with advice."""
     run = tmp_path / "run"
     faults.prepare(run, faults.model("good"))
     script = f'mount --bind {run} {run} && mount -o remount,bind,ro {run} && exec "$@"'

@@ -1,4 +1,4 @@
-"""orchestrator/store/journal.py: nothing that was appended is lost, nothing damaged is believed."""
+"""orchestrator/store/journal.py: appended records are never lost, damaged ones never believed."""
 
 import os
 from pathlib import Path
@@ -28,7 +28,7 @@ def written(path: Path, count: int) -> list[Record]:
 
 
 def test_what_was_appended_is_read(tmp_path: Path) -> None:
-    """In order, and a second writer goes on behind it, also where the first was killed within the first line."""
+    """A second writer continues, also after a kill within the first line."""
     path = tmp_path / "j"
     path.write_bytes(MAGIC[:5])
     records = written(path, 3)
@@ -41,7 +41,7 @@ def test_what_was_appended_is_read(tmp_path: Path) -> None:
 
 @given(cut=st.integers(min_value=0), junk=st.binary(max_size=40))
 def test_a_torn_tail_is_cut_off(tmp_path_factory: pytest.TempPathFactory, cut: int, junk: bytes) -> None:
-    """However the last write was torn, what was written before it survives, and writing goes on."""
+    """For any tear, all earlier records survive and writing continues."""
     path = tmp_path_factory.mktemp("journal") / "j"
     records = written(path, 3)
     whole = path.read_bytes()
@@ -57,7 +57,7 @@ def test_a_torn_tail_is_cut_off(tmp_path_factory: pytest.TempPathFactory, cut: i
 
 @given(position=st.floats(min_value=0, max_value=1, exclude_max=True), flip=st.integers(min_value=1, max_value=255))
 def test_damage_in_the_middle_is_an_error(tmp_path_factory: pytest.TempPathFactory, position: float, flip: int) -> None:
-    """A changed byte before the last record is reported; records behind it are never dropped silently."""
+    """Records behind a changed byte are never dropped silently."""
     path = tmp_path_factory.mktemp("journal") / "j"
     written(path, 4)
     data = bytearray(path.read_bytes())
@@ -70,8 +70,8 @@ def test_damage_in_the_middle_is_an_error(tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("position", [1, 2, 3])
-def test_bytes_that_were_put_in_are_an_error(tmp_path: Path, position: int) -> None:
-    """A sound record behind bytes that nobody wrote is not taken for a torn end, the last record neither."""
+def test_inserted_bytes_are_an_error(tmp_path: Path, position: int) -> None:
+    """An intact record behind foreign bytes is no torn end."""
     path = tmp_path / "j"
     written(path, 4)
     data, length = path.read_bytes(), _length_of_last(path)
@@ -82,7 +82,7 @@ def test_bytes_that_were_put_in_are_an_error(tmp_path: Path, position: int) -> N
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    """A file that is not a journal, or none at all, is an error that names it."""
+    """With their path."""
     path = tmp_path / "j"
     with pytest.raises(RunFolderError, match="cannot be read"):
         journal.read(path)
@@ -93,8 +93,8 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         Journal(path)
 
 
-def test_a_full_disk_is_an_error_for_good(tmp_path: Path) -> None:
-    """When a record cannot be written, this and every later append fail: what the disk holds is unknown."""
+def test_a_full_disk_ends_the_journal(tmp_path: Path) -> None:
+    """This and every later append fail."""
     full = Path("/dev/full")
     if not full.exists():
         pytest.skip("/dev/full is missing")
@@ -109,7 +109,7 @@ def test_a_full_disk_is_an_error_for_good(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["missing/report", "file/report", "long" * 64])
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, where: str) -> None:
-    """Whatever stands in the way of writing durably, also where nothing can be removed: nothing is left behind."""
+    """Nothing is left behind."""
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match=where):
         journal.write_durably(tmp_path / where, b"x")
@@ -117,5 +117,5 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, where: str) -> 
 
 
 def _length_of_last(path: Path) -> int:
-    """Bytes of the last record: all of these tests write records of one length."""
+    """Bytes of the last record; all records here have one length."""
     return (path.stat().st_size - len(MAGIC)) // len(journal.read(path))

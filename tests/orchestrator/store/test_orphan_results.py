@@ -1,7 +1,4 @@
-"""A journal that was cut short, beside results that it no longer knows: nobody tells of such a run.
-
-And results that are damaged: what is told of such a run says so.
-"""
+"""Results that a truncated journal does not know, and damaged results."""
 
 import json
 import os
@@ -24,7 +21,7 @@ Invoke = Callable[..., Result]
 
 
 def stopped(folder: Path) -> FakeRun:
-    """A run that was stopped, with its report: three of four cells are measured."""
+    """A stopped run with its report: three of four cells are measured."""
     run = FakeRun(folder, batch_sizes=(1, 2, 4, 8))
     for batch_size in (1, 2, 4):
         run.measured(run.cell(batch_size=batch_size))
@@ -52,10 +49,10 @@ READERS = {
 
 
 @pytest.mark.parametrize("words", READERS.values(), ids=READERS)
-def test_a_run_with_results_that_its_journal_does_not_know_is_told_by_nobody(
+def test_results_unknown_to_the_journal_are_refused_by_every_command(
     invoke: Invoke, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    """All refuse it alike and say what to do; the better report that was made before stays, and nothing is written."""
+    """With the same advice; the earlier report stays, and nothing is written."""
     run, sound = stopped(tmp_path / "run"), stopped(tmp_path / "sound")
     whole = run.paths.journal.read_bytes()
     for cut, lost in ((whole.rindex(b"\xa5Start"), 1), (whole.index(b"\xa5Start") + 1, 3)):
@@ -76,8 +73,8 @@ def test_a_run_with_results_that_its_journal_does_not_know_is_told_by_nobody(
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_a_result_whose_end_is_not_written_yet_is_no_damage(invoke: Invoke, tmp_path: Path, *, held: bool) -> None:
-    """The file comes before the journal's word: so it is while a run goes on, and after a kill."""
+def test_a_result_without_its_end_is_no_damage(invoke: Invoke, tmp_path: Path, *, held: bool) -> None:
+    """The file precedes its End, in a running run and after a kill."""
     run = FakeRun(tmp_path / "run", batch_sizes=(1,))
     attempt = run.interrupted(run.cell())
     (start,) = [one.start for one in run.archive().attempts if one.start.launch == attempt]
@@ -100,10 +97,10 @@ def test_a_result_whose_end_is_not_written_yet_is_no_damage(invoke: Invoke, tmp_
     ],
     ids=["archive", "standing", "taking up"],
 )
-def test_what_comes_while_somebody_reads_is_no_damage(
+def test_results_written_while_reading_are_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: Callable[[FakeRun], object]
 ) -> None:
-    """A process at work begins a launch and has its result right behind the last record that was read."""
+    """A launch may begin and end behind the last record that was read."""
     run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
     run.measured(run.cell(batch_size=1))
     assert run_files.load(run.paths) == run.stored
@@ -122,7 +119,7 @@ def test_what_comes_while_somebody_reads_is_no_damage(
 
 
 def test_a_damaged_result_is_a_cell_without_a_result(invoke: Invoke, tmp_path: Path) -> None:
-    """Cut to three bytes: the report that is made then says so, as do its exit code and that of `watch`."""
+    """The report, its exit code and that of `watch` say so."""
     run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
     run.everything()
     run.finish()

@@ -1,4 +1,4 @@
-"""Pages to look at, and the browser that looks."""
+"""Reports to render, and a browser."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ EVERYTHING = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GEN
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One for all tests."""
+    """One browser for all tests."""
     started = Browser(tmp_path_factory.mktemp("browser"))
     yield started
     started.driver.quit()
@@ -25,7 +25,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """One GPU, all models, every phase; a cell has failed."""
+    """One GPU, all models, every phase, one failed cell."""
     every = catalogue.load().models
     probes = tuple(model for model in every if model.type == "probe")
     folder = tmp_path_factory.mktemp("node")

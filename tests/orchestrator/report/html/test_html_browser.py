@@ -1,4 +1,4 @@
-"""The page in a real browser: every chart drawn, a table that works, and nothing asked of the network."""
+"""The page in a real browser: charts, tables, and no network access."""
 
 import csv
 import io
@@ -42,7 +42,7 @@ HOSTILE = "</script><script>window.struck=1</script><!--<img src=x onerror=windo
 
 @pytest.fixture(scope="module")
 def whole(node: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page with everything that a benchmark can have, a baseline included."""
+    """A page with everything a benchmark can have, a baseline included."""
     ratios = {f"{model}_throughput": 4.0 * place - 9 for place, model in enumerate(("resnet50", "gpt2", "vae", "lstm"))}
     held = BaselineComparison(
         baseline="h200",
@@ -61,14 +61,14 @@ def whole(node: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def opened(browser: Browser, whole: Path) -> tuple[list[str], list[str]]:
-    """That page, loaded once: what it complained of and what it asked for meanwhile."""
+    """That page, loaded once: its complaints and requests."""
     browser.open(whole)
     return browser.complaints(), browser.requests()
 
 
 @pytest.fixture
 def page(browser: Browser, opened: tuple[list[str], list[str]], whole: Path) -> Browser:
-    """That page, as it was opened; loaded again where another one has been looked at since."""
+    """That page in its initial state."""
     assert opened is not None
     if browser.driver.current_url != whole.as_uri():
         browser.open(whole)
@@ -79,13 +79,13 @@ def page(browser: Browser, opened: tuple[list[str], list[str]], whole: Path) -> 
 
 
 def shown(page: Browser, column: int) -> list[str]:
-    """The texts of a column, of the rows that are shown."""
+    """The texts of a column in the visible rows."""
     found: list[str] = page.run(COLUMN, column)
     return found
 
 
 def test_the_page_is_silent_and_fetches_nothing(opened: tuple[list[str], list[str]], whole: Path) -> None:
-    """Nothing stands in the console, and the file itself is all that was asked for."""
+    """Nothing in the console, and no request but for the file itself."""
     assert opened == ([], [whole.as_uri()])
 
 
@@ -103,8 +103,8 @@ def test_every_chart_is_drawn(page: Browser) -> None:
     assert page.complaints() == []
 
 
-def test_a_chart_can_be_read_without_seeing_it(page: Browser) -> None:
-    """Each has a name, a description for readers of the screen, and a table that says the same."""
+def test_charts_are_accessible(page: Browser) -> None:
+    """It has a name, a description for screen readers, and a table with the same data."""
     for chart in CHARTS:
         box = page.driver.find_element("id", f"plot-{chart}")
         assert box.get_attribute("role") == "img"
@@ -119,7 +119,7 @@ def test_a_chart_can_be_read_without_seeing_it(page: Browser) -> None:
 
 
 def test_the_slow_gpu_stands_out(page: Browser) -> None:
-    """Its fields in the heat map of identical devices are framed, and those of its siblings are not."""
+    """Only its boxes in the heat map are framed."""
     marked = page.run(
         "const one = JSON.parse(document.getElementById('plots').textContent).spread.plots[0];"
         "return [...new Set(one.boxes.filter((box) => box.marked).map((box) => one.columns[box.column]))]"
@@ -140,7 +140,7 @@ BOXES = """const box = document.querySelector("#cells .scroll").getBoundingClien
 
 
 def test_a_remark_goes_with_its_row_and_is_read_without_scrolling(page: Browser) -> None:
-    """Below the row that it is about, however rows are sorted and wherever the table was scrolled, at any width."""
+    """Below its row, however rows are sorted or scrolled, at any width."""
     page.driver.find_element("id", "cells-words").send_keys("failed")
     before = page.run(PAIRS)
     assert len(before) == 4
@@ -161,7 +161,7 @@ def test_a_remark_goes_with_its_row_and_is_read_without_scrolling(page: Browser)
 
 
 def test_no_chapter_is_cut_off_above_the_page(page: Browser) -> None:
-    """The bar has all of them in sight on a desk; on a phone it fades where there are more."""
+    """The bar shows all of them on a desktop, and fades on a phone."""
     beyond = """const edge = document.querySelector(".top .wide").getBoundingClientRect().right;
         const ends = [...document.querySelectorAll("nav a")].map((one) => one.getBoundingClientRect().right);
         return ends.filter((end) => end > edge).length"""
@@ -194,7 +194,7 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 
 def test_rows_are_sorted_by_a_heading(page: Browser) -> None:
-    """By number, what has none last; once more turns it round; the heading says so, and a key is as good as a click."""
+    """By click or key, missing numbers last; the heading has aria-sort."""
     heading = page.driver.find_elements("css selector", "#cells-table th")[FIGURE]
     page.run("arguments[0].querySelector('button').click()", heading)
     figures = shown(page, FIGURE)
@@ -212,7 +212,7 @@ def test_rows_are_sorted_by_a_heading(page: Browser) -> None:
 
 
 def test_rows_are_narrowed_down(page: Browser) -> None:
-    """By words that all must be in a row, and by what was chosen; how many are left is said."""
+    """By words and choices; the number of visible rows is shown."""
     count = len(shown(page, 0))
     page.driver.find_element("id", "cells-words").send_keys("resnet50 Train")
     assert {*shown(page, 1)} == {"resnet50"}
@@ -238,7 +238,7 @@ def exported(page: Browser) -> list[list[str]]:
 
 
 def test_what_is_shown_is_exported(page: Browser) -> None:
-    """The file has the headings, and the rows that are shown in the order they are shown, as they are written."""
+    """Headings and visible rows, in their order."""
     page.driver.find_element("id", "cells-words").send_keys("failed")
     page.run(SORT, 1)
     header, *rows = exported(page)
@@ -251,14 +251,14 @@ def test_what_is_shown_is_exported(page: Browser) -> None:
 
 
 def test_numbers_are_written_as_in_the_text_report(page: Browser) -> None:
-    """The script that labels the charts and the text report have one way to write a number."""
+    """Labels of charts have the same digits."""
     values = [0.0004, 0.1234, 0.994, 0.996, 1.005, 4.5678, 9.994, 9.996, 9.999, 10.04, 99.95, 4500.84, 1e9]
     values = [0.0, *values, *(-value for value in values)]
     assert page.run("return arguments[0].map(Charts.number)", values) == [number(value) for value in values]
 
 
-def test_the_page_fits_phones_dark_rooms_and_paper(page: Browser) -> None:
-    """Nothing is wider than a phone; dark is dark, charts included; paper has nothing that can be clicked."""
+def test_the_page_fits_phones_and_paper(page: Browser) -> None:
+    """No overflow; dark colours include charts; paper has no controls."""
     bodies = {}
     for name, look in {
         "light": {},
@@ -289,7 +289,7 @@ DRAWN = """return [...document.querySelectorAll(".plot svg")].map((one) => {
 
 
 def test_paper_has_every_chart_whole(page: Browser, whole: Path) -> None:
-    """None is wider than A4 or higher than a page, nor narrower than it has to be; the screen has its own again."""
+    """No chart exceeds A4; afterwards the screen is as before."""
     page.open(whole)
     before = WebDriverWait(page.driver, 60).until(lambda _: len(drawn := page.run(DRAWN)) == len(CHARTS) and drawn)
     page.run("addEventListener('beforeprint', () => { window.told = document.documentElement.dataset.print; })")
@@ -310,7 +310,7 @@ def test_paper_has_every_chart_whole(page: Browser, whole: Path) -> None:
 
 
 def test_rows_of_a_chart_are_told_apart_on_a_phone(page: Browser) -> None:
-    """Names of cells stand whole beside the heat map, on as many lines as they take."""
+    """Full names of cells beside the heat map."""
     page.emulate(width=375)
     texts = page.run("return [...document.querySelectorAll('#plot-spread svg text')].map((one) => one.textContent)")
     names = page.run("return JSON.parse(document.getElementById('plots').textContent).spread.plots[0].rows")
@@ -321,7 +321,7 @@ def test_rows_of_a_chart_are_told_apart_on_a_phone(page: Browser) -> None:
 
 
 def test_no_table_is_longer_than_the_window(page: Browser) -> None:
-    """Hundreds of rows scroll in their place, and what comes after them is near; paper has them all."""
+    """Long tables scroll in place; paper has all rows."""
     heights = "return [...document.querySelectorAll('.scroll')].map((one) => [one.clientHeight, one.scrollHeight])"
     tall = page.run("return innerHeight")
     assert max(shown for shown, _ in page.run(heights)) <= 0.75 * tall
@@ -332,7 +332,7 @@ def test_no_table_is_longer_than_the_window(page: Browser) -> None:
 
 
 def test_the_keyboard_reaches_the_report_first(page: Browser, whole: Path) -> None:
-    """The first key leads to a link that skips the chapters; what scrolls can be reached."""
+    """The first key focuses a skip link; scroll areas can be focused."""
     page.open(whole)
     page.driver.find_element("tag name", "body").send_keys(Keys.TAB)
     link = page.driver.switch_to.active_element
@@ -342,8 +342,8 @@ def test_the_keyboard_reaches_the_report_first(page: Browser, whole: Path) -> No
     assert page.run("return [...document.querySelectorAll('.scroll')].every((one) => one.tabIndex === 0)") is True
 
 
-def test_names_are_text_whatever_they_say(browser: Browser, tmp_path: Path) -> None:
-    """A host, models and messages that look like markup are shown as they are; nothing of them runs."""
+def test_foreign_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> None:
+    """Markup in hosts, models and messages is shown, never run."""
     run = FakeRun(tmp_path / "run", devices=gpus(2), models=shipped("resnet50", "lstm"), hostname=HOSTILE)
     run.everything()
     run.finish()
@@ -372,8 +372,8 @@ def test_names_are_text_whatever_they_say(browser: Browser, tmp_path: Path) -> N
     assert browser.requests() == [path.as_uri()]
 
 
-def test_a_script_that_is_not_ours_does_not_run(page: Browser) -> None:
-    """Should markup ever get through, the policy of the page stops it, and what it would fetch."""
+def test_injected_scripts_do_not_run(page: Browser) -> None:
+    """The page's policy blocks injected scripts and requests."""
     page.run(
         "const script = document.createElement('script'); script.textContent = 'window.struck = 1';"
         "document.body.append(script); const image = new Image(); image.src = 'https://example.invalid/x.png';"
@@ -389,7 +389,7 @@ def test_a_script_that_is_not_ours_does_not_run(page: Browser) -> None:
 
 
 def test_a_burn_in_has_a_page_of_its_own(browser: Browser, tmp_path: Path) -> None:
-    """Its verdicts come first, then the night: every launch on every GPU, and the readings with their course."""
+    """Verdicts first, then launches and readings."""
     night = Night(tmp_path / "night", gpus(2), "10m")
     night.work()
     night.climate(0)
@@ -405,8 +405,8 @@ def test_a_burn_in_has_a_page_of_its_own(browser: Browser, tmp_path: Path) -> No
     assert browser.complaints() == []
 
 
-def test_an_empty_run_says_what_is_missing(browser: Browser, tmp_path: Path) -> None:
-    """No chart stands empty: in its place there is why, and what would draw it."""
+def test_empty_charts_say_what_is_missing(browser: Browser, tmp_path: Path) -> None:
+    """Each empty chart says why and what would fill it."""
     run = FakeRun(tmp_path / "run", workloads=(Workload.INFERENCE,), batch_sizes=(1,))
     run.finish(interrupted=True)
     path = tmp_path / "empty.html"

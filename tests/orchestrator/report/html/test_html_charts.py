@@ -1,4 +1,4 @@
-"""What the charts and tables of a page say: each figure under the name, size, unit and time that it has."""
+"""Contents of charts and tables: each figure with its name, size, unit and time."""
 
 import json
 import re
@@ -26,19 +26,19 @@ from tests.fakes.runs import CREATED, FakeRun, gpus, shipped
 
 
 def chart(report: Report, name: str) -> Chart:
-    """A chart of the chapter on models."""
+    """A chart of the models' chapter."""
     return next(one for one in performance(report).charts if one.id == name)
 
 
 def rows(section: Section, name: str) -> Sequence[Sequence[str]]:
-    """The table that says the same as a chart."""
+    """The table of a chart."""
     table = section.table(next(one for one in section.charts if one.id == name).table)
     assert table is not None
     return [[str(entry) for entry in row] for row in table.rows]
 
 
 def memory(report: Report) -> list[tuple[str, str, str]]:
-    """The memory map of a run with one choice: model, column, and what stands there."""
+    """The boxes of a single memory map: model, column, text."""
     (plot,) = chart(report, "memory").plots
     assert isinstance(plot, Heat)
     return [(plot.rows[box.row], plot.columns[box.column], box.text) for box in plot.boxes]
@@ -52,7 +52,7 @@ def lines(report: Report) -> list[tuple[str, str, str, list[float]]]:
 
 
 def test_times_of_day_reach_the_script_whole(tmp_path: Path) -> None:
-    """The run began at that very second: thirteen digits are not cut to six."""
+    """Thirteen digits are not rounded to six."""
     run = FakeRun(tmp_path, batch_sizes=(1,))
     run.measured(run.cell())
     run.samples()
@@ -65,8 +65,8 @@ def test_times_of_day_reach_the_script_whole(tmp_path: Path) -> None:
     assert began == {round(CREATED * 1000)}
 
 
-def test_models_that_a_chart_does_not_draw_are_counted_below_it(tmp_path: Path) -> None:
-    """Of each choice the first sixty are drawn, and the table has all of them; where all are drawn nothing is said."""
+def test_models_not_drawn_are_counted(tmp_path: Path) -> None:
+    """The first sixty of each choice are drawn; the table has all."""
     (model,) = shipped("resnet50")
     several = [msgspec.structs.replace(model, name=f"model-{number}") for number in range(MOST_MODELS + 2)]
     run = FakeRun(tmp_path, models=several, workloads=(Workload.INFERENCE, Workload.TRAINING), batch_sizes=(8,))
@@ -106,7 +106,7 @@ def test_models_that_a_chart_does_not_draw_are_counted_below_it(tmp_path: Path) 
 
 
 def scanned(folder: Path) -> Report:
-    """Scans of a model at two input sizes and in two modes on two GPUs; each has tried sizes of its own."""
+    """Scans at two input sizes and in two modes on two GPUs, each with sizes of its own."""
     modes = (Mode.SOLO, Mode.LOADED)
     run = FakeRun(folder, devices=gpus(2), batch_sizes=(AUTO,), input_sizes=(128, 224), modes=modes)
     for place, cell in enumerate(run.stored.plan.cells):
@@ -116,7 +116,7 @@ def scanned(folder: Path) -> Report:
 
 
 def test_scans_of_a_model_stand_apart(tmp_path: Path) -> None:
-    """Those of another input size or mode are lines of their own: none takes another's place."""
+    """Each input size and mode is a line of its own."""
     report = scanned(tmp_path)
     found = {(name, line): points for name, _, line, points in lines(report)}
     expected = {
@@ -130,7 +130,7 @@ def test_scans_of_a_model_stand_apart(tmp_path: Path) -> None:
 
 
 def test_a_scan_counts_sequences_and_a_measurement_tokens(tmp_path: Path) -> None:
-    """Of generation they have two units, whatever they are called by."""
+    """Generation has two units."""
     run = FakeRun(tmp_path, devices=gpus(2), models=shipped("gpt2"), workloads=(Workload.GENERATION,))
     run.everything()
     report = run.report()
@@ -145,8 +145,8 @@ def test_a_scan_counts_sequences_and_a_measurement_tokens(tmp_path: Path) -> Non
     assert {row[4] for row in rows(performance(report), "batches") if row[0].startswith("scan")} == {"smp/s"}
 
 
-def test_what_fits_nowhere_is_in_the_memory_map(tmp_path: Path) -> None:
-    """A size that ran nowhere has a column, a model that never ran a row; each with its word."""
+def test_sizes_that_do_not_fit_are_in_the_memory_map(tmp_path: Path) -> None:
+    """Each such size has a column, each model a row, with a word."""
     run = FakeRun(tmp_path, models=shipped("resnet50", "lstm"), batch_sizes=(4, 8))
     run.measured(run.cell(batch_size=4))
     run.failed(run.cell(batch_size=8), Category.OUT_OF_MEMORY)
@@ -160,7 +160,7 @@ def test_what_fits_nowhere_is_in_the_memory_map(tmp_path: Path) -> None:
 
 
 def test_no_memory_at_all_is_a_figure(tmp_path: Path) -> None:
-    """Zero is drawn as zero, not as a size that nobody planned."""
+    """Zero is drawn as zero."""
     run = FakeRun(tmp_path, batch_sizes=(1,))
     run.everything()
     report = run.report()
@@ -171,20 +171,20 @@ def test_no_memory_at_all_is_a_figure(tmp_path: Path) -> None:
 
 
 def launches(report: Report, *spans: Span, unseen: int = 0) -> Section:
-    """The chart of launches, of a run in which these happened on its first device."""
+    """The launches chapter of a run with these spans."""
     device = DeviceTimeline(report.gpu_info[0].gpu_uuid, spans, unseen, ())
     return course(report, Timeline(CREATED, (device,)), DEFAULT)
 
 
 def test_the_last_to_end_need_not_be_the_last_to_begin(tmp_path: Path) -> None:
-    """A long launch outlasts one that began after it."""
+    """A long launch may outlast a later one."""
     report = FakeRun(tmp_path).report()
     long, short = Span(0.0, 100.0, "load", failed=False, words="a"), Span(50.0, 60.0, "load", failed=True, words="b")
     assert rows(launches(report, long, short), "launches") == [["GPU 0", "1", "0:00:00", "0:01:40"]]
 
 
-def test_failures_that_are_not_drawn_are_said(tmp_path: Path) -> None:
-    """The table counts them, and the chart says that it has not all of them; else it says nothing."""
+def test_failures_not_drawn_are_counted(tmp_path: Path) -> None:
+    """The table counts them, and the chart says how many are missing."""
     report = FakeRun(tmp_path).report()
     one = Span(0.0, 1.0, "load", failed=True, words="a")
     made = launches(report, one, unseen=7)
@@ -198,8 +198,8 @@ def chapter(report: Report, name: str) -> Section:
     return next(one for one in page(report, NOTHING_KEPT).sections if one.id == name)
 
 
-def test_what_earlier_runs_said_of_a_gpu_is_on_the_page(tmp_path: Path) -> None:
-    """A repeat offender is one for whoever reads the page alone."""
+def test_findings_of_earlier_runs_are_on_the_page(tmp_path: Path) -> None:
+    """In the table of verdicts."""
     report = FakeRun(tmp_path).report()
     (health,) = report.health.gpus
     known = msgspec.structs.replace(health, earlier="FAIL in a burn-in on 2026-04-01")

@@ -1,4 +1,4 @@
-"""The page of a comparison in a real browser: in the look of the report, by the same scripts, and as silent."""
+"""The page of a comparison in a real browser, with the scripts of the report."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ TIP = """echarts.getInstanceByDom(document.getElementById("plot-ratios"))
 
 
 def held(*, slow: float = 0.9, name: str = "after") -> Comparison:
-    """A cell of every verdict, one of a single launch and one of an endless interval, after a new driver."""
+    """Cells of every verdict, one with a single launch and one with an endless interval, after a new driver."""
     before = side(
         *cells(3), cell("slow"), cell("fast"), cell("noisy", 40.0, 100.0, 250.0), cell("hot"), cell("gone"), cell("one")
     )
@@ -73,13 +73,13 @@ def opened(browser: Browser, whole: Path) -> Browser:
 
 
 def column(browser: Browser, title: str) -> list[str]:
-    """The texts of the rows that are shown."""
+    """The texts of a column in the visible rows."""
     found: list[str] = browser.run(COLUMN, browser.run(COLUMNS).index(title))
     return found
 
 
 def test_a_comparison_is_silent_and_fetches_nothing(opened: Browser, whole: Path) -> None:
-    """Nothing stands in the console, and the file itself is all that was asked for; a phone has room for it."""
+    """Also on a phone, without overflow."""
     assert (opened.complaints(), opened.requests()) == ([], [whole.as_uri()])
     opened.emulate(width=375, scheme="dark")
     assert opened.run("return document.documentElement.scrollWidth") == 375
@@ -87,7 +87,7 @@ def test_a_comparison_is_silent_and_fetches_nothing(opened: Browser, whole: Path
 
 
 def test_the_chart_has_every_ratio_on_its_margin(opened: Browser, mixed: Comparison) -> None:
-    """A mark at the ratio in the colour of its verdict, and an interval that goes beyond the chart has no ends."""
+    """In the colour of its verdict; an interval beyond the chart has no ends."""
     for one in mixed.cells:
         if one.ratio is None:
             continue
@@ -104,8 +104,8 @@ def test_the_chart_has_every_ratio_on_its_margin(opened: Browser, mixed: Compari
     assert opened.complaints() == []
 
 
-def test_the_chart_can_be_read_without_seeing_it(opened: Browser, mixed: Comparison) -> None:
-    """It has a name, a description and a table that says the same, in the digits of the text."""
+def test_the_chart_is_accessible(opened: Browser, mixed: Comparison) -> None:
+    """By name, description, and a table with the digits of the text."""
     box = opened.driver.find_element("id", "plot-ratios")
     assert box.get_attribute("role") == "img"
     assert len(box.get_attribute("aria-label") or "") > 40
@@ -124,7 +124,7 @@ def test_the_chart_can_be_read_without_seeing_it(opened: Browser, mixed: Compari
 
 
 def test_several_runs_are_chosen_between(browser: Browser, mixed: Comparison, tmp_path: Path) -> None:
-    """Each has a card and a plot; the table has a column with the run, to filter by; notes are said once."""
+    """Each has a card and a plot; the table has a filter by run; notes appear once."""
     path = tmp_path / "several.html"
     path.write_bytes(to_html([mixed, held(slow=0.8, name="later")], ExitCode.MISSED))
     browser.open(path)
@@ -140,8 +140,8 @@ def test_several_runs_are_chosen_between(browser: Browser, mixed: Comparison, tm
     assert browser.complaints() == []
 
 
-def test_names_are_text_whatever_they_say(browser: Browser, tmp_path: Path) -> None:
-    """Models, hosts, GPUs and files that look like markup are shown as they are; nothing of them runs."""
+def test_foreign_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> None:
+    """Markup in models, hosts, GPUs and files is shown, never run."""
     before = side(cell(HOSTILE), cell(f"b{HOSTILE}"), name=HOSTILE, stack={"host": HOSTILE})
     after = side(
         cell(HOSTILE, 50.0, 50.1, 50.2),
@@ -161,7 +161,7 @@ def test_names_are_text_whatever_they_say(browser: Browser, tmp_path: Path) -> N
 
 
 def test_a_huge_comparison_fits(mixed: Comparison) -> None:
-    """Its page has what matters and as much else as it holds, and says what is missing, and where that is."""
+    """The most important cells are shown, with the number of missing ones."""
     same = next(one for one in mixed.cells if one.verdict == "SAME")
     copies = tuple(msgspec.structs.replace(same, cell=f"{same.cell} {number}") for number in range(20_000))
     hot = next(one for one in mixed.cells if one.verdict == "NOT COMPARABLE")

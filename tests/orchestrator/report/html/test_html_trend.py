@@ -140,7 +140,7 @@ def test_a_trend_can_be_read_without_seeing_it(opened: Browser) -> None:
     assert opened.driver.switch_to.active_element.text == "Skip to the report"
 
 
-def test_names_are_text_whatever_they_say(browser: Browser, tmp_path: Path) -> None:
+def test_foreign_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> None:
     """GPUs, hosts, drivers and what was asked for may look like markup; nothing of it runs."""
     device = sides.device(gpu_uuid="GPU-1", gpu_name=HOSTILE)
     runs = [
