@@ -44,10 +44,7 @@ class AdaptiveLaunches:
         return doubts(self._around.paths, self._around.stored) if self._may_add(state) else ()
 
     def over(self, state: RunState, found: Sequence[added_launches.Doubt]) -> More:
-        """Decide what to add for these doubts. state: with all that happened while they were found.
-
-        Adds nothing for quarantined GPUs.
-        """
+        """Decide what to add for these doubts, nothing for quarantined GPUs. state: the newest."""
         on_gpus = [doubt for doubt in found if not state.devices[doubt.gpu].quarantined]
         if not on_gpus or not self._may_add(state):
             return More((), ())

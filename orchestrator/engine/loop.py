@@ -73,10 +73,7 @@ class Loop:
         return self._conductor.state
 
     def run(self) -> None:
-        """Work until there is nothing left to do.
-
-        Raises StorageError when results can no longer be stored, ZygoteError when nothing can be started.
-        """
+        """Work until nothing is left to do. Raises StorageError, and ZygoteError when nothing can be started."""
         self._watch(self._around.link.socket)
         self._watch(self._around.stop_signals.fileno())
         if self._around.telemetry is not None:
@@ -102,10 +99,7 @@ class Loop:
             self._tick()
 
     def _add_launches(self) -> bool:
-        """Add launches where a GPU is SUSPECT after all others. Returns whether it has.
-
-        Handles what happened meanwhile first: nothing is added once somebody asks to stop.
-        """
+        """Add launches while a GPU is SUSPECT, unless a stop came meanwhile. Returns whether it has."""
         if not (doubts := self._conductor.in_doubt()):
             return False
         self._clock.worked()  # reading takes seconds in a large run
@@ -168,12 +162,12 @@ class Loop:
             for message in telemetry.receive():
                 match message:
                     case Digest(samples=samples):
-                        self._conductor.circumstances.samples.update(samples)
+                        self._conductor.failure_context.samples.update(samples)
                     case DeviceFree():
                         self._conductor.let_pass(self._conductor.gates.answered(message))
                     case ForeignSeen():
                         self._conductor.recorder.foreign_seen(message)
-                        self._conductor.circumstances.foreign.heard(message)
+                        self._conductor.failure_context.foreign.heard(message)
                     case XidSeen() | GpuBroken() | TooHot():
                         self._conductor.beware(message)
                     case Unavailable(reason=reason):
@@ -183,8 +177,8 @@ class Loop:
             self._conductor.recorder.telemetry_ended()
             telemetry.stop()
             self._conductor.telemetry = None
-            self._conductor.circumstances.samples.clear()
-            self._conductor.circumstances.foreign.unseen(time.monotonic_ns())
+            self._conductor.failure_context.samples.clear()
+            self._conductor.failure_context.foreign.unseen(time.monotonic_ns())
             self._conductor.tell(
                 "warning",
                 "the telemetry process ended; GPU readings stop here, the measurements go on. Who else uses the GPUs "

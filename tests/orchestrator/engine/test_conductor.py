@@ -53,9 +53,9 @@ def test_a_failure_beside_a_stranger_is_the_strangers(
     """One that was on that GPU at any time of the launch is to blame, unless the user has allowed for others."""
     with conducting(tmp_path / "run", gpus(2), allow_busy=allow_busy) as held:
         live = gang(held) if both else held.live[GPU]
-        held.conductor.circumstances.foreign.note(where, STRANGER, 1)
+        held.conductor.failure_context.foreign.note(where, STRANGER, 1)
         if left:
-            held.conductor.circumstances.foreign.note(where, "", 2 if left == "before" else time.monotonic_ns())
+            held.conductor.failure_context.foreign.note(where, "", 2 if left == "before" else time.monotonic_ns())
         held.conductor.carry_out([Concluded(live, MISSED if both else OOM)])
         ((category, message),) = ended_as(held)
     assert category is expected
@@ -175,7 +175,7 @@ def test_every_gpu_of_a_gang_is_asked_what_the_driver_said(
 ) -> None:
     """The rank that told may suffer from another one's GPU: it is that one's fault, and Xids say whose they are."""
     with conducting(tmp_path / "run", gpus(2)) as held:
-        held.conductor.circumstances.hazards.heard(structs.replace(word, at_ns=time.monotonic_ns()))
+        held.conductor.failure_context.hazards.heard(structs.replace(word, at_ns=time.monotonic_ns()))
         held.conductor.carry_out([Concluded(gang(held), told)])
         (end,) = [one for one in journal.read(held.paths.journal) if isinstance(one, End)]
     assert end.failure is not None
