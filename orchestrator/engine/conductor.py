@@ -287,7 +287,7 @@ class Conductor:
 
     def _withdraw(self, live: Live, device: Device, failure: Failure) -> None:
         self._results.pop(live.spec.launch, None)
-        self.recorder.withdrawn(live, failure)
+        self.recorder.ended(live, failure)
         self._step(Withdrawn(live.spec.launch, failure))
         again = self.state.slots[live.next.slot].status is SlotStatus.WAITING
         rests = "It rests, then it" if device.uuid in self._waiting else "It"

@@ -26,21 +26,10 @@ from orchestrator.gpu.telemetry.client import Telemetry
 from orchestrator.state.slots import RunState
 from orchestrator.state.stopping import Order, Stopping
 from orchestrator.system import process_end
+from protocol import messages
 from protocol.cell import Workload
 from protocol.errors import ProtocolError
 from protocol.failure import Category
-from protocol.messages import (
-    DeviceFree,
-    Digest,
-    ForeignSeen,
-    Forked,
-    ForkFailed,
-    GpuBroken,
-    Ready,
-    TooHot,
-    Unavailable,
-    XidSeen,
-)
 
 REFRESH_S: Final = 1.0
 LOOK_S: Final = 0.1
@@ -147,11 +136,11 @@ class Loop:
             for answer in self._nursery.receive():
                 now = self._clock.now()
                 match answer:
-                    case Ready():
+                    case messages.Ready():
                         self._greet_zygote(answer)
-                    case Forked(token=token, pid=pid):
+                    case messages.Forked(token=token, pid=pid):
                         self._conductor.carry_out(self._fleet.born(token, pid, now))
-                    case ForkFailed(token=token, message=message):
+                    case messages.ForkFailed(token=token, message=message):
                         self._conductor.carry_out(self._fleet.not_born(token, Category.START_FAILED, message, now))
         except EOFError:
             self._unwatch(fd)
@@ -161,16 +150,16 @@ class Loop:
         try:
             for message in telemetry.receive():
                 match message:
-                    case Digest(samples=samples):
+                    case messages.Digest(samples=samples):
                         self._conductor.failure_context.samples.update(samples)
-                    case DeviceFree():
+                    case messages.DeviceFree():
                         self._conductor.let_pass(self._conductor.gates.answered(message))
-                    case ForeignSeen():
+                    case messages.ForeignSeen():
                         self._conductor.recorder.foreign_seen(message)
                         self._conductor.failure_context.foreign.heard(message)
-                    case XidSeen() | GpuBroken() | TooHot():
+                    case messages.XidSeen() | messages.GpuBroken() | messages.TooHot():
                         self._conductor.beware(message)
-                    case Unavailable(reason=reason):
+                    case messages.Unavailable(reason=reason):
                         self._conductor.tell("warning", f"no GPU readings: {reason}")
         except EOFError:
             self._unwatch(telemetry.fileno())
@@ -230,7 +219,7 @@ class Loop:
         self._watch(self._nursery.fileno())
         self._show()
 
-    def _greet_zygote(self, ready: Ready) -> None:
+    def _greet_zygote(self, ready: messages.Ready) -> None:
         self._conductor.recorder.zygote_started(self._nursery.start_ms, ready.failed)
         if self._around.budget is not None:
             self._stopping.put_off(self._around.budget.first_launch_can_begin(time.monotonic()))
