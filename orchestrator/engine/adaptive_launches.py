@@ -1,6 +1,6 @@
 """Add launches once all others have been made and leave a GPU SUSPECT.
 
-    journal, results, telemetry ──▶ the standings of a report made now: look ──▶ adding.decide: over ──▶ slots, suspects
+    journal, results, telemetry ─▶ look: doubts of a report made now ─▶ over: added_launches.decide ─▶ slots, suspects
 
 The thin step between the disk and added_launches.py, at a moment at which no launch runs that it could disturb: 0.15 s
 on one core for 288 launches with their telemetry.

@@ -1,7 +1,7 @@
 """Make the launches that are due, and carry out what becomes of them.
 
-    next_launches ─▶ journal Start ─▶ fork ─▶ … ─▶ Concluded ─▶ result file, journal, Ack      state.step(Ended)
-                                                   Gone ──▶ gates ──▶ Passed ─▶ journal        state.step(Freed)
+    next_launches ─▶ journal Start ─▶ fork ─▶ … ─▶ Concluded ─▶ result file, journal, Ack    transitions.step(Ended)
+                                                   Gone ──▶ gates ──▶ Passed ─▶ journal      transitions.step(Freed)
 
 The decisions are pure: orchestrator/state/ says what is next and when to stop, lifecycle.py how one launch goes on.
 """

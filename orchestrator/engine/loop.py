@@ -2,7 +2,7 @@
 
     workers ══ link ══▶ ┐                          ┌▶ fleet (lifecycle) ─▶ Concluded ─▶ result file, journal, Ack
     zygote ─ Forked ──▶ ├─ poll ─▶ events ─────────┤                        Gone ─▶ gates ─▶ device free again
-    pidfds ─ died ────▶ │  (sleeps until the next  └▶ state.step ─▶ next_launches ─▶ journal Start ─▶ fork
+    pidfds ─ died ────▶ │  (sleeps until the next  └▶ transitions.step ─▶ next_launches ─▶ journal Start ─▶ fork
     sampler ─ free ───▶ │   event or deadline)
     signals ─ stop ───▶ ┘
 

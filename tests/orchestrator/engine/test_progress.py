@@ -156,10 +156,7 @@ def snapshot(
     devices: tuple[Device, ...] = (DEVICE,),
     note: str = "",
 ) -> progress.Snapshot:
-    """The run, now. Every launch was estimated to take two seconds. launch_s: what they took, each or by device.
-
-    left_s: until its time is up, of which spent_s has gone by; None where it has no limit.
-    """
+    """The run, now, with 2 s a launch by the estimate. launch_s: what they took. left_s, spent_s: of its time."""
     took_s = {device.uuid: launch_s for device in devices} if isinstance(launch_s, float) else launch_s or {}
     return progress.snapshot(
         state,
@@ -255,10 +252,7 @@ def test_devices_that_work_beside_each_other_are_through_with_the_slowest() -> N
 
 
 def test_fewer_at_once_take_longer() -> None:
-    """After the host's memory did not hold two launches, one device waits for the other.
-
-    Three of four share the work of all, unless one of them has most of it.
-    """
+    """Some devices wait then: three of four share the work of all, unless one of them has most of it."""
     state, following = next_launches(paired())
     state = started(state, following)
     assert snapshot(state, {}, launch_s=SLOWER, devices=PAIR).eta_s == 15.0
