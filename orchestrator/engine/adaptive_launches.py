@@ -1,6 +1,6 @@
 """Add launches once all others have been made and leave a GPU SUSPECT.
 
-    journal, results, telemetry ──▶ the standings of a report made now: look ──▶ adding.decide: over ──▶ slots, suspects
+    journal, results, telemetry ─▶ look: doubts of a report made now ─▶ over: added_launches.decide ─▶ slots, suspects
 
 The thin step between the disk and added_launches.py, at a moment at which no launch runs that it could disturb: 0.15 s
 on one core for 288 launches with their telemetry.
@@ -44,10 +44,7 @@ class AdaptiveLaunches:
         return doubts(self._around.paths, self._around.stored) if self._may_add(state) else ()
 
     def over(self, state: RunState, found: Sequence[added_launches.Doubt]) -> More:
-        """Decide what to add for these doubts. state: with all that happened while they were found.
-
-        Adds nothing for quarantined GPUs.
-        """
+        """Decide what to add for these doubts, nothing for quarantined GPUs. state: the newest."""
         on_gpus = [doubt for doubt in found if not state.devices[doubt.gpu].quarantined]
         if not on_gpus or not self._may_add(state):
             return More((), ())

@@ -1,7 +1,7 @@
 """Make the launches that are due, and carry out what becomes of them.
 
-    next_launches ─▶ journal Start ─▶ fork ─▶ … ─▶ Concluded ─▶ result file, journal, Ack      state.step(Ended)
-                                                   Gone ──▶ gates ──▶ Passed ─▶ journal        state.step(Freed)
+    next_launches ─▶ journal Start ─▶ fork ─▶ … ─▶ Concluded ─▶ result file, journal, Ack    transitions.step(Ended)
+                                                   Gone ──▶ gates ──▶ Passed ─▶ journal      transitions.step(Freed)
 
 The decisions are pure: orchestrator/state/ says what is next and when to stop, lifecycle.py how one launch goes on.
 """
@@ -54,7 +54,7 @@ class Conductor:
     """The run's state and its launches. Every method raises StorageError when the journal refuses.
 
     poller: gets the pidfds that the loop waits for. clock: the loop's. telemetry: None once there is none.
-    circumstances: what else is known of the GPUs.
+    failure_context: what else is known of the GPUs.
     """
 
     def __init__(self, around: RunContext, begun: RunState, poller: zmq.Poller, clock: LoopClock) -> None:
@@ -64,7 +64,7 @@ class Conductor:
         self.gates = Gates(stored.devices)
         self.recorder = Recorder(around.journal)
         self.telemetry = around.telemetry
-        self.circumstances = FailureContext(stored.devices, shares=stored.configuration.allow_busy)
+        self.failure_context = FailureContext(stored.devices, shares=stored.configuration.allow_busy)
         self._next_rounds = around.kind.next_rounds
         self._announcer = Announcer(stored, around.display, rounds=self._next_rounds is not None)
         self.tell = self._announcer.tell
@@ -76,7 +76,7 @@ class Conductor:
         self._staying: dict[int, set[str]] = {}
         self._waiting = Waiting()
         self._budget = around.budget
-        self._second_look = AdaptiveLaunches(around)
+        self._adaptive = AdaptiveLaunches(around)
         self._seed = stored.configuration.seed
         for scope in begun.skipped:  # also where the one who found out was killed before it was written down
             self._skipped(scope, "")
@@ -116,11 +116,11 @@ class Conductor:
 
     def in_doubt(self) -> tuple[Doubt, ...]:
         """Return the cells that leave a GPU SUSPECT after the launches so far. Slow: merges the run."""
-        return self._second_look.look(self.state)
+        return self._adaptive.look(self.state)
 
     def add_launches(self, doubts: Sequence[Doubt]) -> bool:
         """Add launches for these doubts if that is still possible. Returns whether it has."""
-        more = self._second_look.over(self.state, doubts)
+        more = self._adaptive.over(self.state, doubts)
         if not more.slots:
             return False
         self.recorder.added(*more)
@@ -169,7 +169,7 @@ class Conductor:
 
     def beware(self, message: XidSeen | GpuBroken | TooHot) -> None:
         """Handle a GPU's error or heat. A grave one quarantines it and ends what runs there."""
-        hazards = self.circumstances.hazards
+        hazards = self.failure_context.hazards
         device, news = self._devices[message.uuid], hazards.is_news(message)
         failure = hazards.heard(message)
         if self.state.devices[device.uuid].quarantined:
@@ -186,7 +186,7 @@ class Conductor:
 
     def look_after_the_waiting(self, now: float) -> None:
         """Free GPUs that have cooled down or that others have left, or give them up."""
-        known = self.circumstances
+        known = self.failure_context
         over = self._waiting.over(now, known.samples, known.foreign.here, stopping=self.state.stopping)
         for uuid, given_up in over:
             if given_up:
@@ -212,14 +212,11 @@ class Conductor:
                 self._keep_to_the_budget()
 
     def show(self, note: str, over_by: float = math.inf) -> None:
-        """Show the state of the run.
-
-        note: for devices that have nothing to do yet. over_by: monotonic second after which nothing is waited for.
-        """
+        """Show the state of the run. note: of idle devices. over_by: monotonic end of a requested stop."""
         now = time.monotonic()
         limited = None if self._budget is None else self._budget.time(now)
         stops_s = None if over_by == math.inf else over_by - now
-        samples = self.circumstances.samples
+        samples = self.failure_context.samples
         self._announcer.show(self.state, self.fleet.live, samples, limited=limited, stops_s=stops_s, note=note)
 
     def _launch(self, following: NextLaunch) -> None:
@@ -251,7 +248,7 @@ class Conductor:
     def _record(self, live: Live, outcome: Result | Failure) -> End:
         if isinstance(outcome, Failure):
             self.recorder.require_room()
-            outcome = self.circumstances.as_read(outcome, live)
+            outcome = self.failure_context.as_read(outcome, live)
         end = self.recorder.ended(live, outcome)
         if self._budget is not None and isinstance(outcome, Result):
             self._budget.measured(outcome)
@@ -273,8 +270,8 @@ class Conductor:
             return
         if last:
             del self._results[live.spec.launch]
-        if who := self.circumstances.foreign.during(device.uuid, live.spec.requested_ns):
-            if self.circumstances.shares:
+        if who := self.failure_context.foreign.during(device.uuid, live.spec.requested_ns):
+            if self.failure_context.shares:
                 self.recorder.beside(live, who)
             else:
                 self._withdraw(live, device, validity.contaminated(who))
@@ -290,7 +287,7 @@ class Conductor:
 
     def _withdraw(self, live: Live, device: Device, failure: Failure) -> None:
         self._results.pop(live.spec.launch, None)
-        self.recorder.withdrawn(live, failure)
+        self.recorder.ended(live, failure)
         self._step(Withdrawn(live.spec.launch, failure))
         again = self.state.slots[live.next.slot].status is SlotStatus.WAITING
         rests = "It rests, then it" if device.uuid in self._waiting else "It"
@@ -302,8 +299,8 @@ class Conductor:
     def _block(self, passed: Passed) -> None:
         """Let a GPU wait that others compute on, or whose memory is still in use."""
         uuid = passed.device.uuid
-        who = self.circumstances.foreign.here(uuid)
-        out = self.state.stopping or self.state.devices[uuid].quarantined or (who and self.circumstances.shares)
+        who = self.failure_context.foreign.here(uuid)
+        out = self.state.stopping or self.state.devices[uuid].quarantined or (who and self.failure_context.shares)
         if out or not (who or passed.obstacle):
             return
         self._waiting.block(uuid, self.gates.limit_bytes(uuid), self._clock.now())

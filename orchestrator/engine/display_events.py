@@ -11,10 +11,7 @@ from protocol.messages import Sample
 
 
 class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One device, now. Readings are None without telemetry, `cell` while it is idle.
-
-    sample: the newest, with the three readings. taken_out: quarantined, and note says why.
-    """
+    """One device, now. Readings are None without telemetry, `cell` while it is idle. taken_out: see note."""
 
     uuid: str
     label: str
@@ -70,10 +67,7 @@ class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """Something a person should know, a warning about the run as a whole or a requested stop.
-
-    event: its name for programs that read logs; fields: JSON values for those.
-    """
+    """A message about the run as a whole. event, fields: name and JSON values for programs that read logs."""
 
     level: str
     message: str

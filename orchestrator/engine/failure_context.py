@@ -1,8 +1,10 @@
 """What is known of a run's GPUs apart from its launches, and how that explains a failure.
 
-the driver ── Xids, a broken GPU, its heat ──▶ hazards ┐
-the sampler ── foreign processes ────────────▶ foreign ┼─▶ as_read: the failure with its outside cause, and clues
-└── the newest readings ──────────▶ samples ┘
+    the driver ── Xids, a broken GPU, its heat ──▶ hazards ┐
+    the sampler ── foreign processes ────────────▶ foreign ┼─▶ as_read: the failure with its outside cause, and clues
+               └── the newest readings ──────────▶ samples ┘
+
+hazards.py and process_failures.py decide, clues.py collects.
 """
 
 from collections.abc import Iterable
@@ -17,10 +19,7 @@ from protocol.messages import Sample
 
 
 class FailureContext:
-    """Failure context of a run. samples: the newest of each GPU, by UUID. foreign: other processes there.
-
-    shares: other processes may compute on the GPUs too.
-    """
+    """Failure context of a run, by UUID. shares: other processes may compute on the GPUs too."""
 
     def __init__(self, devices: Iterable[Device], *, shares: bool) -> None:
         self.samples: dict[str, Sample] = {}

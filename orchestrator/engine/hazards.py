@@ -48,10 +48,7 @@ class Hazards:
         return failure
 
     def grave(self, uuids: Collection[str]) -> Failure | None:
-        """The first grave failure among the GPUs of a launch, None where all may be used.
-
-        Of several GPUs it names its own. Nothing starts there after it, so it came during the launch or right after it.
-        """
+        """The first grave failure among the GPUs of a launch, if any. Of several GPUs it names its own."""
         for uuid, failure in self._grave.items():
             if uuid in uuids:
                 return failure if len(uuids) == 1 else structs.replace(failure, device=uuid)

@@ -2,7 +2,7 @@
 
     workers ══ link ══▶ ┐                          ┌▶ fleet (lifecycle) ─▶ Concluded ─▶ result file, journal, Ack
     zygote ─ Forked ──▶ ├─ poll ─▶ events ─────────┤                        Gone ─▶ gates ─▶ device free again
-    pidfds ─ died ────▶ │  (sleeps until the next  └▶ state.step ─▶ next_launches ─▶ journal Start ─▶ fork
+    pidfds ─ died ────▶ │  (sleeps until the next  └▶ transitions.step ─▶ next_launches ─▶ journal Start ─▶ fork
     sampler ─ free ───▶ │   event or deadline)
     signals ─ stop ───▶ ┘
 
@@ -26,21 +26,10 @@ from orchestrator.gpu.telemetry.client import Telemetry
 from orchestrator.state.slots import RunState
 from orchestrator.state.stopping import Order, Stopping
 from orchestrator.system import process_end
+from protocol import messages
 from protocol.cell import Workload
 from protocol.errors import ProtocolError
 from protocol.failure import Category
-from protocol.messages import (
-    DeviceFree,
-    Digest,
-    ForeignSeen,
-    Forked,
-    ForkFailed,
-    GpuBroken,
-    Ready,
-    TooHot,
-    Unavailable,
-    XidSeen,
-)
 
 REFRESH_S: Final = 1.0
 LOOK_S: Final = 0.1
@@ -73,10 +62,7 @@ class Loop:
         return self._conductor.state
 
     def run(self) -> None:
-        """Work until there is nothing left to do.
-
-        Raises StorageError when results can no longer be stored, ZygoteError when nothing can be started.
-        """
+        """Work until nothing is left to do. Raises StorageError, and ZygoteError when nothing can be started."""
         self._watch(self._around.link.socket)
         self._watch(self._around.stop_signals.fileno())
         if self._around.telemetry is not None:
@@ -102,10 +88,7 @@ class Loop:
             self._tick()
 
     def _add_launches(self) -> bool:
-        """Add launches where a GPU is SUSPECT after all others. Returns whether it has.
-
-        Handles what happened meanwhile first: nothing is added once somebody asks to stop.
-        """
+        """Add launches while a GPU is SUSPECT, unless a stop came meanwhile. Returns whether it has."""
         if not (doubts := self._conductor.in_doubt()):
             return False
         self._clock.worked()  # reading takes seconds in a large run
@@ -153,11 +136,11 @@ class Loop:
             for answer in self._nursery.receive():
                 now = self._clock.now()
                 match answer:
-                    case Ready():
+                    case messages.Ready():
                         self._greet_zygote(answer)
-                    case Forked(token=token, pid=pid):
+                    case messages.Forked(token=token, pid=pid):
                         self._conductor.carry_out(self._fleet.born(token, pid, now))
-                    case ForkFailed(token=token, message=message):
+                    case messages.ForkFailed(token=token, message=message):
                         self._conductor.carry_out(self._fleet.not_born(token, Category.START_FAILED, message, now))
         except EOFError:
             self._unwatch(fd)
@@ -167,24 +150,24 @@ class Loop:
         try:
             for message in telemetry.receive():
                 match message:
-                    case Digest(samples=samples):
-                        self._conductor.circumstances.samples.update(samples)
-                    case DeviceFree():
+                    case messages.Digest(samples=samples):
+                        self._conductor.failure_context.samples.update(samples)
+                    case messages.DeviceFree():
                         self._conductor.let_pass(self._conductor.gates.answered(message))
-                    case ForeignSeen():
+                    case messages.ForeignSeen():
                         self._conductor.recorder.foreign_seen(message)
-                        self._conductor.circumstances.foreign.heard(message)
-                    case XidSeen() | GpuBroken() | TooHot():
+                        self._conductor.failure_context.foreign.heard(message)
+                    case messages.XidSeen() | messages.GpuBroken() | messages.TooHot():
                         self._conductor.beware(message)
-                    case Unavailable(reason=reason):
+                    case messages.Unavailable(reason=reason):
                         self._conductor.tell("warning", f"no GPU readings: {reason}")
         except EOFError:
             self._unwatch(telemetry.fileno())
             self._conductor.recorder.telemetry_ended()
             telemetry.stop()
             self._conductor.telemetry = None
-            self._conductor.circumstances.samples.clear()
-            self._conductor.circumstances.foreign.unseen(time.monotonic_ns())
+            self._conductor.failure_context.samples.clear()
+            self._conductor.failure_context.foreign.unseen(time.monotonic_ns())
             self._conductor.tell(
                 "warning",
                 "the telemetry process ended; GPU readings stop here, the measurements go on. Who else uses the GPUs "
@@ -236,7 +219,7 @@ class Loop:
         self._watch(self._nursery.fileno())
         self._show()
 
-    def _greet_zygote(self, ready: Ready) -> None:
+    def _greet_zygote(self, ready: messages.Ready) -> None:
         self._conductor.recorder.zygote_started(self._nursery.start_ms, ready.failed)
         if self._around.budget is not None:
             self._stopping.put_off(self._around.budget.first_launch_can_begin(time.monotonic()))

@@ -1,6 +1,5 @@
 """The clock of the loop's deadlines: it stands still while the orchestrator is suspended.
 
-A suspended process (SIGSTOP, a paused machine) cannot see whether others kept a deadline, so that time does not count.
 Time limits and requests to stop use the monotonic clock instead.
 """
 

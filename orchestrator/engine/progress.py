@@ -30,10 +30,7 @@ _STANDS: Final = (
 
 
 class Alike(msgspec.Struct, frozen=True):
-    """The properties that distinguish the cells of a plan, so that a cell is named with them only where needed.
-
-    sizes: input sizes by model and workload. modes: of the whole run.
-    """
+    """Properties that the cells of a plan differ in. sizes: by model and workload. modes: of the whole run."""
 
     sizes: Mapping[tuple[str, Workload], Collection[int | None]]
     modes: Collection[Mode]
@@ -110,10 +107,7 @@ def through(launches_s: float | None, total: int | None, limited: Time | None) -
 
 
 def eta(through_s: float | None, stops_s: float | None) -> float | None:
-    """Seconds until nothing is measured any more; reports come after.
-
-    stops_s: until a requested stop ends running launches, negative when overdue; None without one.
-    """
+    """Seconds until nothing is measured any more. stops_s: until a requested stop kills, maybe overdue."""
     if stops_s is None:
         return through_s
     return max(stops_s, 0.0) if through_s is None else min(through_s, max(stops_s, 0.0))
@@ -132,10 +126,7 @@ def share(done: int, total: int | None, limited: Time | None, through_s: float |
 
 
 def cells(state: RunState) -> dict[SlotStatus, int]:
-    """Count the planned cells by status. Slow: looks at every launch.
-
-    A cell of several launches has the status that comes first in _STANDS: it waits until all are over.
-    """
+    """Count the planned cells by status: the first of _STANDS among the launches of each. Slow."""
     places: dict[str, int] = {}
     for (cell_id, _), slot in state.slots.items():
         in_vain = slot.status is SlotStatus.WAITING and is_skipped(state, state.cells[cell_id])
@@ -278,10 +269,7 @@ def _alone(state: RunState, uuid: str) -> float:
 def _left_s(
     state: RunState, uuid: str, device: DeviceState, launch_s: float | None, expected_s: Mapping[str, float] | None
 ) -> float | None:
-    """Seconds that the waiting and running launches of a device will take, None where unknown.
-
-    launch_s: mean duration of ended launches; expected_s is only used without it.
-    """
+    """Seconds that waiting and running launches of a device will take. launch_s: mean of ended ones."""
     now = None if device.running is None else state.launches[device.running]
     runs = now is not None and state.slots[now].status is SlotStatus.RUNNING
     number = len(device.queue) - state.in_vain.get(uuid, 0) + runs

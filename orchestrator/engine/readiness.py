@@ -33,7 +33,9 @@ def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[st
     if found.nvml is NvmlStatus.OK:
         missing = _missing(stored.devices, gpus, found)
         there = [gpu for gpu in gpus if gpu not in missing]
-        _require_free(there, look, allow_busy=stored.configuration.allow_busy)
+        refusal = gpu_users.refusal(there, gpu_users.busy(there, look))
+        if refusal is not None and not stored.configuration.allow_busy:
+            raise DeviceError(refusal)
         for gpu in gpu_users.unseen(there, look):
             words = f"NVML does not tell who uses {gpu.label}: whether others compute on it during this run is not seen"
             display.tell(Notice(level="warning", message=words))
@@ -54,9 +56,3 @@ def _missing(devices: Sequence[Device], gpus: Sequence[Device], found: Inventory
     for gpu in recut or (missing if len(missing) == len(devices) else ()):
         raise DeviceError(f"{gpu.label} of this run ({gpu.uuid}) is not in this machine. Nothing was started.")
     return missing
-
-
-def _require_free(gpus: Sequence[Device], look: Look, *, allow_busy: bool) -> None:
-    refusal = gpu_users.refusal(gpus, gpu_users.busy(gpus, look))
-    if refusal is not None and not allow_busy:
-        raise DeviceError(refusal)

@@ -16,23 +16,6 @@ from orchestrator.plan import batch_scan
 from orchestrator.state.slots import NextLaunch, Skip
 from orchestrator.store import records
 from orchestrator.store.journal import Journal, write_durably
-from orchestrator.store.records import (
-    Added,
-    Beside,
-    ClockSet,
-    Dropped,
-    End,
-    Foreign,
-    Left,
-    Skipped,
-    Spawned,
-    Start,
-    StoodStill,
-    StopAsked,
-    TakenOut,
-    TelemetryEnded,
-    ZygoteStarted,
-)
 from orchestrator.system import host
 from protocol import codec
 from protocol.failure import Failure
@@ -45,15 +28,16 @@ class Recorder:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self._append = journal.append
 
     def zygote_started(self, start_ms: float, failed: dict[str, str]) -> None:
         """The zygote is ready. failed: module → error of its import."""
-        self._journal.append(ZygoteStarted(start_ms=start_ms, failed=failed))
+        self._append(records.ZygoteStarted(start_ms=start_ms, failed=failed))
 
     def started(self, following: NextLaunch) -> None:
         """A launch will be made: recorded before its process exists."""
-        self._journal.append(
-            Start(
+        self._append(
+            records.Start(
                 launch=following.launch,
                 cell=following.planned,
                 round=following.slot[1],
@@ -66,56 +50,52 @@ class Recorder:
 
     def added(self, slots: tuple[Slot, ...], suspects: tuple[str, ...] = ()) -> None:
         """More launches of planned cells will be made."""
-        self._journal.append(Added(slots=slots, suspects=suspects, at_ns=time.monotonic_ns()))
+        self._append(records.Added(slots=slots, suspects=suspects, at_ns=time.monotonic_ns()))
 
     def dropped(self, slot: Slot, reason: str) -> None:
         """A launch will not be made."""
-        self._journal.append(Dropped(cell=slot[0], round=slot[1], at_ns=time.monotonic_ns(), reason=reason))
+        self._append(records.Dropped(cell=slot[0], round=slot[1], at_ns=time.monotonic_ns(), reason=reason))
 
     def spawned(self, live: Live) -> None:
         """The process of a launch exists."""
         assert live.pid is not None
         ticks = host.start_ticks(live.pid) or 0
-        self._journal.append(Spawned(launch=live.spec.launch, pid=live.pid, start_ticks=ticks))
+        self._append(records.Spawned(launch=live.spec.launch, pid=live.pid, start_ticks=ticks))
 
-    def ended(self, live: Live, outcome: Result | Failure) -> End:
-        """Record the outcome of a launch: a result goes into its file first, then into the journal."""
+    def ended(self, live: Live, outcome: Result | Failure) -> records.End:
+        """Record the outcome of a launch: a result in its file first. A later failure withdraws a result."""
         if isinstance(outcome, Result):
             data = codec.encode(outcome)
             write_durably(live.paths.result, data)
-            end = End(
+            end = records.End(
                 launch=live.spec.launch,
                 at_ns=time.monotonic_ns(),
                 result_sha256=hashlib.sha256(data).hexdigest(),
                 figures=batch_scan.figures(outcome) if live.next.scans else None,
             )
         else:
-            end = End(launch=live.spec.launch, at_ns=time.monotonic_ns(), failure=outcome)
-        self._journal.append(end)
+            end = records.End(launch=live.spec.launch, at_ns=time.monotonic_ns(), failure=outcome)
+        self._append(end)
         return end
 
     def require_room(self) -> None:
         """Raise StorageError where the disk is full: a launch may have failed of that."""
         self._journal.require_room()
 
-    def withdrawn(self, live: Live, failure: Failure) -> None:
-        """A recorded result no longer counts. Its file is kept."""
-        self._journal.append(End(launch=live.spec.launch, at_ns=time.monotonic_ns(), failure=failure))
-
     def beside(self, live: Live, by: str) -> None:
         """A result counts although another process computed on its GPU."""
-        self._journal.append(Beside(launch=live.spec.launch, at_ns=time.monotonic_ns(), by=by))
+        self._append(records.Beside(launch=live.spec.launch, at_ns=time.monotonic_ns(), by=by))
 
     def foreign_seen(self, message: ForeignSeen) -> None:
         """Another process has come to a GPU, or has left it."""
         by = foreign_use.words(message.processes)
-        self._journal.append(Foreign(device=message.uuid, at_ns=message.at_ns, by=by))
+        self._append(records.Foreign(device=message.uuid, at_ns=message.at_ns, by=by))
 
     def left(self, passed: Passed) -> None:
         """The process is gone, and its device free again or quarantined."""
         exit_ = passed.gone.exit
-        self._journal.append(
-            Left(
+        self._append(
+            records.Left(
                 launch=passed.gone.live.spec.launch,
                 exit_code=None if exit_ is None else exit_.code,
                 signal=None if exit_ is None else exit_.signal,
@@ -125,28 +105,28 @@ class Recorder:
 
     def clock_set(self, wall: float, by_s: float) -> None:
         """The host's clock has jumped."""
-        self._journal.append(ClockSet(at_ns=time.monotonic_ns(), wall=wall, by_s=by_s))
+        self._append(records.ClockSet(at_ns=time.monotonic_ns(), wall=wall, by_s=by_s))
 
     def stood_still(self, seconds: float) -> None:
         """The orchestrator was suspended for so long, until now."""
-        self._journal.append(StoodStill(at_ns=time.monotonic_ns(), seconds=seconds))
+        self._append(records.StoodStill(at_ns=time.monotonic_ns(), seconds=seconds))
 
     def stop_asked(self) -> None:
         """No new launch begins; at the second request, running launches are ended at once."""
-        self._journal.append(StopAsked(at_ns=time.monotonic_ns()))
+        self._append(records.StopAsked(at_ns=time.monotonic_ns()))
 
     def telemetry_ended(self) -> None:
         """There are no GPU readings from now on."""
-        self._journal.append(TelemetryEnded(at_ns=time.monotonic_ns()))
+        self._append(records.TelemetryEnded(at_ns=time.monotonic_ns()))
 
     def taken_out(self, device: str, reason: str) -> None:
         """A device is quarantined for the rest of this segment."""
-        self._journal.append(TakenOut(device=device, at_ns=time.monotonic_ns(), reason=reason))
+        self._append(records.TakenOut(device=device, at_ns=time.monotonic_ns(), reason=reason))
 
     def too_hot(self, message: TooHot) -> None:
         """The load of a GPU is ended because of its temperature."""
-        self._journal.append(records.TooHot(device=message.uuid, at_ns=message.at_ns, reason=message.reason))
+        self._append(records.TooHot(device=message.uuid, at_ns=message.at_ns, reason=message.reason))
 
     def skipped(self, skip: Skip, reason: str) -> None:
         """A model is skipped from now on."""
-        self._journal.append(Skipped(model=skip.model, only=skip.only, at_ns=time.monotonic_ns(), reason=reason))
+        self._append(records.Skipped(model=skip.model, only=skip.only, at_ns=time.monotonic_ns(), reason=reason))

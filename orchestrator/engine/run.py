@@ -183,11 +183,7 @@ def _state(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
 
 
 def _budget(stored: StoredRun, kind: Kind, records: tuple[Record, ...]) -> Budget | None:
-    """The time limit of the run, counted from the start of this process. records: of its journal, up to now.
-
-    Each `resume` has the whole limit again, but a run with a duration has only the remaining time, without its
-    start-up.
-    """
+    """The time limit, since the start of this process; less what was served where a run has a duration."""
     configuration = stored.configuration
     if configuration.time_limit_s is None:
         return None
@@ -207,10 +203,7 @@ def _take_over(
     *,
     kind: Kind,
 ) -> None:
-    """Start a segment: end the attempts that a dead process left running, and withdraw lost results.
-
-    settings: the environment variables that change what is measured.
-    """
+    """Start a segment: end attempts of a dead process, withdraw lost results. settings: of the environment."""
     records = journal.recovered
     so_far = remaining(stored, paths, kind) if records else None
     if not records:

@@ -38,10 +38,7 @@ _ENDED: Final = frozenset({Standing.OVER, Standing.INTERRUPTED, Standing.BROKEN}
 
 
 def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...]]:
-    """Read the status of the run, and every attempt so far.
-
-    Raises RunFolderError for a run that cannot be read, or whose journal does not know all results.
-    """
+    """Read the status of the run, and all attempts. Raises RunFolderError for a run that cannot be read."""
     holder = lock.holder(paths)
     alive = None if holder is None else lock.life(holder)
     results = tuple(paths.results())
@@ -211,10 +208,7 @@ def _is_running(attempt: Attempt, state: RunState) -> bool:
 
 
 def _is_failure(attempt: Attempt, state: RunState) -> bool:
-    """Whether an attempt failed and its launch has no result. Sizes that a scan rejects are answers.
-
-    Attempts that ended with the run count only once their launch has failed.
-    """
+    """Whether an attempt failed without a later result. What ended with the run counts only once final."""
     slot = state.slots[attempt.slot]
     if attempt.failure is None or slot.status is SlotStatus.MEASURED:
         return False

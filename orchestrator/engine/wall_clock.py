@@ -1,8 +1,4 @@
-"""Whether the host's clock was set during the run. Pure.
-
-Deadlines and durations are on the monotonic clock. A jump of the time of day (by hand, NTP, sleep) is recorded because
-other logs may disagree with the run's.
-"""
+"""Detect that the host's clock was set: other logs may disagree then. No deadline depends on it. Pure."""
 
 from typing import Final
 

@@ -42,11 +42,7 @@ def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -
 
 
 def _end_of_stderr(path: Path, failure: Failure) -> str:
-    """The last lines of stderr that explain the failure.
-
-    Cuts off what libraries print after the traceback. Where our own exception was raised from another, that one is
-    shown.
-    """
+    """The end of stderr that explains the failure, without later noise or our own wrapping exception."""
     said = log_files.tail(path, _LOOKED_AT_BYTES)
     last = (failure.traceback or "").strip().rpartition("\n")[2]
     if last and last in said:

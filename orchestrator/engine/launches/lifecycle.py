@@ -156,10 +156,7 @@ def requested(deadlines: Deadlines, measurement: Measurement, now: float) -> Lau
 
 
 def advance(launch: Launch, event: Event, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """Advance the launch by one event at the time `now`, seconds on the loop's clock.
-
-    An event that makes no sense in its state (progress of a launch that is being ended) changes nothing.
-    """
+    """Advance the launch by one event at `now`, seconds. An event that makes no sense changes nothing."""
     match event:
         case Born() if launch.status is Status.REQUESTED:
             return _with(launch, status=Status.BORN), ()
@@ -259,7 +256,9 @@ def _late(launch: Launch, now: float) -> tuple[Launch, tuple[Action, ...]]:
         case Status.ENDING:
             return _with(launch, status=Status.KILLED, deadline=now + UNKILLABLE_S), (Kill(),)
         case Status.KILLED:
-            return _unkillable(launch)
+            message = f"still alive {UNKILLABLE_S:.0f} s after SIGKILL; the device is left alone from now on"
+            failure = Failure(category=Category.UNKILLABLE, message=message, phase=launch.phase)
+            return _over(launch, failure, unkillable=True)
         case Status.HELD:
             return _told(launch, launch.held, now)
         case Status.DRAINING:
@@ -268,20 +267,10 @@ def _late(launch: Launch, now: float) -> tuple[Launch, tuple[Action, ...]]:
             return launch, ()
 
 
-def _unkillable(launch: Launch) -> tuple[Launch, tuple[Action, ...]]:
-    failure = Failure(
-        category=Category.UNKILLABLE,
-        message=f"still alive {UNKILLABLE_S:.0f} s after SIGKILL; the device is left alone from now on",
-        phase=launch.phase,
-    )
-    conclusion = () if launch.concluded else (Conclude(failure),)
-    return _with(launch, status=Status.OVER, concluded=True), (*conclusion, Forget(unkillable=True))
-
-
-def _over(launch: Launch, failure: Failure | None) -> tuple[Launch, tuple[Action, ...]]:
+def _over(launch: Launch, failure: Failure | None, *, unkillable: bool = False) -> tuple[Launch, tuple[Action, ...]]:
     """Over, with `failure` unless an outcome was concluded before."""
     conclusion = () if launch.concluded else (Conclude(failure),)
-    return _with(launch, status=Status.OVER, concluded=True), (*conclusion, Forget())
+    return _with(launch, status=Status.OVER, concluded=True), (*conclusion, Forget(unkillable))
 
 
 def _deadline_failure(launch: Launch) -> Failure:

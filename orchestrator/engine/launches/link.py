@@ -36,10 +36,7 @@ _FROM_WORKER: Final = codec.Decoder[FromWorker](FromWorker)
 
 
 class Link:
-    """The orchestrator's end. The caller checks that the token of a message is that of its launch.
-
-    Raises UserError when no private folder can be made.
-    """
+    """The orchestrator's end of the socket. Raises UserError when no private folder can be made."""
 
     def __init__(self, name: str) -> None:
         self.folder = socket_folder(name)
@@ -64,7 +61,7 @@ class Link:
             os.umask(previous)
 
     def receive(self) -> FromWorker | ProtocolError | None:
-        """Return a message, the error where it is not one, None when there is nothing to read now."""
+        """Return a message, a ProtocolError, or None without one. The caller checks that it knows the token."""
         try:
             frames = self.socket.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:

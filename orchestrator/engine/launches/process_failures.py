@@ -51,10 +51,7 @@ def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limi
 
 
 def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
-    """The failure with the grave one of its GPU, `hazard`, as its cause; evidence `ended_as` keeps its own.
-
-    broken: as for `collateral`.
-    """
+    """The failure with the grave one of its GPU, `hazard`, as its cause. broken: as for `collateral`."""
     if hazard is None or POLICY[failure.category].hardware not in (Hardware.POINTS, Hardware.MAY):
         return collateral(failure, broken)
     ended_as = f"{failure.category}: {failure.message}"
@@ -68,10 +65,7 @@ def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
 
 
 def beside(failure: Failure, others: str) -> Failure:
-    """The failure as contamination where other processes, named in `others`, computed on the GPU too.
-
-    Their use of memory or time is then the cause, not the cell or the GPU.
-    """
+    """The failure as contamination where `others`, processes on the GPU, may have caused it."""
     words = POLICY[failure.category].beside_others
     if not others or not words:
         return failure
@@ -80,10 +74,7 @@ def beside(failure: Failure, others: str) -> Failure:
 
 
 def collateral(failure: Failure, broken: str) -> Failure:
-    """The failure without blame where the hardware of other GPUs, named in `broken`, failed before it.
-
-    A lost GPU can keep CUDA from starting on healthy ones too.
-    """
+    """The failure without blame where CUDA may not have started because other GPUs, `broken`, had failed."""
     if not broken or not has_trait(failure.category, Trait.CUDA_START) or failure.phase not in BEFORE_FIRST_FORWARD:
         return failure
     message = f"{failure.message} (maybe a consequence: {broken} had failed before)"

@@ -70,10 +70,7 @@ class ZygoteClient:
             yield answer
 
     def kill_if_stuck(self, now: float, oldest_request: float) -> None:
-        """Kill a zygote that imports or forks for too long; its end is then seen like any other.
-
-        oldest_request: of a fork that is waited for, on the clock of `now`; infinity without one.
-        """
+        """Kill a zygote that imports or forks for too long. oldest_request: of a fork, on the clock of `now`."""
         imports_too_long = not self.ready and now > self._asked + self._patience_s
         if self._zygote is None or not (imports_too_long or now > oldest_request + FORK_S):
             return
@@ -84,10 +81,7 @@ class ZygoteClient:
         process_end.signal_quietly(self._zygote.pid, signal.SIGKILL)
 
     def bury(self) -> str:
-        """How the zygote that is gone ended, in words that follow "the zygote".
-
-        Raises ZygoteError when it ended by itself while it was importing: it would again.
-        """
+        """How the dead zygote ended, to follow "the zygote". Raises ZygoteError if it would end again."""
         was_ready, self.ready = self.ready, False
         exit_ = self.close()
         words = "ended" if exit_ is None else f"ended with {exit_.words}"

@@ -53,9 +53,9 @@ def test_a_failure_beside_a_stranger_is_the_strangers(
     """One that was on that GPU at any time of the launch is to blame, unless the user has allowed for others."""
     with conducting(tmp_path / "run", gpus(2), allow_busy=allow_busy) as held:
         live = gang(held) if both else held.live[GPU]
-        held.conductor.circumstances.foreign.note(where, STRANGER, 1)
+        held.conductor.failure_context.foreign.note(where, STRANGER, 1)
         if left:
-            held.conductor.circumstances.foreign.note(where, "", 2 if left == "before" else time.monotonic_ns())
+            held.conductor.failure_context.foreign.note(where, "", 2 if left == "before" else time.monotonic_ns())
         held.conductor.carry_out([Concluded(live, MISSED if both else OOM)])
         ((category, message),) = ended_as(held)
     assert category is expected
@@ -143,22 +143,28 @@ def ended_as(held: Held) -> list[tuple[Category, str]]:
     return [(failure.category, failure.message) for failure in ends if failure is not None]
 
 
+@pytest.mark.parametrize("aborts", [True, False])
 @pytest.mark.parametrize(
-    ("word", "expected"),
-    [(XID, HARDWARE), (LOST, (Category.DEVICE_LOST, "GPU is lost")), (None, (Category.CRASHED, "killed by SIGABRT"))],
+    ("word", "expected"), [(XID, HARDWARE), (LOST, (Category.DEVICE_LOST, "GPU is lost")), (None, None)]
 )
-def test_an_abort_just_before_the_drivers_word_is_the_gpus(
-    tmp_path: Path, word: XidSeen | GpuBroken | None, expected: tuple[Category, str]
+def test_a_failure_just_before_the_drivers_word_is_the_gpus(
+    tmp_path: Path, word: XidSeen | GpuBroken | None, expected: tuple[Category, str] | None, *, aborts: bool
 ) -> None:
-    """The second in which a dead process's last message is waited for is waited for the driver too."""
+    """For a second a death, and what CUDA told, wait for the driver; without its word they stand."""
     with conducting(tmp_path / "run", gpus(2)) as held, worker_process() as process:
         live, fleet = working(held, process), held.conductor.fleet
-        process.send_signal(signal.SIGABRT)
-        now = seen_dead(held, live)
+        if aborts:
+            process.send_signal(signal.SIGABRT)
+            now, own = seen_dead(held, live), (Category.CRASHED, "killed by SIGABRT")
+        else:
+            now, own = time.monotonic(), (STICKY.category, STICKY.message)
+            told = Outcome(launch=live.spec.launch, token=live.spec.token, failure=STICKY)
+            held.conductor.carry_out(fleet.hear(told, now))
+        assert ended_as(held) == []
         if word is not None:
             held.conductor.beware(word)
         held.conductor.carry_out(fleet.time_passed(now + 1))
-        assert ended_as(held) == [expected]
+        assert ended_as(held) == [expected or own]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +181,7 @@ def test_every_gpu_of_a_gang_is_asked_what_the_driver_said(
 ) -> None:
     """The rank that told may suffer from another one's GPU: it is that one's fault, and Xids say whose they are."""
     with conducting(tmp_path / "run", gpus(2)) as held:
-        held.conductor.circumstances.hazards.heard(structs.replace(word, at_ns=time.monotonic_ns()))
+        held.conductor.failure_context.hazards.heard(structs.replace(word, at_ns=time.monotonic_ns()))
         held.conductor.carry_out([Concluded(gang(held), told)])
         (end,) = [one for one in journal.read(held.paths.journal) if isinstance(one, End)]
     assert end.failure is not None
@@ -199,19 +205,3 @@ def test_no_device_of_a_gang_begins_anything_before_its_end_is_written_down(tmp_
         said = [one for one in journal.read(held.paths.journal) if isinstance(one, Start | End)]
     assert [(type(one), one.launch) for one in said] == [(Start, 0), (End, 0), (Start, 1)]
     assert len({(one.cell, one.round) for one in said if isinstance(one, Start)}) == 1, "all of them try again"
-
-
-@pytest.mark.parametrize("heard", [True, False])
-def test_what_cuda_tells_just_before_the_drivers_word_is_the_gpus(tmp_path: Path, heard: bool) -> None:
-    """A worker's last words are held back for that second; without the driver's they stand."""
-    with conducting(tmp_path / "run", gpus(2)) as held, worker_process() as process:
-        live, fleet = working(held, process), held.conductor.fleet
-        now = time.monotonic()
-        told = Outcome(launch=live.spec.launch, token=live.spec.token, failure=STICKY)
-        held.conductor.carry_out(fleet.hear(told, now))
-        assert ended_as(held) == []
-        if heard:
-            held.conductor.beware(XID)
-        else:
-            held.conductor.carry_out(fleet.time_passed(now + 1))
-        assert ended_as(held) == [HARDWARE if heard else (Category.CUDA_STICKY, "CUDA error 999")]

@@ -76,8 +76,7 @@ def test_a_launch_that_the_time_limit_ends_is_dropped() -> None:
         for why in (OUT_OF_TIME, "the run was asked to stop")
     )
     assert dropped.startswith("cpu:0  bert-base inference fp32 b1")
-    assert ["dropped" in dropped, "resume" in dropped] == [True, False]
-    assert ["dropped" in again, "resume" in again] == [False, True]
+    assert [word in words for words in (dropped, again) for word in ("dropped", "resume")] == [True, False, False, True]
 
 
 @pytest.mark.parametrize(("sizes", "name"), [((128,), "bert-base"), ((64, 128), "bert-base@")])
@@ -120,12 +119,11 @@ def test_items_a_second_are_those_of_the_report() -> None:
     """Over the time of the blocks, what lies between the iterations included."""
     state, live = begun()
     outcome = result(live.next.cell, stood_still_s=0.01)
-    said = ended_with(state, live, outcome)
-    assert said.items_per_second == of_launch(outcome).throughput
-    assert said.items_per_second is not None
+    said, throughput = ended_with(state, live, outcome), of_launch(outcome).throughput
+    assert said.items_per_second == throughput
     assert said.iteration_ms is not None
-    assert said.items_per_second < 1000 / said.iteration_ms
-    assert f"{said.items_per_second:,.1f} smp/s" in said.summary
+    assert throughput < 1000 / said.iteration_ms
+    assert f"{throughput:,.1f} smp/s" in said.summary
 
 
 @pytest.mark.parametrize(
@@ -158,10 +156,7 @@ def snapshot(
     devices: tuple[Device, ...] = (DEVICE,),
     note: str = "",
 ) -> progress.Snapshot:
-    """The run, now. Every launch was estimated to take two seconds. launch_s: what they took, each or by device.
-
-    left_s: until its time is up, of which spent_s has gone by; None where it has no limit.
-    """
+    """The run, now, with 2 s a launch by the estimate. launch_s: what they took. left_s, spent_s: of its time."""
     took_s = {device.uuid: launch_s for device in devices} if isinstance(launch_s, float) else launch_s or {}
     return progress.snapshot(
         state,
@@ -257,10 +252,7 @@ def test_devices_that_work_beside_each_other_are_through_with_the_slowest() -> N
 
 
 def test_fewer_at_once_take_longer() -> None:
-    """After the host's memory did not hold two launches, one device waits for the other.
-
-    Three of four share the work of all, unless one of them has most of it.
-    """
+    """Some devices wait then: three of four share the work of all, unless one of them has most of it."""
     state, following = next_launches(paired())
     state = started(state, following)
     assert snapshot(state, {}, launch_s=SLOWER, devices=PAIR).eta_s == 15.0
@@ -351,9 +343,7 @@ def test_cells_are_counted_by_where_they_stand() -> None:
     assert (counted[SlotStatus.MEASURED], sum(counted.values())) == (2, 2)
 
 
-@pytest.mark.parametrize(
-    ("category", "again"), [(Category.CRASHED, True), (Category.EXCEPTION, False), (Category.STOPPED, False)]
-)
-def test_a_failure_has_whether_it_is_retried(category: Category, again: bool) -> None:
-    """One of the process is, one of the model is not, and what a person stopped is not counted as such."""
-    assert ended_with(*begun(), failure(category)).again is again
+def test_only_a_failure_of_the_process_is_retried() -> None:
+    """Not one of the model, nor what a person has stopped."""
+    categories = (Category.CRASHED, Category.EXCEPTION, Category.STOPPED)
+    assert [ended_with(*begun(), failure(one)).again for one in categories] == [True, False, False]

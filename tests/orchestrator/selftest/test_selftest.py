@@ -128,17 +128,6 @@ def test_endless_output_has_stacks_and_is_capped(changes: dict[str, object], wor
     assert all(re.search(word, one) for word, one in zip(words, wrong, strict=True))
 
 
-def test_only_hangs_and_crashes_have_stacks() -> None:
-    """A stopped or killed process cannot leave any."""
-    asked = {fault.name for fault in FAULTS if fault.expected.stacks}
-    deaf = "freeze, deaf to SIGTERM"
-    assert asked == {deaf, "freeze, holding the GIL", "endless output", "segfault", "abort", "endless kernel"}
-    assert [fault.name for fault in FAULTS if fault.expected.prints] == ["endless output"]
-    assert all(fault.expected.says for fault in FAULTS)
-    for fault in FAULTS:
-        assert fault.expected.phase == fault.config.get("in", Phase.WARM_UP)
-
-
 def test_logs_are_measured_during_and_after_a_launch(tmp_path: Path) -> None:
     """The largest size counts, on the disk apart from the length; every event reaches the display."""
     shown, paths = RecordingDisplay(), RunPaths(tmp_path)
@@ -235,9 +224,14 @@ def test_every_device_gets_every_fault_it_can_have(devices: tuple[Device, ...]) 
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_the_worker_has_every_fault(fault: Fault) -> None:
-    """Torch is preloaded only for those that need a GPU."""
+def test_every_fault_is_expected_as_the_worker_does_it(fault: Fault) -> None:
+    """Torch is preloaded only for those that need a GPU. A stopped or killed process leaves no stacks."""
+    stacks = {"hang, deaf to SIGTERM", "hold the GIL", "print without end", "segfault", "abort", "endless kernel"}
     assert fault.do in worker_faults.FAULTS
+    assert fault.expected.says
+    assert fault.expected.phase == fault.config.get("in", Phase.WARM_UP)
+    assert fault.expected.stacks is (fault.do in stacks)
+    assert fault.expected.prints is (fault.do == "print without end")
     assert bool(fault.preload) == (fault.kinds == {DeviceKind.CUDA}) == (fault.do in worker_faults._ON_A_GPU)
     assert (fault.expected.done is Done.HALVED) == (fault.batch_size > 1)
 
