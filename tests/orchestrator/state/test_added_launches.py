@@ -1,6 +1,4 @@
-"""orchestrator/state/added_launches.py: which launches are added for a GPU that is SUSPECT, and how often that is
-right.
-"""
+"""state/added_launches.py: the launches that are added for a SUSPECT GPU, and how often that is right."""
 
 import functools
 import itertools
@@ -21,15 +19,10 @@ from orchestrator.state.added_launches import Doubt
 from orchestrator.state.slots import (
     Added,
     Dropped,
-    Ended,
-    Freed,
-    NextLaunch,
     Quarantined,
     RunState,
     Skip,
     SlotStatus,
-    Started,
-    StopAsked,
     rounds,
     settled,
 )
@@ -38,7 +31,7 @@ from protocol.cell import Cell, DeviceKind, Mode, Workload
 from protocol.failure import Category
 from tests.fakes.configurations import configuration, cpu, options, resolved
 from tests.fakes.runs import gpus, shipped
-from tests.fakes.steps import failure, run
+from tests.fakes.steps import begun, ended, failure, run
 
 MARGINS = margins.load().shares
 GPUS = gpus(8)
@@ -100,11 +93,6 @@ def test_one_round_of_the_cells_in_question_on_every_identical_gpu() -> None:
     assert done.settled == len(done.slots) == len(now.slots) + 16
 
 
-def test_nobody_is_suspect_and_nothing_is_added() -> None:
-    """No doubt, no launch."""
-    assert added_launches.decide(through(), [], seed=SEED) == ()
-
-
 def test_the_order_comes_from_the_seed_and_no_cell_is_launched_twice_in_a_row() -> None:
     """The same data give the same launches; each round has an order of its own, and never begins as the last ended."""
     everything = doubted(alike(through()), alike(through(), "resnet50"), alike(through(), "autoencoder", 8))
@@ -141,17 +129,10 @@ def test_modes_take_turns_in_added_rounds_too() -> None:
             break
         modes.append({one.cell.mode for one in following})
         assert len(following) == (8 if Mode.LOADED in modes[-1] else 1)
-        now = finished(now, following)
+        now = begun(now, *following)
+        for one in following:
+            now = ended(now, one)
     assert modes == [{Mode.LOADED}, *[{Mode.SOLO}] * 8]
-
-
-def finished(now: RunState, following: Sequence[NextLaunch]) -> RunState:
-    """The state when these launches have a result."""
-    for one in following:
-        now = transitions.step(now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
-    for one in following:
-        now = transitions.step(transitions.step(now, Ended(one.launch, None)), Freed(one.device))
-    return now
 
 
 @pytest.mark.parametrize("modes", [(Mode.LOADED,), BOTH])
@@ -208,13 +189,6 @@ def test_a_failed_added_launch_is_tried_again_and_costs_no_other() -> None:
     statuses = Counter(now.slots[cell, 3].status for cell in alike(now))
     assert statuses == {SlotStatus.MEASURED: 7, SlotStatus.FAILED: 1}
     assert len(made) > 8
-
-
-def test_nothing_added_is_launched_by_a_run_that_stops() -> None:
-    """It waits for whoever resumes the run."""
-    now = transitions.step(grown(through(), doubted(alike(through()))), StopAsked())
-    assert transitions.next_launches(now)[1] == ()
-    assert now.settled < len(now.slots)
 
 
 def test_the_same_launch_is_never_added_twice() -> None:

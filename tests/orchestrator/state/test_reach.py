@@ -10,11 +10,11 @@ import pytest
 from orchestrator.config.run_configuration import Plan, Room
 from orchestrator.plan.batch_scan import Figures
 from orchestrator.state import transitions
-from orchestrator.state.slots import Ended, Freed, NextLaunch, SlotStatus, Started
+from orchestrator.state.slots import Ended, NextLaunch, SlotStatus
 from protocol.cell import AUTO, Precision, Workload
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.placing import cell, plan, statuses
-from tests.fakes.steps import failure, run
+from tests.fakes.steps import begun, ended, failure, freed, run
 
 
 def test_an_import_error_skips_the_model_at_once() -> None:
@@ -134,13 +134,10 @@ def test_an_input_size_that_cannot_be_built_costs_no_other_size(order: tuple[int
 def test_a_retry_that_waits_is_not_made_when_its_model_is_skipped() -> None:
     """A crash on one device is tried again there; when the model turns out to be broken meanwhile, it is not."""
     now, following = transitions.next_launches(transitions.begin(plan("a", 2)))
-    for one in following:
-        now = transitions.step(now, Started(one.launch, one.slot, one.device, 1))
+    now = begun(now, *following)
     now = transitions.step(now, Ended(0, failure(Category.KILLED)))
     now = transitions.step(now, Ended(1, failure(Category.NOT_BUILT)))
-    for device in ("GPU-0", "GPU-1"):
-        now = transitions.step(now, Freed(device))
-    now, following = transitions.next_launches(now)
+    now, following = transitions.next_launches(freed(now, "GPU-0", "GPU-1"))
     assert following == ()
     assert statuses(now, "a") == [SlotStatus.SKIPPED, SlotStatus.FAILED]
 
@@ -151,12 +148,7 @@ def test_a_scan_of_a_skipped_model_is_not_made() -> None:
     room = Room(memory_bytes=None, largest=64, longest_s=1.0)
     now = transitions.begin(msgspec.structs.replace(scans, rooms={"GPU-0": room, "GPU-1": room}))
     now, (first, second) = transitions.next_launches(now)
-    for one in (first, second):
-        now = transitions.step(now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
-    now = transitions.step(now, Ended(first.launch, None, Figures(peak_bytes=1, items_per_second=1000.0)))
-    now = transitions.step(now, Ended(second.launch, failure(Category.NOT_BUILT)))
-    for device in ("GPU-0", "GPU-1"):
-        now = transitions.step(now, Freed(device))
-    now, following = transitions.next_launches(now)
+    now = ended(begun(now, first, second), first, None, Figures(peak_bytes=1, items_per_second=1000.0))
+    now, following = transitions.next_launches(ended(now, second, failure(Category.NOT_BUILT)))
     assert following == ()
     assert statuses(now, "a") == [SlotStatus.SKIPPED, SlotStatus.FAILED]

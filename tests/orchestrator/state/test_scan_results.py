@@ -11,14 +11,14 @@ from orchestrator.plan import batch_scan, planner
 from orchestrator.plan.batch_scan import Figures
 from orchestrator.state import transitions
 from orchestrator.state.replay import BENCHMARK_RULES, Replay, replay
-from orchestrator.state.slots import SETTLED, Ended, Freed, NextLaunch, RunState, SlotStatus, Started, Withdrawn
-from orchestrator.store.records import Dropped, End, Record, Segment, Start
+from orchestrator.state.slots import SETTLED, NextLaunch, RunState, SlotStatus, Withdrawn
+from orchestrator.store.records import Dropped, End, Record, Start
 from protocol.cell import AUTO, Cell, Workload
-from protocol.failure import Category, Failure, Phase
+from protocol.failure import Category, Phase
 from tests.fakes.configurations import configuration, cpu
 from tests.fakes.runs import gpus, shipped
+from tests.fakes.steps import SEGMENT, begun, ended, failure, record
 
-SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
 ASKED = configuration(
     models=shipped("resnet50"), probes=(), workloads=(Workload.INFERENCE,), batch_sizes=(AUTO,), launches=2
 )
@@ -41,41 +41,22 @@ class World:
             if not following:
                 return
             for launch in following:
-                self._launch(launch)
+                end = self._end(launch)
+                self.records += [record(launch), end]
+                self.now = ended(begun(self.now, launch), launch, end.failure, end.figures)
 
     def replayed(self, *more: Record) -> Replay:
         """What the journal says."""
         return replay(self.planned, BENCHMARK_RULES, [SEGMENT, *self.records, *more])
 
-    def _launch(self, launch: NextLaunch) -> None:
-        start = Start(
-            launch=launch.launch,
-            cell=launch.planned,
-            round=launch.slot[1],
-            attempt=launch.attempt,
-            batch_size=launch.cell.batch_size,
-            device=launch.device,
-            at_ns=0,
-        )
-        end = self._end(launch)
-        self.records += [start, end]
-        self.now = transitions.step(self.now, Started(launch.launch, launch.slot, launch.device, start.batch_size))
-        self.now = transitions.step(self.now, Ended(launch.launch, end.failure, end.figures))
-        self.now = transitions.step(self.now, Freed(launch.device))
-
     def _end(self, launch: NextLaunch) -> End:
         size = launch.cell.batch_size
         if category := self._accidents.get(launch.launch):
-            return End(launch=launch.launch, at_ns=1, failure=failure(category))
+            return End(launch=launch.launch, at_ns=1, failure=failure(category, Phase.WARM_UP))
         if size > self._limit:
-            return End(launch=launch.launch, at_ns=1, failure=failure(Category.OUT_OF_MEMORY))
+            return End(launch=launch.launch, at_ns=1, failure=failure(Category.OUT_OF_MEMORY, Phase.WARM_UP))
         figures = Figures(peak_bytes=10**9 + size * 10**8, items_per_second=1000 * size / (size + 7))
         return End(launch=launch.launch, at_ns=1, result_sha256="0" * 64, figures=figures)
-
-
-def failure(category: Category) -> Failure:
-    """A failure while it warms up."""
-    return Failure(category=category, message="m", phase=Phase.WARM_UP)
 
 
 def test_a_scan_is_one_slot_whatever_the_profile_says() -> None:

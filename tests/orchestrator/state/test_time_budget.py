@@ -33,6 +33,7 @@ from protocol.verification import LEAST_REPLAYS, REPLAY_STEPS
 from tests.fakes.configurations import configuration, cpu, gpu, shipped_catalogue
 from tests.fakes.results import result
 from tests.fakes.runs import shipped
+from tests.fakes.steps import begun, ended
 
 QUICK = catalogue.load().profiles["quick"].measurement(iterations=None, warm_up_iterations=None)
 ASKED = configuration(
@@ -156,7 +157,7 @@ def test_when_time_is_up_everything_that_waits_is_dropped() -> None:
     planned = planner.make(ASKED, devices)
     now, following = transitions.next_launches(transitions.begin(planned))
     first = following[0]
-    now = transitions.step(now, Started(first.launch, first.slot, first.device, first.cell.batch_size))
+    now = begun(now, first)
     now = transitions.step(now, Quarantined(gpu(2).uuid, "gone"))
     budget = Budget(ASKED, devices, 60.0, began=100.0)
     assert budget.ends == 160.0 - CLOSING_S
@@ -215,12 +216,12 @@ def test_one_slow_launch_does_not_cost_all_the_others() -> None:
     """After a quarter of the limit it is ended if cheaper ones wait, and dropped."""
     planned = planner.make(ASKED, (gpu(0),))
     now, (first,) = transitions.next_launches(transitions.begin(planned))
-    now = transitions.step(now, Started(first.launch, first.slot, first.device, first.cell.batch_size))
+    now = begun(now, first)
     budget = Budget(ASKED, (gpu(0),), 60.0, began=0.0)
     assert not budget.takes_too_long(now, first.slot, began=12.0, now=26.9)
     assert budget.takes_too_long(now, first.slot, began=12.0, now=27.1)
     asked_to_stop = Failure(category=Category.STOPPED, message="", phase=Phase.MEASURE)
-    now = transitions.step(transitions.step(now, Ended(first.launch, asked_to_stop)), Freed(first.device))
+    now = ended(now, first, asked_to_stop)
     behind = msgspec.structs.replace(now.devices[first.device], queue=(first.slot,))
     now = msgspec.structs.replace(now, devices={first.device: behind})
     ((slot, why),) = budget.decide(now, 27.2)
@@ -243,7 +244,7 @@ def test_no_launch_of_a_burn_in_is_ended_for_others() -> None:
     asked = msgspec.structs.replace(ASKED, burn_in=night)
     planned = planner.make(ASKED, (gpu(0),))
     now, (first,) = transitions.next_launches(transitions.begin(planned))
-    now = transitions.step(now, Started(first.launch, first.slot, first.device, first.cell.batch_size))
+    now = begun(now, first)
     budget = Budget(asked, (gpu(0),), 60.0, began=0.0)
     assert not budget.takes_too_long(now, first.slot, began=1.0, now=30.0)
     for _ in range(8):  # its launches turn out to take a third of the time
@@ -274,7 +275,7 @@ def test_the_last_launch_may_take_all_the_time_that_is_left() -> None:
     last = planned.order[gpu(0).uuid][0]
     alone = msgspec.structs.replace(planned, order={gpu(0).uuid: (last,)})
     now, (launch,) = transitions.next_launches(transitions.begin(alone))
-    now = transitions.step(now, Started(launch.launch, launch.slot, launch.device, launch.cell.batch_size))
+    now = begun(now, launch)
     assert not Budget(ASKED, (gpu(0),), 60.0, began=0.0).takes_too_long(now, last, began=12.0, now=50.0)
 
 
