@@ -343,10 +343,9 @@ def bound_of(cell: Cell) -> Bound:
     return BOUNDS[("lstm", "autoencoder", "resnet50").index(cell.model)]
 
 
-@pytest.mark.parametrize("noise", [0.005, 0.01])
-def test_healthy_gpus_end_without_a_straggler_and_few_launches_are_added(noise: float) -> None:
+def test_healthy_gpus_end_without_a_straggler_and_few_launches_are_added() -> None:
     """Of 300 nodes of eight, 1 % at most have a STRAGGLER in the end, and a tenth of the plan is added on average."""
-    found = [simulated(chance := random.Random(seed), healthy(chance), noise) for seed in range(300)]
+    found = [simulated(chance := random.Random(seed), healthy(chance), 0.01) for seed in range(300)]
     flagged = sum(SiblingVerdict.STRAGGLER in one.last.values() for one in found)
     assert flagged <= 3
     assert sum(one.added for one in found) / len(found) <= 0.1 * len(through().slots)
