@@ -18,7 +18,6 @@ from orchestrator.state import added_launches, transitions, turns
 from orchestrator.state.added_launches import Doubt
 from orchestrator.state.slots import (
     Added,
-    Dropped,
     Quarantined,
     RunState,
     Skip,
@@ -216,15 +215,6 @@ def test_a_round_for_which_there_is_no_time_is_not_begun(left_s: float, expected
     assert {now.cells[cell].mode for cell, _ in slots} == expected
     assert len(slots) == 16 * len(expected)
     assert [turns.of(now, slot) for slot in slots] == sorted(turns.of(now, slot) for slot in slots)
-
-
-def test_an_added_launch_may_be_dropped_like_a_planned_one() -> None:
-    """The estimate was wrong, and the time is up."""
-    now = grown(through(), doubted(alike(through())))
-    for cell in alike(now):
-        now = transitions.step(now, Dropped((cell, 3)))
-    assert now.settled == len(now.slots)
-    assert transitions.next_launches(now)[1] == ()
 
 
 # ── which runs ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -29,30 +29,17 @@ def test_an_import_error_skips_the_model_at_once() -> None:
 
 def test_nan_skips_the_model_in_its_precision_alone() -> None:
     """What is no number in fp16 may well be one in fp32, and inference has no loss: both are measured everywhere."""
-    names = ("GPU-0", "GPU-1", "GPU-2")
     kinds = [
         (Workload.TRAINING, Precision.FP16),
         (Workload.TRAINING, Precision.FP32),
         (Workload.INFERENCE, Precision.FP16),
     ]
-    cells = {
-        name: [
-            msgspec.structs.replace(cell("a", name, size), workload=workload, precision=precision)
-            for size in (1, 2, 4)
-            for workload, precision in kinds
-        ]
-        for name in names
-    }
-    made_of_kinds = Plan(
-        cells=tuple(one for mine in cells.values() for one in mine),
-        order={name: tuple((one.id, 0) for one in mine) for name, mine in cells.items()},
-    )
 
     def diverges(one: NextLaunch) -> Failure | None:
         bad = (one.cell.workload, one.cell.precision) == kinds[0]
         return failure(Category.NOT_FINITE) if bad else None
 
-    end, made = run(transitions.begin(made_of_kinds), diverges)
+    end, made = run(transitions.begin(of_kinds(kinds, devices=3)), diverges)
     assert set(end.skipped) == {"a training fp16"}
     assert end.skipped["a training fp16"].only == "training fp16"
     assert sum((one.cell.workload, one.cell.precision) == kinds[0] for one in made) < 9
@@ -66,15 +53,23 @@ KINDS = tuple(
 """What the cells of one model may be; each at three batch sizes below."""
 
 
-def of_kinds(order: Sequence[tuple[Workload, Precision]], input_sizes: tuple[int | None, ...] = (None,)) -> Plan:
-    """One model on one device, its cells in this order."""
-    cells = tuple(
-        msgspec.structs.replace(cell("a", "GPU-0", size), workload=work, precision=precision, input_size=input_size)
-        for work, precision in order
-        for input_size in input_sizes
-        for size in (1, 2, 4)
+def of_kinds(
+    order: Sequence[tuple[Workload, Precision]], input_sizes: tuple[int | None, ...] = (None,), devices: int = 1
+) -> Plan:
+    """One model on these devices, its cells in this order."""
+    cells = {
+        uuid: [
+            msgspec.structs.replace(cell("a", uuid, size), workload=work, precision=precision, input_size=input_size)
+            for work, precision in order
+            for input_size in input_sizes
+            for size in (1, 2, 4)
+        ]
+        for uuid in (f"GPU-{number}" for number in range(devices))
+    }
+    return Plan(
+        cells=tuple(one for mine in cells.values() for one in mine),
+        order={uuid: tuple((one.id, 0) for one in mine) for uuid, mine in cells.items()},
     )
-    return Plan(cells=cells, order={"GPU-0": tuple((one.id, 0) for one in cells)})
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,12 @@
 """orchestrator/state/transitions.py: what is launched, what is learned, and that every plan comes to an end."""
 
-from collections import Counter
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from orchestrator.config.run_configuration import Plan
 from orchestrator.state import transitions
 from orchestrator.state.failure_policy import ANY_NUMBER, POLICY, Reaction
 from orchestrator.state.replay import BENCHMARK_RULES, interrupted, replay
 from orchestrator.state.slots import (
-    SETTLED,
     Ended,
     NextLaunch,
     Quarantined,
@@ -21,9 +16,9 @@ from orchestrator.state.slots import (
 )
 from orchestrator.store.records import End, Record, Start, TakenOut
 from protocol.cell import Cell, Mode, Precision, Workload
-from protocol.failure import Category, Failure, Phase
+from protocol.failure import Category, Phase
 from tests.fakes import steps
-from tests.fakes.steps import SEGMENT, Decide, begun, ended, failure, freed, record
+from tests.fakes.steps import SEGMENT, Decide, begun, ended, failure, freed
 
 
 def cell(batch_size: int, device: str = "d0", model: str = "m", mode: Mode = Mode.LOADED) -> Cell:
@@ -153,41 +148,6 @@ def test_a_device_is_taken_until_it_is_free() -> None:
 def test_after_a_stop_nothing_begins() -> None:
     """Whatever is waiting stays waiting."""
     assert transitions.next_launches(transitions.step(transitions.begin(plan(cell(1))), StopAsked()))[1] == ()
-
-
-OUTCOMES = st.sampled_from([None, *(failure(category) for category in Category)])
-
-
-@given(st.lists(OUTCOMES, max_size=200), st.integers(1, 3), st.integers(1, 3))
-def test_every_plan_ends_and_a_journal_of_it_leads_to_the_same(
-    outcomes: list[Failure | None], devices: int, launches: int
-) -> None:
-    """Whatever happens, each slot is settled or its device is out; and the journal alone leads to the same state."""
-    cells = [cell(size, f"d{device}") for device in range(devices) for size in (1, 4, 32)]
-    one_plan = plan(*cells, launches=launches)
-    records: list[Record] = []
-    fate = iter(outcomes)
-
-    def decide(launch: NextLaunch) -> Failure | None:
-        outcome = next(fate, None)
-        records.extend((record(launch), End(launch=launch.launch, at_ns=0, failure=outcome)))
-        return outcome
-
-    end, made = run(one_plan, decide)
-    assert Counter(end.tally) == Counter(slot.status for slot in end.slots.values())
-    for (cell_id, _), slot in end.slots.items():
-        quarantined = end.devices[end.cells[cell_id].devices[0]].quarantined
-        assert slot.status in SETTLED or quarantined
-        if slot.refers_to:
-            assert slot.refers_to in end.cells
-    folders = [(launch.slot[0], launch.attempt) for launch in made]
-    assert len(folders) == len(set(folders))
-    restored, _ = transitions.next_launches(replay(one_plan, BENCHMARK_RULES, records).state)
-    for slot, known in end.slots.items():
-        quarantined = end.devices[end.cells[slot[0]].devices[0]].quarantined
-        assert restored.slots[slot] == known or quarantined  # there nothing is settled any more
-    assert restored.too_large == end.too_large
-    assert restored.attempts == end.attempts
 
 
 def test_an_interrupted_attempt_counts_and_is_tried_again() -> None:

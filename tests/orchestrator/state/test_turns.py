@@ -17,7 +17,7 @@ from protocol.cell import Device, DeviceKind, Mode, Workload
 from protocol.failure import Category, Failure
 from tests.fakes.configurations import configuration
 from tests.fakes.runs import shipped
-from tests.fakes.steps import begun, failure
+from tests.fakes.steps import begun, ended, failure
 
 MODES = st.permutations([Mode.LOADED, Mode.SOLO]).map(tuple)
 HURTS = (Category.OUT_OF_MEMORY, Category.CRASHED, Category.EXCEPTION, Category.NO_OUTCOME, Category.IMPORT_ERROR)
@@ -57,26 +57,23 @@ class Node:
 
     def begin(self) -> None:
         """Make what can be made now, and look again, as the loop does at every event."""
-        while self.begin_some():
-            pass
-
-    def begin_some(self) -> bool:
-        """Whether anything was begun."""
-        self.now, following = transitions.next_launches(self.now)
-        for one in following:
-            self.left.append((one, [slot for uuid in self.now.devices if (slot := self.next_on(uuid)) is not None]))
-        for one in following:
-            self.now = transitions.step(self.now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
-            self.at_work[one.launch] = one
-            self.beside.append((one, [other for other in self.at_work.values() if other is not one]))
-            self.made.append(one)
-        return bool(following)
+        while True:
+            self.now, following = transitions.next_launches(self.now)
+            if not following:
+                return
+            waiting = [slot for uuid in self.now.devices if (slot := self.next_on(uuid)) is not None]
+            for one in following:
+                self.left.append((one, waiting))
+                self.now = begun(self.now, one)
+                self.at_work[one.launch] = one
+                self.beside.append((one, [other for other in self.at_work.values() if other is not one]))
+                self.made.append(one)
 
     def end(self) -> None:
         """One of those at work ends, however it does."""
         one = self.at_work.pop(self.chance.choice(sorted(self.at_work)))
         fate = self.fates.pop() if self.fates else None
-        self.now = transitions.step(transitions.step(self.now, Ended(one.launch, fate)), Freed(one.device))
+        self.now = ended(self.now, one, fate)
 
     def work(self) -> None:
         """Until nothing is left that could be made."""
