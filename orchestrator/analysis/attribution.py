@@ -1,9 +1,4 @@
-"""Attribute failures for the report, as far as the rest of the run allows. Pure.
-
-crash, CUDA error, hang, NaN    the model or the device, by fault_placement.py
-out of memory                   suspect where an identical GPU had room for the same batch
-device unavailable              maybe a consequence of an earlier hardware failure of another GPU
-"""
+"""Attribute failures for the report: to the model, the device, or an earlier hardware failure. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,7 +59,6 @@ def _attribute(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
 
 
 def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
-    """Empty words where a retry of the cell worked."""
     cell, category = run.archive.cells[attempt.start.cell], failure.category
     if run.outcomes[cell.id].status in _MEASURED:
         return Fault(None, "")
@@ -124,7 +118,7 @@ def _ended_well(run: _Run, attempts: Iterable[Attempt], than: Attempt) -> Sequen
 
 
 def _points_at_device(run: _Run, attempt: Attempt, failure: Failure) -> bool:
-    """Whether a faulty device may fail so. Not for a gang, where nothing tells which device it was."""
+    """Whether a faulty device may fail so; of a gang nothing tells which device it was."""
     alone = len(run.archive.cells[attempt.start.cell].devices) == 1
     points = failure.category in POINTS_AT_DEVICE and not failure.stopped
     return alone and points and failure.phase not in BEFORE_DEVICE

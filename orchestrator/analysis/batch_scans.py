@@ -69,7 +69,6 @@ def _scan(cell: Cell, archive: Archive, evidence: Evidence) -> BatchScan:
 
 
 def _point(one: Tried, why_not: str, launch: LaunchEvidence | None) -> BatchPoint:
-    """launch: None without a result, or where its file is lost and only the journal has its figures."""
     figures = one.figures
     drift_percent = launch.figures.drift_percent if launch else None
     return BatchPoint(

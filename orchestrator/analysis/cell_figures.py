@@ -1,8 +1,4 @@
-"""The figures of one cell in the report's names and units; None for what is unknown.
-
-measured   of every measurement: trust, memory, telemetry, the shape of its times
-load, phase, generation, probe   measured, with the figures of its kind
-"""
+"""The figures of one cell in the report's names and units; None for what is unknown."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,10 +68,7 @@ def _greater(*sizes: int | None) -> int | None:
 
 
 def measured(fate: CellReport, counted: Counted, value: Callable[[LaunchEvidence], float | None]) -> Measured:
-    """Figures that every measurement has. fate: outcome of the cell. value: the main figure of a launch.
-
-    Memory is the resident set of the process on a CPU device.
-    """
+    """Figures of every measurement. value: the main figure of a launch. On a CPU device, memory is the resident set."""
     figures, launches = counted.figures, counted.launches
     on_cpu = counted.device.kind is DeviceKind.CPU
     states = [launch.result.warm_up.steady_state for launch in launches]
@@ -149,7 +142,6 @@ def _energy_per_sample(launch: LaunchEvidence) -> float | None:
 
 
 def _statistics(counted: Counted) -> Statistics | None:
-    """The pooled times of all launches."""
     pooled = counted.figures.pooled if counted.figures else {}
     iteration, forward = pooled.get(SeriesName.ITERATION), pooled.get(SeriesName.FORWARD)
     if iteration is None:
@@ -258,7 +250,6 @@ def seen(counted: Counted, *, generates: bool) -> Seen | None:
 
 
 def _rate_of_probe(launch: LaunchEvidence) -> float | None:
-    """The first rate that this kind of probe has."""
     copied, carried = _gb_per_sec(launch, SeriesName.COPY), _gb_per_sec(launch, SeriesName.ITERATION)
     return next((rate for rate in (_sustained_tflops(launch), copied, carried) if rate is not None), None)
 

@@ -1,7 +1,6 @@
-"""Compare the same cell on identical devices.
+"""Compare the same cell on identical devices; those that differ in an identity fact are excluded.
 
-Devices that differ in an identity fact (batch size that ran, power limit, throttling) are named and excluded:
-docs/method.md, "Words" and "Identical GPUs". stragglers.py judges who is slow.
+See docs/method.md, "Words" and "Identical GPUs". stragglers.py judges who is slow.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,10 +1,7 @@
 """What burn-in launches without a result that counts have verified: wrong bits still count.
 
-    the result was withdrawn ──────────────────────────▶ its file, as the journal promised it
-    no result, or a damaged file ──────────────────────▶ the mismatches that each process wrote when it saw them
-     (killed, crashed, hung, ended with the run or with the other devices of a gang, interrupted)
-
-Nothing else of such a launch counts, neither its rates nor its clean checks.
+the result was withdrawn ──────────────────────────▶ its file, as the journal promised it
+no result, or a damaged file ──────────────────────▶ the mismatches that each process wrote when it saw them
 """
 
 from collections.abc import Iterator
@@ -28,10 +25,7 @@ _SEEN: Final = msgspec.json.Decoder(Seen)
 
 
 def verified(archive: Archive, attempt: Attempt, devices: tuple[str, ...]) -> dict[str, Verification]:
-    """Map devices to what a launch without a counted result verified there; empty where that is nothing.
-
-    devices: of its cell. A file of mismatches tells nothing beyond them.
-    """
+    """Map the devices of a launch without a counted result to what it verified there; empty where that is nothing."""
     if attempt.withdrawn is not None:
         with suppress(ResultFileError):  # damaged: use the files of mismatches
             result = archive.withdrawn_result(attempt)
@@ -42,10 +36,7 @@ def verified(archive: Archive, attempt: Attempt, devices: tuple[str, ...]) -> di
 
 
 def _seen(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, ...]) -> Verification:
-    """Read one process's file of mismatches. It exists only after a mismatch, so without a whole line it counts as one.
-
-    UNREAD is not tested where the folder cannot be entered.
-    """
+    """Read one process's file of mismatches, which exists only after one: without a whole line it counts as one."""
     lines: list[bytes] = []
     try:
         lines = safe_read.read(paths.mismatches, cap_bytes=CAP_BYTES).split(b"\n")

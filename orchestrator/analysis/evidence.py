@@ -64,10 +64,7 @@ class LaunchEvidence:
 
 @dataclass(frozen=True)
 class DeviceEvidence:
-    """Means over the samples of a device from the first launch to the last.
-
-    By boot of the host: climates (of a burn-in, in windows of ten seconds) and traces (readings of the whole run).
-    """
+    """Means from the first launch to the last. By boot: climates (of a burn-in, per 10 s), traces (whole run)."""
 
     utilization_percent: float | None = None
     power_w: float | None = None
@@ -79,9 +76,8 @@ class DeviceEvidence:
 class Evidence:
     """Everything that merge needs beside the archive.
 
-    launches: good ones. uncounted: what others of a burn-in verified, by device (discarded_results.py). damaged: launch
-    → what is wrong with its file. courses: health over time. clocks: how each GPU's clocks were held down. goes_on: the
-    run still runs.
+    uncounted: launch → device → what a burn-in verified without a result (discarded_results.py). damaged: launch → what
+    is wrong with its file. clocks: how each GPU's clocks were held down. goes_on: the run still runs.
     """
 
     outcomes: Mapping[str, CellOutcome]
@@ -171,7 +167,7 @@ def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
 
 
 def _worked(archive: Archive) -> dict[str, Span]:
-    """Boot of the host → from its first start of an attempt to its last end, in ns; 0 without one."""
+    """Boot of the host → first start and last end of its attempts in ns; 0 without one."""
     attempts: dict[str, list[Attempt]] = {segment.boot_id: [] for segment in archive.segments}
     for attempt in archive.attempts:
         attempts[attempt.segment.boot_id].append(attempt)

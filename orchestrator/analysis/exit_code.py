@@ -28,10 +28,9 @@ def verdict(
     counts: CellCounts,
     short: str,
 ) -> RunVerdict:
-    """The exit code and its reasons. What does not fit is listed and counts as complete.
+    """The exit code and its reasons. A straggler is reported and changes no exit code; nor does what does not fit.
 
-    slow: standings among siblings; a straggler is reported and changes no exit code. found: additions of the kind of
-    run. short: words for cells with launches to come.
+    found: additions of the kind of run. short: words for cells with launches to come.
     """
     reasons = [*found.incomplete, *([TAINTED] if archive.stored.configuration.tainted else [])]
     reasons.extend(_without_end(archive, evidence))

@@ -1,8 +1,7 @@
-"""What a full node costs: the same cell with one device at work, and with all of them. Pure.
+"""What a full node costs: the ratio of the same cell with one device at work, and with all of them. Pure.
 
-A run of both modes has each cell twice on each device; their ratio is a result unless anything but the mode differs.
-The variance of launches is pooled as between two runs (stats/two_runs.py). The figures are geometric means over the
-launches, like the ratio and its interval.
+Anything but the mode must be equal. Figures are geometric means over launches, like the ratio and its interval
+(stats/two_runs.py).
 """
 
 from collections.abc import Iterator, Sequence

@@ -38,10 +38,7 @@ _ALIKE: Final = {
 
 
 def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault], level: str) -> HealthReport:
-    """The verdicts on every device and on the machine.
-
-    faults: attribution by launch. level: of configs/health.yaml, decides what PASS requires.
-    """
+    """The verdicts on devices and machine. level: of configs/health.yaml, decides what PASS requires."""
     rules, devices = limits.load(), archive.stored.devices
     accusing = {launch for launch, fault in faults.items() if fault.blame is Blame.DEVICE}
     worked = _worked(archive)
@@ -111,7 +108,6 @@ def _opinion(
     level: str,
     worked: Mapping[str, Mapping[Segment, Span]],
 ) -> Opinion:
-    """accusing: launches whose failure is attributed to the device."""
     if device.kind is not DeviceKind.CUDA:
         return verdict.not_applicable("no GPU")
     courses = evidence.courses
@@ -225,7 +221,6 @@ def _signal(finding: Finding) -> SignalReport:
 
 
 def _xid(heard: Heard, archive: Archive) -> XidReport:
-    """Its date is by the first session of its boot, or of the run where the boot is unknown."""
     segment = next((one for one in archive.segments if one.boot_id == heard.boot_id), archive.segments[0])
     at = segment.wall + (heard.at_ns - segment.monotonic_ns) / 1e9
     return XidReport(at=iso(at), xid=heard.xid, meaning=xids.kind(heard.xid))

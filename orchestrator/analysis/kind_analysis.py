@@ -12,11 +12,7 @@ from orchestrator.state.archive import Archive
 
 @dataclass(frozen=True)
 class KindAnalysis:
-    """Findings of a kind beyond cells and health.
-
-    incomplete, unknown: reasons why the run is incomplete, listed first and last. faults: reasons for a hardware fault.
-    warnings: remarks on a run that passed.
-    """
+    """Findings of a kind beyond cells and health. incomplete, unknown: reasons, listed first and last."""
 
     burn_in: BurnInReport | None = None
     incomplete: tuple[str, ...] = ()
@@ -27,10 +23,7 @@ class KindAnalysis:
 
 @dataclass(frozen=True)
 class ReportTerms:
-    """How a kind of run is reported. health_level: of configs/health.yaml, decides what PASS requires.
-
-    as_reported: the configuration that the report shows. short_of_launches: words for cells with launches to come.
-    """
+    """How a kind of run is reported. short_of_launches: words for cells with launches to come."""
 
     health_level: str = "benchmark"
     as_reported: Callable[[StoredRun], Configuration] = lambda stored: stored.configuration

@@ -2,8 +2,7 @@
 
     Archive, Evidence ──▶ Samples ── a cell's id ──▶ launches/<cell>/<n>/result.msgpack, read and checked again
 
-Launches with a withdrawn result, at another batch size than the cell's figures, or with a lost file are included and
-marked. For later reads about 300 bytes a launch are kept, not the archive or the evidence.
+Results that the cell's figures exclude are included and marked. About 300 bytes a launch are kept.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -33,10 +33,9 @@ NOT_YET: Final = "not measured yet: the run still goes on"
 
 
 class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a cell.
+    """The outcome of a cell. counted: the launches that make up its figures, one per round, all at batch_size.
 
-    counted: the launches that make up its figures, one per round. batch_size: theirs. refers_to: id of the planned cell
-    that stands for this one. reason: one line for people, empty where all is well.
+    refers_to: id of the planned cell that stands for this one. reason: for people, empty where all is well.
     """
 
     status: Status
@@ -74,8 +73,7 @@ def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
 def counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
     """The launches of one cell that make up its figures: one per round, all at one batch size.
 
-    slots: all of the cell. The smallest size counts, because it fitted every time; of a scan, the fastest. Added
-    launches do not lower the size of the planned ones.
+    The smallest size counts, because it fitted every time; of a scan, the fastest. Added launches do not lower it.
     """
     if not slots:
         return ()
@@ -97,7 +95,6 @@ class _View:
         self._unfit, self._unfit_at_all, self._not_built = _memory(replay)
 
     def outcome(self, cell: Cell, smaller: Mapping[str, CellOutcome]) -> CellOutcome:
-        """The outcome of a cell. smaller: outcomes of those with a smaller batch."""
         found = self._outcome(cell, smaller)
         if self._goes_on and found.status is Status.MISSING and not self._replay.quarantined.keys() & {*cell.devices}:
             return msgspec.structs.replace(found, reason=NOT_YET)
@@ -147,7 +144,6 @@ class _View:
         )
 
     def _referred(self, cell: Cell, slots: Sequence[SlotState], target: str, outcome: CellOutcome) -> CellOutcome:
-        """Point to the cell that was measured, through a chain of references."""
         if outcome.status is Status.DOES_NOT_FIT:
             return outcome
         target = outcome.refers_to or target
@@ -217,7 +213,6 @@ def _missing(reason: str) -> CellOutcome:
 
 
 def _final(slot: SlotState, failure: Failure) -> str:
-    """Why nothing more is tried."""
     if failure.category is not Category.INTERRUPTED:
         return f"{failure.category}: {failure.message}"
     times = slot.failures.count(Category.INTERRUPTED)

@@ -1,9 +1,7 @@
 """Check a measured time against what the same device reached in the same run without a model. Pure.
 
-    gemm, sustained, in the same precision ─▶ the share of it that a model's operations reach: at most 100 %
-    hbm, copy or triad, the faster         ─▶ the least time to read a model's weights once
-
-A flag is no verdict: the number needs an explanation, and the flag names the known ones.
+gemm, sustained, in the same precision ─▶ the share of it that a model's operations reach: at most 100 %
+hbm, copy or triad, the faster         ─▶ the least time to read a model's weights once
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +23,7 @@ _MOST_PERCENT: Final = 100.0
 
 @dataclass(frozen=True)
 class Reached:
-    """Rates of a device without a model. tflops: precision → sustained, of gemm. gb_per_sec: of hbm.
-
-    doubts: precision → why the device may not sustain the rate of gemm.
-    """
+    """Rates of a device without a model, by precision. doubts: precision → why it may not sustain the rate of gemm."""
 
     tflops: Mapping[str, float] = field(default_factory=dict)
     doubts: Mapping[str, str] = field(default_factory=dict)
@@ -37,10 +32,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Seen:
-    """A cell: its mean iteration, operations per iteration, and bytes of parameters and buffers.
-
-    generates: it generates text, whose operations are not counted.
-    """
+    """Mean iteration, its operations, and bytes of weights. generates: text, whose operations are not counted."""
 
     iteration_ms: float
     flops: float | None

@@ -1,9 +1,4 @@
-"""Build the report of a run: one merged account of all GPUs. Pure.
-
-Archive (planned and tried)      ┐
-                                 ├── merge ──▶ Report
-Evidence (figures and readings)  ┘
-"""
+"""Merge archive and evidence into the report of a run: one account of all GPUs. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -86,7 +81,6 @@ def in_doubt(archive: Archive, evidence: Evidence) -> tuple[Doubt, ...]:
 
 
 def _added(archive: Archive) -> Counter[str]:
-    """Count added launches by device."""
     return Counter(archive.cells[slot[0]].devices[0] for slot in archive.added if slot not in archive.dropped)
 
 
@@ -94,7 +88,7 @@ def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
     stored, finished = archive.stored, archive.finished
 
     def version(read: Callable[[Environment], str | None]) -> str | None:
-        """The version of all launches; each of them where they differ, as a resumed run may show."""
+        """Versions of all launches: a resumed run may have several."""
         seen = dict.fromkeys(read(launch.result.environment) for launch in evidence.launches.values())
         return ", ".join(text for text in seen if text) or None
 

@@ -44,10 +44,7 @@ class _Entry(NamedTuple):
 
 
 def results(archive: Archive, evidence: Evidence, measured_without: Sequence[ProbeMetrics]) -> tuple[ModelResult, ...]:
-    """Every planned cell of a model, in its entry; entries in the order of the plan.
-
-    measured_without: results of the hardware probes.
-    """
+    """Every planned cell of a model, in its entry, in the plan's order. measured_without: results of the probes."""
     entries: dict[_Entry, list[Cell]] = {}
     for cell in archive.stored.plan.cells:
         if cell.workload in PHASES:
@@ -163,7 +160,6 @@ class _Reporter:
         return next((launch.result.parameters for cell in cells for launch in self._launches(cell)), None)
 
     def _requested(self, cell: Cell) -> int | None:
-        """The batch size that was requested, or that a scan found."""
         return self._evidence.outcomes[cell.id].batch_size if cell.batch_size == AUTO else cell.batch_size
 
     def _launches(self, cell: Cell) -> list[LaunchEvidence]:
@@ -174,7 +170,6 @@ class _Reporter:
         return Counted(cell, device, self._evidence.cells.get(cell.id), self._launches(cell))
 
     def _measured(self, counted: Counted, requested: int) -> Measured:
-        """What every metric says. requested: the batch size."""
         cell, outcome = counted.cell, self._evidence.outcomes[counted.cell.id]
         tries = self._archive.tries.get(cell.id, ())
         good = [attempt for attempt in tries if attempt.start.launch in outcome.counted]
@@ -230,7 +225,6 @@ def outcome_word(attempt: Attempt, damaged: Mapping[int, str]) -> str:
 
 
 def _largest(phases: Mapping[Workload, Mapping[str, Measured]]) -> tuple[Statistics | None, str | None]:
-    """Statistics of the largest batch of the first phase that has any, and its name."""
     for workload, by_batch in phases.items():
         for key, metric in reversed(list(by_batch.items())):
             if metric.statistics is not None:

@@ -1,7 +1,5 @@
 """Judge identical GPUs by their cells: a verdict for each GPU in each mode. Pure.
 
-    cells side by side (cross_gpu.py) ── excluded where they do not compare ── siblings.py ──▶ a verdict per mode
-
 A throttled GPU is compared with those that were not throttled, and is no reference for them.
 """
 
@@ -99,7 +97,6 @@ def left_out(side: SideBySide) -> dict[str, str]:
 
 
 def _bound(key: CellKey, metrics: Sequence[Measured]) -> Bound:
-    """What limits a cell: power where the driver said so on most GPUs."""
     if work(key) is not Work.COMPUTE:
         return Bound.BANDWIDTH
     capped = sum(CAPPED in metric.clock_event_reasons for metric in metrics)

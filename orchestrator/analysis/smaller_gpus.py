@@ -1,8 +1,6 @@
-"""Find GPUs with less room than others of their kind, so that their cells do not shrink unnoticed. Pure.
+"""Mark cells as suspect that ran out of memory on one GPU, and were measured on others of the same kind. Pure.
 
-a size that ran out of memory on one GPU, and was measured on others of the same kind
-    more memory was in use there than on the others before the run    explained in the cell's reason
-    otherwise                                                         suspect: the run does not pass
+They are explained instead where more memory was in use there before the run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +47,6 @@ def _measured(twin: Cell, became: Mapping[str, CellOutcome]) -> bool:
 
 
 def _more_in_use(own: Device, alike: Sequence[Device]) -> str:
-    """Why it had less room; empty where it had as much when the run began."""
     more = (own.memory_used_bytes or 0) - max(other.memory_used_bytes or 0 for other in alike)
     labels = " and ".join(other.label for other in alike)
     return f"{labels} had {more / 2**30:.1f} GiB less in use before the run" if more > _ALIKE_BYTES else ""

@@ -1,11 +1,8 @@
 """Which GPU is slower than its identical siblings, where, and why. stats/ judges. Pure.
 
-    cells side by side (cross_gpu.py) ── excluded where they do not compare
-      ── rates of launches, each mode apart ── siblings.py ──▶ verdict    the worse of the two stands
-      ── traits of the GPU in its slowest cells ── sibling_reasons.py ──▶ reason ──▶ next step
-    a throttled GPU ── throttled_gpus.py ──▶ reason ──▶ next step         whatever its verdict
-
-Loading is excluded, because it measures the host's page cache.
+cells side by side (cross_gpu.py) ── rates of launches, each mode apart ── siblings.py ──▶ the worse verdict
+  ── traits of the GPU in its slowest cells ── sibling_reasons.py ──▶ reason ──▶ next step
+a throttled GPU ── throttled_gpus.py ──▶ reason ──▶ next step, whatever its verdict
 """
 
 from collections import Counter, defaultdict
@@ -69,7 +66,6 @@ def doubts(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[D
 
 
 def _alike(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[tuple[list[Device], list[SideBySide]]]:
-    """Identical devices, and the cells in which they are judged."""
     alike: dict[tuple[object, ...], list[Device]] = defaultdict(list)
     for device in devices:
         alike[device.kind, device.name, device.memory_total_bytes].append(device)
@@ -99,7 +95,7 @@ def _of_group(group: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[
 
 
 def _by_gravity(device: Device, judged: Mapping[str, Mapping[str, Sibling]]) -> dict[str, Sibling]:
-    """What was judged of a GPU in each mode, the gravest first."""
+    """Verdicts on a GPU by mode, the gravest first."""
     own = {mode: by_gpu[device.uuid] for mode, by_gpu in judged.items() if device.uuid in by_gpu}
     order = sorted(own, key=lambda mode: (_GRAVEST_FIRST.index(own[mode].verdict), own[mode].p or 0.0))
     return {mode: own[mode] for mode in order}
@@ -211,7 +207,6 @@ def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tu
 
 
 def _why(device: Device, cell: JudgedCell, down: Why | None) -> Why:
-    """By the GPU's traits in its slowest cell; throttling is named in any case."""
     if down is not None and device.uuid in cell.held:
         return down
     others = [_traits(point) for uuid, point in cell.points.items() if uuid != device.uuid]

@@ -152,7 +152,6 @@ def _phases(results: Sequence[ModelResult]) -> Iterator[tuple[ModelResult, str, 
 
 
 def _working(results: Sequence[ModelResult]) -> Iterator[Measured]:
-    """Metrics of models at work, without loading."""
     for _, _, metric in _phases(results):
         yield metric
     for result in results:

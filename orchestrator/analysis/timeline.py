@@ -1,7 +1,6 @@
 """What happened when on each device of a run. Pure.
 
-Launches that lie too close together are merged, so that ten thousand draw as fast as ten. Launches without a result
-stay apart, up to MOST_FAILED of them.
+Launches too close together are merged; those without a result stay apart, up to MOST_FAILED of them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,10 +35,7 @@ def timeline(archive: Archive, evidence: Evidence, without_result: Collection[in
 
 
 def _clocks(archive: Archive) -> Mapping[str, float]:
-    """Boot of the host → seconds from the run's beginning to monotonic time zero.
-
-    The first session of a boot counts for all of it, also where the time of day was set later.
-    """
+    """Boot → seconds from the run's beginning to monotonic zero, by its first session: the clock may be set later."""
     found: dict[str, float] = {}
     for segment in archive.segments:
         found.setdefault(segment.boot_id, segment.wall - archive.header.created - segment.monotonic_ns / 1e9)
@@ -47,7 +43,6 @@ def _clocks(archive: Archive) -> Mapping[str, float]:
 
 
 def _span(attempt: Attempt, cell: Cell, clock: float, *, failed: bool) -> Span:
-    """An attempt without an end has no length."""
     start_s = clock + attempt.start.at_ns / 1e9
     batch = "" if cell.workload in WITHOUT_BATCH else f" b{attempt.start.batch_size}"
     return Span(

@@ -4,10 +4,8 @@
               ▲                          │ none: stop                          │ some
               └── launched and judged ◀──┴── one more round of these cells, on every GPU that has them
 
-An added round is like a planned one: in random order by the stored seed, the same on every GPU, each mode by itself
-(turns.py). A cell gets at most MOST_LAUNCHES. All identical GPUs take part, because a SUSPECT GPU is compared with
-their median, loaded launches need them at work, and all then drift alike. So a GPU that was quarantined for a while
-does not catch up. The journal has each round (records.Added) before its first launch.
+A round is random by the stored seed, the same on every GPU, each mode by itself (turns.py). All identical GPUs take
+part: the median must be as well known, and all drift alike. A GPU back from quarantine does not catch up.
 """
 
 import math
@@ -63,8 +61,7 @@ def decide(
 ) -> tuple[Slot, ...]:
     """Choose the launches to add, in the order of each device. Empty where none may be added.
 
-    left_s: remaining time of the run. expected_s: expected seconds of a launch. A mode whose whole round does not fit
-    is skipped, because half a round settles nothing.
+    left_s: remaining time. A mode whose whole round does not fit is skipped: half a round settles nothing.
     """
     several = sorted({doubt.cells for doubt in doubts})
     found: list[Slot] = []

@@ -124,10 +124,7 @@ class Archive:
         return self.paths.launch(attempt.start.cell, attempt.start.attempt)
 
     def result(self, attempt: Attempt) -> Result:
-        """Read the result of an attempt.
-
-        Raises ResultFileError for a file whose hash is not the journal's, ValueError for an attempt without a result.
-        """
+        """Read the result of an attempt. Raises ResultFileError for a bad file, ValueError without a result."""
         return self._read(attempt, attempt.promised)
 
     def withdrawn_result(self, attempt: Attempt) -> Result:
@@ -164,10 +161,9 @@ def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) ->
 
 
 def load(paths: RunPaths, stored: StoredRun | None = None, *, alive: bool = False) -> Archive:
-    """Read the run in a folder, also one that still runs.
+    """Read the run in a folder, also one that still runs. alive: a process works on it.
 
-    stored: its run.yaml, if read before. alive: a process works on it. Raises RunFolderError when there is no run, it
-    is damaged, its journal was cut short, or its files belong to different runs.
+    Raises RunFolderError when there is no run, it is damaged, cut short, or its files belong to different runs.
     """
     stored = stored or run_files.load(paths)
     results = tuple(paths.results())
@@ -182,23 +178,48 @@ def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *,
     """Build the archive from the stored run and its journal's records."""
     header = require_coherent(stored, paths, records)
     replayed = replay(stored.plan, rules_of(stored), records, alive=alive)
-    sessions = _Sessions()
+    segments: list[Segment] = []
+    durations_s: list[float] = []
+    stood_still: list[list[StoodStill]] = []
+    zygotes: list[ZygoteStarted] = []
+    too_hot: dict[str, tuple[str, float]] = {}
+    dropped_ns: dict[Segment, dict[tuple[str, int], int]] = defaultdict(dict)
+    foreign: dict[Segment, list[Foreign]] = defaultdict(list)
+    telemetry_ended: dict[Segment, int] = {}
     for record in records:
-        sessions.take(record)
+        match record:
+            case Segment():
+                segments.append(record)
+                durations_s.append(0.0)
+                stood_still.append([])
+            case Start() | End() | Finished():
+                durations_s[-1] = (record.at_ns - segments[-1].monotonic_ns) / 1e9
+            case StoodStill():
+                stood_still[-1].append(record)
+            case ZygoteStarted():
+                zygotes.append(record)
+            case Foreign():
+                foreign[segments[-1]].append(record)
+            case TelemetryEnded():
+                telemetry_ended.setdefault(segments[-1], record.at_ns)
+            case TooHot():
+                too_hot.setdefault(record.device, (record.reason, segments[-1].at(record.at_ns)))
+            case Dropped():
+                dropped_ns[segments[-1]][record.cell, record.round] = record.at_ns
     return Archive(
         paths=paths,
         stored=stored,
         header=header,
         replay=replayed,
         attempts=replayed.attempts,
-        segments=tuple(sessions.segments),
-        durations_s=tuple(sessions.durations_s),
-        stood_still=tuple(map(tuple, sessions.stood_still)),
-        zygotes=tuple(sessions.zygotes),
-        too_hot=sessions.too_hot,
-        dropped_ns=dict(sessions.dropped_ns),
-        foreign=dict(sessions.foreign),
-        telemetry_ended=sessions.telemetry_ended,
+        segments=tuple(segments),
+        durations_s=tuple(durations_s),
+        stood_still=tuple(map(tuple, stood_still)),
+        zygotes=tuple(zygotes),
+        too_hot=too_hot,
+        dropped_ns=dict(dropped_ns),
+        foreign=dict(foreign),
+        telemetry_ended=telemetry_ended,
     )
 
 
@@ -236,7 +257,6 @@ def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
 def require_known(paths: RunPaths, results: Iterable[Path], records: Iterable[Record]) -> None:
     """Check that the journal holds the start of each of `results`. Raises RunFolderError.
 
-    A start is on disk before its process exists, so only a journal that was deleted, emptied or cut short lacks one.
     List the results before you read the journal: a running process adds to both.
     """
     found = {path.parts[-3:-1]: path for path in results}
@@ -248,36 +268,3 @@ def require_known(paths: RunPaths, results: Iterable[Path], records: Iterable[Re
             f"({len(unknown)} of {len(found)}, the first in {first}), which a report would leave out and "
             f"`resume` overwrite. {damage.advice(paths.journal)}"
         )
-
-
-class _Sessions:
-    def __init__(self) -> None:
-        self.segments: list[Segment] = []
-        self.durations_s: list[float] = []
-        self.stood_still: list[list[StoodStill]] = []
-        self.zygotes: list[ZygoteStarted] = []
-        self.too_hot: dict[str, tuple[str, float]] = {}
-        self.dropped_ns: dict[Segment, dict[tuple[str, int], int]] = defaultdict(dict)
-        self.foreign: dict[Segment, list[Foreign]] = defaultdict(list)
-        self.telemetry_ended: dict[Segment, int] = {}
-
-    def take(self, record: Record) -> None:
-        match record:
-            case Segment():
-                self.segments.append(record)
-                self.durations_s.append(0.0)
-                self.stood_still.append([])
-            case Start() | End() | Finished():
-                self.durations_s[-1] = (record.at_ns - self.segments[-1].monotonic_ns) / 1e9
-            case StoodStill():
-                self.stood_still[-1].append(record)
-            case ZygoteStarted():
-                self.zygotes.append(record)
-            case Foreign():
-                self.foreign[self.segments[-1]].append(record)
-            case TelemetryEnded():
-                self.telemetry_ended.setdefault(self.segments[-1], record.at_ns)
-            case TooHot():
-                self.too_hot.setdefault(record.device, (record.reason, self.segments[-1].at(record.at_ns)))
-            case Dropped():
-                self.dropped_ns[self.segments[-1]][record.cell, record.round] = record.at_ns

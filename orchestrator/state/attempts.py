@@ -9,8 +9,8 @@ from protocol.failure import Failure
 class Attempt(msgspec.Struct, frozen=True):
     """One attempt at a cell. No `end`: it was interrupted or still runs. No `left`: its exit was not seen.
 
-    segment: the session that started it. lasted_ms: None where another session wrote the end, because monotonic times
-    of two sessions do not compare. beside: another process on its GPU. withdrawn: SHA-256 of its withdrawn result.
+    lasted_ms: None where another session than its own wrote the end. beside: another process on its GPU. withdrawn:
+    SHA-256 of its withdrawn result.
     """
 
     segment: Segment

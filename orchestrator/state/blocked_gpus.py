@@ -1,7 +1,4 @@
-"""How long to wait for a GPU that is busy with another process, or whose memory is not freed. Pure.
-
-The other GPUs go on meanwhile. After PATIENCE_S the GPU is quarantined; `resume` gives it another chance.
-"""
+"""How long to wait for a GPU that is busy or whose memory is not freed, before it is quarantined. Pure."""
 
 import enum
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """Check that the records of a journal can belong to the run in whose folder they lie. Pure.
 
-Checksums find damage, not another author: the folder may come from somebody else. Readers of the records rely on
-launches that start once and on planned names, some of which name folders.
+Checksums find damage, not another author. Readers rely on unique launches and planned names, some of folders.
 """
 
 from collections.abc import Iterable
@@ -82,11 +81,7 @@ class _Judge:
         return None
 
     def _added(self, added: Added) -> str | None:
-        """Check added launches and count them as planned.
-
-        They belong to the next round, or to an earlier one that a GPU missed. Cells of fixed length have as many rounds
-        as fit into the time limit, others at most MOST_LAUNCHES.
-        """
+        """Check added launches, of the next round or of one that a GPU missed, and count them as planned."""
         next_round = 1 + max((number for _, number in self._planned), default=0)
         most = next_round + 1 if self._until_limit else MOST_LAUNCHES
         for suspect in added.suspects:

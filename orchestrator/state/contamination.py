@@ -1,4 +1,4 @@
-"""Find contaminated results that the journal does not mark. Pure."""
+"""Find contaminated results that the journal does not mark, because the orchestrator was killed before. Pure."""
 
 from collections.abc import Iterable
 
@@ -8,11 +8,7 @@ from orchestrator.store.records import Beside, End, Foreign, Left, Record, Segme
 
 
 def unmarked(plan: Plan, records: Iterable[Record]) -> dict[int, str]:
-    """Map launches with an unmarked contaminated result to the other process.
-
-    The orchestrator was killed between such a result and its record. A launch is checked up to its Left record, or up
-    to the end of its session without one.
-    """
+    """Map such launches to the other process. A launch is checked up to its Left record or the end of its session."""
     devices = {cell.id: cell.devices for cell in plan.cells}
     use, running = ForeignUse(), dict[int, Start]()
 

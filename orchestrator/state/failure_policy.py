@@ -39,10 +39,9 @@ class Reach(enum.IntEnum):
 class Hardware(enum.Enum):
     """What a failure says about the hardware of its device.
 
-    VERDICT: the device is faulty. POINTS: a faulty GPU may cause it; without another GPU to compare with, two models in
-    a row that fail so quarantine it. MAY, POINTS: a GPU fault that the driver reports meanwhile is the cause. NO:
-    hardware is not the cause. Signals, and losses that are not finite, come from healthy GPUs too; so does a missed
-    deadline of a stopped process (SlotState.stopped).
+    VERDICT: it is faulty. POINTS: a faulty GPU may fail so; without another GPU, two such models in a row quarantine
+    it. MAY, POINTS: a GPU fault that the driver reports meanwhile is the cause. NO: hardware is not the cause. Signals
+    and losses that are not finite come from healthy GPUs too.
     """
 
     VERDICT = enum.auto()
@@ -54,8 +53,7 @@ class Hardware(enum.Enum):
 class Sign(enum.IntEnum):
     """How surely a failure shows the cause among those of a gang's processes, surest first.
 
-    LOST, DEVICE: a GPU's state. CUDA: CUDA's own codes. OTHER: signals and the rest. CONSEQUENCE: another process of
-    the gang may have caused it.
+    OTHER: signals and the rest. CONSEQUENCE: another process of the gang may have caused it.
     """
 
     LOST = enum.auto()
@@ -88,9 +86,8 @@ class Trait(enum.Flag):
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Everything known of a category.
 
-    retries: fresh processes on the same device before the failure is final; ELSEWHERE comes after them. why: reason for
-    the reaction. seen: how the category is recognised. skips: how much of a faulty model is skipped. beside_others:
-    what the launch did where another process on its GPU may be the cause; empty where none can be.
+    retries: fresh processes on the same device before the failure is final, or ELSEWHERE. why: reason for the reaction.
+    seen: how it is recognised. beside_others: what the launch did, where another process on its GPU may be the cause.
     """
 
     reaction: Reaction

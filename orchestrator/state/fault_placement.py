@@ -7,8 +7,7 @@
     no d1 to ask ──▶ another model is next on d0 ─┬─ is measured ──▶ d0 works: most likely the model's
                                                   └─ fails too ────▶ d0 is quarantined, if it is a GPU
 
-It costs no extra launch: devices of one kind have the same cells and seed, so a planned cell is only brought forward.
-Devices of another kind are not asked, because a library may fail on one product alone.
+Only devices of one kind are compared, because a library may fail on one product alone.
 """
 
 import enum
@@ -65,10 +64,7 @@ def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
 
 
 def ask(state: RunState, slot: Slot) -> RunState:
-    """After a final failure, run the same cell next on another device, preferably an idle one.
-
-    A process that was stopped from outside tells nothing about the model or the device.
-    """
+    """After a final failure, run the same cell next on another device, if possible an idle one."""
     if state.slots[slot].stopped or is_skipped(state, state.cells[slot[0]]):
         return state
     others = _slots(state, slot)
@@ -108,8 +104,7 @@ def conclude(state: RunState) -> RunState:
 def skip_model(state: RunState, slot: Slot) -> RunState:
     """Skip the faulty model of `slot` within its category's reach; no device is blamed then.
 
-    A loss that is not finite says nothing about another precision, a deadline nothing about a smaller batch. Waiting
-    slots are settled when their turn comes, if they still need a launch.
+    Waiting slots are settled when their turn comes, if they still need a launch.
     """
     if not state.skips:
         return _without(state, slot)
@@ -155,10 +150,7 @@ def _strike(state: RunState, slot: Slot) -> RunState:
 
 
 def _doubt(state: RunState, slot: Slot) -> RunState:
-    """Run another model next on this device, because no other device can decide.
-
-    Two models in a row that fail here, with no result between them, quarantine it.
-    """
+    """Run another model next on this device. Two that fail in a row, with no result between, quarantine it."""
     uuid, failed = _device(state, slot), state.slots[slot]
     if uuid not in state.gpus or failed.failures[-1] not in POINTS_AT_DEVICE or failed.failed_in in BEFORE_DEVICE:
         return state
@@ -188,7 +180,6 @@ def _elsewhere(state: RunState, twin: Slot) -> Elsewhere:
 
 
 def _slots(state: RunState, slot: Slot) -> list[Slot]:
-    """The launches of the same cell on other devices, by round."""
     ids = [twin.id for twin in twins(state.cells[slot[0]], state.kinds)]
     found = [one for twin in ids for number in range(rounds(state, twin)) if (one := (twin, number)) in state.slots]
     return sorted(found, key=lambda one: one[1])

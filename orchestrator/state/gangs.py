@@ -4,12 +4,9 @@
     d1:  truth links  memory         A device that reaches it stays idle until the others reach it too:
     d2:  soak  links  memory         then it starts on all of them at once.
 
-No deadlock: a device that has reached a gang takes nothing else, the others work off what is before it, and whatever
-moves a gang (a retry, lack of time) moves it in all queues to the same place among the gangs there (turns.ends).
-
-Devices leave a gang one by one, but none before its end: the exit of one process is not yet the outcome of the launch.
-A gang with a quarantined device is passed over and waits for `resume`. It is not made smaller: fewer links are another
-test.
+No deadlock: whatever moves a gang moves it in all queues to the same place among the gangs there (turns.ends).
+Devices leave a gang one by one, but none before its end. A gang with a quarantined device waits for `resume`; it is
+not made smaller, because fewer links are another test.
 """
 
 from collections.abc import Collection, Mapping
@@ -69,6 +66,5 @@ def into(state: RunState, slot: Slot, places: Mapping[str, int]) -> RunState:
 
 
 def _is_short(state: RunState, slot: Slot, uuid: str) -> bool:
-    """Whether another device of the slot is quarantined."""
     others = (other for other in state.cells[slot[0]].devices if other != uuid)
     return any(state.devices[other].quarantined for other in others)

@@ -5,9 +5,8 @@
     journal ─────┴▶ replay ▶ Replay ┼▶ report: outcome of each cell, counted launches  (analysis/outcomes.py)
                                   └▶ archive: attempts, quarantined, skipped, dropped
 
-Records go through the same `step` as the events of a live run. What follows from an end (a skipped model, a
-quarantine for failures) is derived again; a quarantine from outside (telemetry, a blocked GPU) is read. Slots that
-need no launch any more have no record: they are settled at the end.
+Records go through the same `step` as live events. What follows from an end is derived again; only quarantines from
+outside (telemetry, a blocked GPU) are read. Slots that need no launch any more are settled at the end.
 """
 
 import dataclasses
@@ -44,9 +43,9 @@ _REPEATED: Final = frozenset({SlotStatus.DROPPED, SlotStatus.DOES_NOT_FIT})
 class ReplayRules(msgspec.Struct, frozen=True, kw_only=True):
     """How a kind of run reads its journal, as data.
 
-    products: device → product name; devices of one product stand in for each other. accusable: GPUs that two failing
-    models in a row may accuse. skips: whether faulty models are skipped. repeats: each session repeats dropped launches
-    and those that did not fit. keeps_quarantines: quarantines last for later sessions, unless all devices have one.
+    products: device → product name; empty where all are alike. accusable: GPUs that two failing models in a row may
+    accuse. repeats: each session repeats what was dropped or did not fit. keeps_quarantines: unless all devices have
+    one.
     """
 
     products: Mapping[str, str] = {}
@@ -74,11 +73,10 @@ def rules_of(stored: StoredRun) -> ReplayRules:
 
 @dataclass(frozen=True)
 class Replay:
-    """Where a run stands, with every attempt in the order of their starts.
+    """Where a run stands, with every attempt in the order of their starts. Mappings end in the reason.
 
-    quarantined: devices out of use now, with the reason. quarantines: those of all sessions, each with its newest
-    reason. skipped: scopes (slots.scopes) with the reason. added: launches beyond the plan. dropped: with the reason.
-    lost: launches whose result file is missing or damaged. finished: None while no end is recorded.
+    quarantined: devices out of use now. quarantines: those of all sessions. skipped: scopes (slots.scopes). added:
+    launches beyond the plan. lost: launches whose result file is missing or damaged. finished: None without an end.
     """
 
     plan: Plan
@@ -112,9 +110,8 @@ def replay(
 ) -> Replay:
     """Where the run stands after these records, which coherence.py has accepted.
 
-    A Start without an End is an interrupted attempt, or a running one where `alive` and the newest session started it.
-    A second End withdraws a result. Each session gives devices another chance. damaged: launches with a bad result
-    file.
+    A Start without an End is interrupted, unless `alive` and of the newest session. A second End withdraws a result.
+    Each session gives devices another chance. damaged: launches with a bad result file.
     """
     reader = _Reader(plan, rules)
     for record in records:

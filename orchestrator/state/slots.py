@@ -43,8 +43,8 @@ SETTLED: Final = frozenset(SlotStatus) - {SlotStatus.WAITING, SlotStatus.RUNNING
 class SlotState(msgspec.Struct, frozen=True, kw_only=True):
     """One planned launch, or one scan for the batch size, which takes many.
 
-    launch, batch_size: of the last attempt. failed_in: phase of its last failure. stopped: a signal from outside had
-    stopped that process. refers_to: the cell that has its result. tried: what a scan knows so far.
+    launch, batch_size: of the last attempt. failed_in: phase of its last failure. stopped: from outside, before it
+    failed. refers_to: the cell that has its result.
     """
 
     status: SlotStatus = SlotStatus.WAITING
@@ -86,11 +86,10 @@ class Skip(msgspec.Struct, frozen=True, kw_only=True):
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """The whole run, now.
 
-    kinds: device → product name. gpus: devices that two models in a row may accuse. tally: slots by status. too_large:
-    family → smallest batch known not to fit. launches: launch → its slot. attempts: by cell, over all rounds; they
-    number the folders. rooms: device → bounds of scans. asked: failed slots that another device is to try. skipped: by
-    name (`scopes`). in_vain: device → its waiting slots that are skipped. skips: whether anything may be skipped.
-    at_once: the most launches at once, None for one per device. modes: in their order within a round.
+    kinds: device → product name. gpus: devices that two models in a row may accuse. too_large: family → smallest batch
+    known not to fit. attempts: by cell, over all rounds; they number the folders. asked: failed slots that another
+    device is to try. skipped: by name (`scopes`). in_vain: device → its waiting slots that are skipped. at_once: the
+    most launches at once, None for one per device. modes: in their order within a round.
     """
 
     cells: Mapping[str, Cell]
@@ -210,10 +209,7 @@ Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn 
 
 
 def scopes(cell: Cell) -> tuple[str, str, str]:
-    """The names under which a cell may be skipped, by policy.Reach: its model, its work, or it alone.
-
-    Work includes the input size, on which a network and its numbers depend.
-    """
+    """The names under which a cell may be skipped, by policy.Reach: model, work at an input size, or the cell."""
     work = f"{cell.model} {cell.workload} {cell.precision}"
     batch = f"batch size {cell.batch_size or 'auto'}"
     if cell.input_size is None:

@@ -1,7 +1,4 @@
-"""Warn when a run is resumed with other software than it was started with.
-
-Compares what the first launch with a result ran on with installed packages and the driver. Nothing is imported.
-"""
+"""Warn when a run is resumed with other software than its first result was measured with. Imports none of it."""
 
 import platform
 from collections.abc import Iterator, Mapping
@@ -31,7 +28,6 @@ def in_words(changed: Mapping[str, tuple[str, str]]) -> str:
 
 
 def _first(run: Archive) -> Mapping[str, str | None]:
-    """What the first launch with a result ran on; empty without one."""
     for attempt in run.attempts:
         if attempt.promised is not None:
             try:

@@ -4,10 +4,8 @@
                    ▲
        measured, finished: what launches really took, device by device
 
-Launches are checked in the plan's order (priority.py) when their device is idle, so the least important are dropped,
-and cheap ones may go where an expensive one did not fit. While cheaper ones wait, no launch gets more than a quarter
-of the limit: it is postponed, or ended. Cells of fixed length are exempt; there a deadline ends what hangs. Near the
-limit all running launches are ended, so that the reports can be written in time.
+While cheaper launches wait, none gets more than a quarter of the limit: it is postponed, or ended. Cells of fixed
+length are exempt. Near the limit all running launches are ended, so that the reports can be written in time.
 """
 
 import math
@@ -59,8 +57,7 @@ class Budget:
     """The time of one run. began: monotonic seconds at which its process started.
 
     ends: no launches from then on, and running ones are ended. latest: nothing is awaited from then on. starts: when a
-    resumed burn-in that adds remaining time began to import. Its time counts from `first_launch_can_begin`; until then
-    the end is unknown (`is_starting`) and nothing is ended or dropped for it.
+    resumed burn-in began to import; its remaining time counts from `first_launch_can_begin`.
     """
 
     def __init__(
@@ -180,10 +177,9 @@ class Budget:
         return self.limit_s - self._closing_s - estimate.shared_start_s(self._configuration, [device])
 
     def _scale(self, cell: Cell) -> float:
-        """How much longer than estimated iterations of `cell` take, by related cells on this device.
+        """How much longer than estimated iterations of `cell` take: by the same model, or the best relative.
 
-        The same model decides alone. Of others the most efficient counts, because cheap first cells keep a device badly
-        busy; the fewer were seen, the more weight the estimate has.
+        Cheap first cells keep a device badly busy. The fewer were seen, the more weight the estimate has.
         """
         own, *others = _keys(cell)
         if own in self._speeds:
@@ -197,7 +193,6 @@ class Budget:
         return any(slot not in self._too_long and self._next_s(state, slot) <= most_s for slot in queue)
 
     def _next_s(self, state: RunState, slot: Slot) -> float:
-        """Expected seconds of the next launch of a slot; of a scan, of its next step."""
         cell = state.cells[slot[0]]
         if cell.batch_size == AUTO:
             size = batch_scan.next_batch(state.slots[slot].tried, state.rooms[cell.devices[0]])

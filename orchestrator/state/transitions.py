@@ -4,9 +4,8 @@
                        ▲  └── Ended, Freed, Dropped, StopAsked, … ── step ─┐
                        └───────────────────────────────────────────────────┘
 
-A slot is one launch of a cell, planned or added (added_launches.py): (id of the cell, round). It is settled when it is
-measured, referred to another cell, does not fit, failed for good, skipped (fault_placement.py) or dropped. A scan
-takes many launches; a gang waits for all of its devices (gangs.py). Journals go through the same `step` (replay.py).
+A slot is one launch of a cell: (id of the cell, round). A scan takes many launches; a gang waits for all of its
+devices (gangs.py). Journals go through the same `step` (replay.py).
 """
 
 from collections.abc import Collection, Mapping
@@ -50,8 +49,7 @@ def begin(
 ) -> RunState:
     """The state before the first launch. kinds: device → product name, None where all are alike.
 
-    gpus: those that two models in a row may accuse (fault_placement.py). skips: False for a burn-in, which repeats what
-    failed: a failure, or lack of memory, costs one cell of one round.
+    gpus: devices that two models in a row may accuse. skips: False for a burn-in, which repeats what failed.
     """
     cells = {cell.id: cell for cell in plan.cells}
     uuids = dict.fromkeys([*plan.order, *(uuid for cell in plan.cells for uuid in cell.devices)])
@@ -70,10 +68,7 @@ def begin(
 
 
 def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
-    """Whether a doubtful result is to be measured again.
-
-    Not a step of a scan, whose answer is whether the size fits, nor a skipped model, which would get no new result.
-    """
+    """Whether a doubtful result is to be measured again: not of a scan, nor of a skipped model."""
     of = state.launches[launch]
     slot, scans = state.slots[of], state.cells[of[0]].batch_size == AUTO
     enough = slot.failures.count(category) >= POLICY[category].retries
@@ -82,10 +77,7 @@ def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
 
 
 def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
-    """What to launch now, at most one per idle device, and the state with needless slots settled.
-
-    Feed back Started for each of them before the next call.
-    """
+    """What to launch now, at most one per idle device, and the state. Feed back Started before the next call."""
     if state.stopping:
         return state, ()
     found: list[NextLaunch] = []
@@ -136,10 +128,7 @@ def step(state: RunState, event: Event) -> RunState:
 def _next_on(
     state: RunState, uuid: str, number: int, found: Collection[NextLaunch]
 ) -> tuple[RunState, NextLaunch | None]:
-    """The first slot of a device's queue that needs a launch; needless ones before it are settled.
-
-    found: launches about to be made elsewhere. None where the first slot waits for other devices.
-    """
+    """The first slot of a queue that needs a launch; None if it must wait. found: launches about to be made."""
     taken = {other for launch in found for other in launch.cell.devices}
     while (slot := gangs.first(state, uuid)) is not None:
         if (later := _without_launch(state, slot)) is not None:
@@ -262,7 +251,6 @@ def _failed(state: RunState, slot: Slot, launch: int, failure: Failure) -> RunSt
 def _scanned(
     state: RunState, slot: Slot, launch: int, figures: Figures | None, category: Category | None = None
 ) -> RunState:
-    """After a step of a scan, go on with the next or end the scan."""
     before = state.slots[slot]
     latest = Tried(launch=launch, batch_size=before.batch_size, figures=figures, category=category)
     tried = (*before.tried, latest)
@@ -309,10 +297,7 @@ def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
 
 
 def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
-    """Requeue a slot on its devices at the end of its turn, so a loaded launch has the others beside it.
-
-    first: halving, and what may be the model's or device's fault, goes first, because the rest learns from it.
-    """
+    """Requeue a slot at the end of its turn. first: halving and attribution go first, the rest learns from them."""
     state = gangs.without(settled(state, slot, SlotStatus.WAITING), slot)
     places = dict.fromkeys(state.cells[slot[0]].devices, 0) if first else turns.ends(state, slot)
     return gangs.into(state, slot, places)

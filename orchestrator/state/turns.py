@@ -4,8 +4,7 @@
     loaded: d0 d1 d2 side by side  ──▶ …         a turn starts when all devices are through with the one before it:
     solo:   d0, then d1, then d2   ──▶ …         a device that reaches it earlier waits
 
-Otherwise an early device would leave the others half loaded, or work beside a solo launch. With one mode, devices go
-on by themselves. No deadlock: a device at the earliest turn may always go on, and quarantined ones are not awaited.
+No deadlock: a device at the earliest turn may always go on, and quarantined ones are not awaited.
 """
 
 import itertools
@@ -37,10 +36,10 @@ def of_device(state: RunState, uuid: str) -> Turn | None:
 
 
 def ends(state: RunState, slot: Slot) -> Mapping[str, int]:
-    """The end of a slot's turn in the queue of each of its devices, as an index; the slot is in none of them.
+    """The index in each of its devices' queues at which the turn of a slot ends; the slot is in none of them.
 
-    It is behind every gang of that turn or an earlier one, and before the first slot of a later turn, so gangs have one
-    order on all devices. Where a gang was postponed behind a later one, gangs go to the end.
+    It is behind every gang of that turn or an earlier one, so gangs have one order on all devices. Where a gang was
+    postponed behind a later one, gangs go to the end.
     """
     devices = state.cells[slot[0]].devices
     if len(devices) > 1 and not all(_in_order(state, uuid) for uuid in state.devices):

@@ -2,15 +2,50 @@
 
 from collections.abc import Callable
 
+from orchestrator.plan.batch_scan import Figures
 from orchestrator.state import transitions
 from orchestrator.state.slots import Ended, Freed, NextLaunch, RunState, Started
+from orchestrator.store.records import Segment, Start
 from protocol.failure import Category, Failure, Phase
 
 Decide = Callable[[NextLaunch], Failure | None]
+SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
 
 
 def failure(category: Category, phase: Phase = Phase.MEASURE) -> Failure:
     return Failure(category=category, message="m", phase=phase)
+
+
+def begun(now: RunState, *launches: NextLaunch) -> RunState:
+    """The state with these launches under way."""
+    for one in launches:
+        now = transitions.step(now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
+    return now
+
+
+def freed(now: RunState, *devices: str) -> RunState:
+    """The state with devices that are clean again."""
+    for device in devices:
+        now = transitions.step(now, Freed(device))
+    return now
+
+
+def ended(now: RunState, one: NextLaunch, hurt: Failure | None = None, figures: Figures | None = None) -> RunState:
+    """The state after the end of a launch, with its devices free."""
+    return freed(transitions.step(now, Ended(one.launch, hurt, figures)), *one.cell.devices)
+
+
+def record(one: NextLaunch) -> Start:
+    """The record of the start of a launch."""
+    return Start(
+        launch=one.launch,
+        cell=one.planned,
+        round=one.slot[1],
+        attempt=one.attempt,
+        batch_size=one.cell.batch_size,
+        device=one.device,
+        at_ns=0,
+    )
 
 
 def run(now: RunState, decide: Decide) -> tuple[RunState, list[NextLaunch]]:
@@ -20,10 +55,7 @@ def run(now: RunState, decide: Decide) -> tuple[RunState, list[NextLaunch]]:
         now, following = transitions.next_launches(now)
         if not following:
             return now, made
+        now = begun(now, *following)
         for one in following:
-            now = transitions.step(now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
-        for one in following:
-            now = transitions.step(now, Ended(one.launch, decide(one)))
-            for device in one.cell.devices:
-                now = transitions.step(now, Freed(device))
+            now = ended(now, one, decide(one))
         made += following

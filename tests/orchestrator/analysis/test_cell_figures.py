@@ -12,7 +12,7 @@ from protocol.cell import AUTO, Cell, Precision, Workload
 from protocol.failure import Category
 from protocol.result import Memory, SteadyState, WarmUp
 from tests.fakes.results import MIB, result
-from tests.fakes.runs import SECOND_NS, FakeRun, cpus, gpus, shipped
+from tests.fakes.runs import SECOND_NS, FakeRun, gpus, shipped
 
 EVERYTHING = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 TRUST = ("steady_state", "stop_reason", "relative_half_width", "launches", "drift_percent", "measured_seconds")
@@ -222,28 +222,6 @@ def test_sizes_and_memory_formats_have_entries_of_their_own(tmp_path: Path) -> N
     assert large.forward_time_ms == pytest.approx(20, rel=0.01)
     listed = [(cell.model_name, cell.input_size, cell.memory_format) for cell in run.report().cells]
     assert listed == list(entries)
-
-
-def test_cpu_devices_have_probes_without_telemetry(tmp_path: Path) -> None:
-    """A probe on a CPU device has its rate, its resident set, and no readings."""
-    run = FakeRun(tmp_path, devices=cpus(1), models=shipped("gemm"), probes=shipped("gemm"))
-    run.measured(run.stored.plan.cells[0], flops_per_iteration=1e9)
-    (probe,) = run.report().probes
-    assert (probe.memory_basis, probe.telemetry_note) == ("resident set", "a CPU device has no NVML")
-    assert probe.sustained_tflops is not None
-
-
-def test_slowdown_is_told_with_its_share(tmp_path: Path) -> None:
-    """A GPU that was slowed down for heat all the time is marked throttled; a power cap is not."""
-    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,))
-    for device in (0, 1):
-        run.measured(run.cell(batch_size=8, device=device), blocks=20)
-    run.samples(device=0, reasons=0x40)
-    run.samples(device=1, reasons=0x4)
-    hot, capped = (one.inference_metrics["batch_size_8"] for one in run.ended().results)
-    assert (hot.throttled, hot.slowdown_percent) == (True, 100.0)
-    assert (capped.throttled, capped.slowdown_percent) == (False, 0.0)
-    assert run.report().summary.cells.throttled == 1
 
 
 @pytest.mark.parametrize(("reasons", "throttled"), [(0x4, None), (0x40, True)])

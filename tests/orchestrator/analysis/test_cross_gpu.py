@@ -7,12 +7,11 @@ import msgspec
 import pytest
 
 from orchestrator.analysis.sibling_cells import UNSTEADY
-from orchestrator.figures.cells import Status
 from orchestrator.figures.comparisons import Spread
 from protocol.cell import Device, Workload
 from protocol.failure import Category
 from protocol.result import SteadyState
-from tests.fakes.runs import FakeRun, cpus, gpus, shipped
+from tests.fakes.runs import FakeRun, gpus, shipped
 
 
 def spreads(run: FakeRun) -> dict[tuple[str, int], Spread]:
@@ -33,6 +32,7 @@ def test_identical_gpus_are_compared_cell_by_cell(tmp_path: Path) -> None:
     assert inference.values[1].percent_of_median == pytest.approx(100.0)
     assert inference.values[0].percent_of_median == pytest.approx(101.0, abs=0.1)
     assert found["load", 1].metric == "model_load_time_ms"
+    assert not any("slices" in note for note in inference.notes)
 
 
 def test_generation_and_probes_are_compared_by_their_own_rates(tmp_path: Path) -> None:
@@ -70,10 +70,6 @@ def test_slices_compare_with_their_like(tmp_path: Path) -> None:
     (spread,) = run.ended().cross_gpu
     assert [value.gpu_uuid for value in spread.values] == [device.uuid for device in devices]
     assert any("slices of one GPU" in note for note in spread.notes)
-    run = FakeRun(tmp_path / "whole", devices=gpus(2), batch_sizes=(8,))
-    run.everything()
-    (spread,) = run.report().cross_gpu
-    assert not any("slices" in note for note in spread.notes)
 
 
 def test_other_sizes_are_other_cells(tmp_path: Path) -> None:
@@ -125,16 +121,6 @@ def test_gpus_that_all_shrank_alike_compare(tmp_path: Path) -> None:
     assert not any("out of memory" in note for note in spread.notes)
 
 
-def test_fewer_than_two_values_are_not_comparable(tmp_path: Path) -> None:
-    """One of two GPUs has no result: no median, no spread, and the reason."""
-    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,))
-    run.measured(run.cell(batch_size=8, device=0))
-    run.failed(run.cell(batch_size=8, device=1), Category.CRASHED)
-    spread = spreads(run)["inference", 8]
-    assert (spread.comparison, spread.median, spread.spread_percent) == ("NOT COMPARABLE", None, None)
-    assert spread.values[1].not_comparable == f"no result: {Status.FAILED}"
-
-
 def test_another_power_limit_is_not_comparable(tmp_path: Path) -> None:
     """A GPU that was given less power is slower by order, not by fault."""
     devices = list(gpus(3))
@@ -144,13 +130,6 @@ def test_another_power_limit_is_not_comparable(tmp_path: Path) -> None:
     spread = spreads(run)["inference", 8]
     assert re.findall(r"\d+ W", spread.values[1].not_comparable or "") == ["500 W", "700 W"]
     assert spread.comparison == "COMPARED"
-
-
-def test_cpu_devices_get_no_verdict(tmp_path: Path) -> None:
-    """Their values are compared, with the note that they prove nothing."""
-    run = FakeRun(tmp_path, devices=cpus(2), batch_sizes=(8,))
-    run.everything()
-    assert any("CPU" in note for note in spreads(run)["inference", 8].notes)
 
 
 def test_doubts_are_said_beside_the_spread(tmp_path: Path) -> None:

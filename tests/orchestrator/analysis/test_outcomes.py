@@ -16,11 +16,12 @@ from orchestrator.state import slots, transitions
 from orchestrator.state.failure_policy import Reach
 from orchestrator.state.replay import BENCHMARK_RULES, replay
 from orchestrator.state.slots import SlotStatus
-from orchestrator.store.records import End, Record, Segment, Skipped, Start
+from orchestrator.store.records import End, Record, Skipped
 from protocol.cell import Cell, Workload
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.configurations import configuration
 from tests.fakes.runs import FakeRun, gpus, shipped
+from tests.fakes.steps import SEGMENT, begun, ended, failure, record
 
 
 def outcome(run: FakeRun, cell: Cell, damaged: tuple[int, ...] = ()) -> CellOutcome:
@@ -47,49 +48,52 @@ def test_a_result_at_a_smaller_size_is_degraded(tmp_path: Path) -> None:
     assert "32" in found.reason
 
 
-def test_a_planned_smaller_size_stands_for_one_that_does_not_fit(tmp_path: Path) -> None:
-    """64 halves to 32 and 16, which are planned; 16 fits, and both larger ones refer to it."""
-    run = FakeRun(tmp_path, batch_sizes=(16, 32, 64))
-    run.failed(run.cell(batch_size=32), Category.OUT_OF_MEMORY)
-    run.measured(run.cell(batch_size=16))
-    for size in (32, 64):
+@pytest.mark.parametrize(
+    ("planned", "ran_out", "measured", "told"),
+    [
+        (
+            (8, 4),
+            ((8, 8), (4, 4)),
+            (4, 2),
+            {8: "batch size 8 ran out of memory; the cell of batch size 4, measured at 2, stands for it"},
+        ),
+        (
+            (1024, 512, 128),
+            ((512, 512),),
+            (512, 256),
+            {
+                1024: "not tried: batch size 512 ran out of memory; the cell of batch size 512, measured at 256, "
+                "stands for it"
+            },
+        ),
+        (
+            (1024, 512, 128),
+            ((512, 512), (512, 256)),
+            (128, 128),
+            {
+                1024: "not tried: batch size 256 ran out of memory; the cell of batch size 128 stands for it",
+                512: "batch size 512 ran out of memory; the cell of batch size 128 stands for it",
+            },
+        ),
+    ],
+)
+def test_a_planned_smaller_size_stands_for_one_that_does_not_fit(
+    tmp_path: Path,
+    planned: tuple[int, ...],
+    ran_out: tuple[tuple[int, int], ...],
+    measured: tuple[int, int],
+    told: dict[int, str],
+) -> None:
+    """The reference names the end of a chain, what was tried, and the size that ran. Pairs: planned size, tried."""
+    run = FakeRun(tmp_path, batch_sizes=planned)
+    for size, tried in ran_out:
+        run.failed(run.cell(batch_size=size), Category.OUT_OF_MEMORY, batch_size=tried)
+    target = run.cell(batch_size=measured[0])
+    run.measured(target, batch_size=measured[1])
+    for size, reason in told.items():
         found = outcome(run, run.cell(batch_size=size))
-        assert (found.status, found.batch_size) == (Status.REFERRED, 16)
-        assert found.refers_to == run.cell(batch_size=16).id
-
-
-def test_a_reference_follows_a_degraded_cell(tmp_path: Path) -> None:
-    """8 refers to 4, which is planned but ran only at 2: 2 is what stands for both."""
-    run = FakeRun(tmp_path, batch_sizes=(4, 8))
-    run.failed(run.cell(batch_size=8), Category.OUT_OF_MEMORY)
-    run.failed(run.cell(batch_size=4), Category.OUT_OF_MEMORY)
-    run.measured(run.cell(batch_size=4), batch_size=2)
-    found = outcome(run, run.cell(batch_size=8))
-    assert (found.status, found.batch_size, found.refers_to) == (Status.REFERRED, 2, run.cell(batch_size=4).id)
-    assert found.reason == "batch size 8 ran out of memory; the cell of batch size 4, measured at 2, stands for it"
-
-
-def test_a_reference_names_what_was_tried_and_what_was_planned(tmp_path: Path) -> None:
-    """512 is planned and runs at 256: 1024 was never tried, and nobody planned 256."""
-    run = FakeRun(tmp_path, batch_sizes=(1024, 512, 128))
-    run.failed(run.cell(batch_size=512), Category.OUT_OF_MEMORY)
-    run.measured(run.cell(batch_size=512), batch_size=256)
-    assert outcome(run, run.cell(batch_size=1024)).reason == (
-        "not tried: batch size 512 ran out of memory; the cell of batch size 512, measured at 256, stands for it"
-    )
-
-
-def test_a_chain_of_references_names_its_end(tmp_path: Path) -> None:
-    """1024 and 512 both ran out, and 128 runs as it was planned."""
-    run = FakeRun(tmp_path, batch_sizes=(1024, 512, 128))
-    run.failed(run.cell(batch_size=512), Category.OUT_OF_MEMORY)
-    run.failed(run.cell(batch_size=512), Category.OUT_OF_MEMORY, batch_size=256)
-    run.measured(run.cell(batch_size=128))
-    found = outcome(run, run.cell(batch_size=1024))
-    assert found.refers_to == run.cell(batch_size=128).id
-    assert found.reason == "not tried: batch size 256 ran out of memory; the cell of batch size 128 stands for it"
-    own = outcome(run, run.cell(batch_size=512))
-    assert own.reason == "batch size 512 ran out of memory; the cell of batch size 128 stands for it"
+        assert (found.status, found.batch_size, found.refers_to) == (Status.REFERRED, measured[1], target.id)
+        assert found.reason == reason
 
 
 def test_out_of_memory_at_batch_1_does_not_fit(tmp_path: Path) -> None:
@@ -127,9 +131,8 @@ def test_any_other_failure_fails_the_cell_with_its_words(tmp_path: Path, categor
     """The last failure is the reason."""
     run = FakeRun(tmp_path)
     run.failed(run.cell(), category, message="what exactly happened")
-    found = outcome(run, run.cell())
-    assert found.status is Status.FAILED
-    assert found.reason == f"{category}: what exactly happened"
+    words = f"{category}: what exactly happened"
+    assert outcome(run, run.cell()) == CellOutcome(status=Status.FAILED, reason=words)
 
 
 def test_a_retry_that_succeeds_makes_the_cell_ok(tmp_path: Path) -> None:
@@ -158,13 +161,6 @@ def test_a_cell_that_was_interrupted_too_often_says_what_to_do(tmp_path: Path) -
     assert found.reason == "interrupted 6 times and not tried again: the orchestrator ended; a new run measures it"
 
 
-def test_a_damaged_result_is_a_failure(tmp_path: Path) -> None:
-    """A result that cannot be believed is not believed."""
-    run = FakeRun(tmp_path)
-    launch = run.measured(run.cell())
-    assert outcome(run, run.cell(), damaged=(launch,)).status is Status.FAILED
-
-
 def test_a_damaged_result_is_not_hidden_behind_a_want_of_time(tmp_path: Path) -> None:
     """Where its cell's other round was dropped, which is no failure, the cell has failed all the same."""
     run = FakeRun(tmp_path, batch_sizes=(1,), launches=2)
@@ -174,9 +170,7 @@ def test_a_damaged_result_is_not_hidden_behind_a_want_of_time(tmp_path: Path) ->
 
 
 def test_cells_of_a_device_that_was_taken_out_say_so(tmp_path: Path) -> None:
-    """The reason of a cell that nobody attempted is the device's failure, also in a later session that lets it work
-    again but has not come to that cell. The other device's cells are not touched.
-    """
+    """Also in a later session that lets it work again. The other device's cells are not touched."""
     run = FakeRun(tmp_path, devices=gpus(2))
     run.failed(run.cell(batch_size=1), Category.DEVICE_LOST, message="off the bus")
     out = outcome(run, run.cell(batch_size=8))
@@ -224,7 +218,6 @@ def test_a_size_that_is_skipped_is_told_as_that_size(tmp_path: Path) -> None:
     )
 
 
-SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
 FAILURES = (Category.CRASHED, Category.EXCEPTION, Category.INTERRUPTED, Category.DEADLINE, Category.NOT_FINITE)
 
 
@@ -239,28 +232,15 @@ def simulate(planned: Plan, seed: int, steps: int) -> tuple[slots.RunState, list
         if not launches:
             break
         for launch in launches:
-            start = Start(
-                launch=launch.launch,
-                cell=launch.planned,
-                round=launch.slot[1],
-                attempt=launch.attempt,
-                batch_size=launch.cell.batch_size,
-                device=launch.device,
-                at_ns=0,
-            )
-            now = transitions.step(
-                now, slots.Started(launch.launch, launch.slot, launch.device, launch.cell.batch_size)
-            )
-            failure: Failure | None = None
+            hurt: Failure | None = None
             if launch.cell.batch_size > room[launch.cell.workload, launch.cell.devices]:
-                failure = Failure(category=Category.OUT_OF_MEMORY, message="", phase=Phase.WARM_UP)
+                hurt = failure(Category.OUT_OF_MEMORY, Phase.WARM_UP)
             elif chance.random() < 0.2:
-                failure = Failure(category=chance.choice(FAILURES), message="", phase=Phase.MEASURE)
-            digest = None if failure else "0" * 64
-            records += [start, End(launch=launch.launch, at_ns=1, result_sha256=digest, failure=failure)]
-            now = transitions.step(
-                transitions.step(now, slots.Ended(launch.launch, failure)), slots.Freed(launch.device)
-            )
+                hurt = failure(chance.choice(FAILURES))
+            digest = None if hurt else "0" * 64
+            end = End(launch=launch.launch, at_ns=1, result_sha256=digest, failure=hurt)
+            records += [record(launch), end]
+            now = ended(begun(now, launch), launch, hurt)
     return now, records
 
 

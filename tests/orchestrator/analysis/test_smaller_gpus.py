@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.figures.cells import Status
+from orchestrator.figures.report import CellEntry, Report
 from protocol.cell import Device
 from protocol.failure import Category
 from tests.fakes.runs import FakeRun, gpus
@@ -22,6 +23,12 @@ def ran(folder: Path, devices: tuple[Device, ...]) -> FakeRun:
         run.measured(run.cell(batch_size=8, device=number))
     run.finish()
     return run
+
+
+def of_first(report: Report) -> CellEntry:
+    """The one cell of GPU 0."""
+    (cell,) = [one for one in report.cells if one.gpu_id == 0]
+    return cell
 
 
 def test_what_ran_out_on_one_gpu_alone_is_suspect(tmp_path: Path) -> None:
@@ -42,20 +49,9 @@ def test_what_fits_on_every_gpu_but_one_does_not_just_not_fit(tmp_path: Path) ->
     run.failed(run.cell(batch_size=1), Category.OUT_OF_MEMORY)
     run.measured(run.cell(batch_size=1, device=1))
     run.finish()
-    (cell,) = [one for one in run.report().cells if one.gpu_id == 0]
+    cell = of_first(run.report())
     assert cell.status == Status.FAILED
     assert cell.reason.startswith("suspect: GPU 1 of the same kind")
-
-
-def test_memory_that_was_in_use_before_the_run_explains_it(tmp_path: Path) -> None:
-    """A display on one GPU: the smaller result stands, and says what was in use."""
-    devices = gpus(2)
-    shown = msgspec.structs.replace(devices[0], memory_used_bytes=(devices[1].memory_used_bytes or 0) + GIB)
-    report = ran(tmp_path, (shown, devices[1])).report()
-    (cell,) = [one for one in report.cells if one.gpu_id == 0]
-    assert (cell.status, cell.batch_size) == (Status.DEGRADED, 4)
-    assert cell.reason.endswith("GPU 1 had 1.0 GiB less in use before the run")
-    assert report.verdict.exit_code == 0
 
 
 MIB = 2**20
@@ -64,27 +60,23 @@ MIB = 2**20
 @pytest.mark.parametrize(
     ("own", "first", "second", "explained"),
     [
-        (300 * MIB, 0, 0, True),
-        (200 * MIB, 0, 0, False),
-        (GIB, 0, 0, True),
-        (GIB, 0, 2 * GIB, False),
-        (3 * GIB, 0, 2 * GIB, True),
+        (300 * MIB, 0, 0, "0.3 GiB"),
+        (200 * MIB, 0, 0, None),
+        (GIB, 0, 2 * GIB, None),
+        (3 * GIB, 0, 2 * GIB, "1.0 GiB"),
     ],
 )
-def test_only_more_than_all_of_the_others_explains_it(
-    tmp_path: Path, own: int, first: int, second: int, *, explained: bool
+def test_only_more_in_use_than_on_all_of_the_others_explains_it(
+    tmp_path: Path, own: int, first: int, second: int, explained: str | None
 ) -> None:
     """What the driver keeps differs by some MiB; and a GPU with as much in use that had room leaves no excuse."""
-    in_use = (own, first, second)
-    devices = tuple(
-        msgspec.structs.replace(gpu, memory_used_bytes=used) for gpu, used in zip(gpus(3), in_use, strict=True)
-    )
+    in_use = zip(gpus(3), (own, first, second), strict=True)
+    devices = tuple(msgspec.structs.replace(gpu, memory_used_bytes=used) for gpu, used in in_use)
     report = ran(tmp_path, devices).report()
-    (cell,) = [one for one in report.cells if one.gpu_id == 0]
-    assert ("less in use before the run" in cell.reason, cell.reason.startswith("suspect")) == (
-        explained,
-        not explained,
-    )
+    cell = of_first(report)
+    assert (cell.status, cell.batch_size) == (Status.DEGRADED, 4)
+    assert cell.reason.startswith("suspect") is (explained is None)
+    assert cell.reason.endswith(f"GPU 1 and GPU 2 had {explained} less in use before the run") is bool(explained)
     assert report.verdict.exit_code == (0 if explained else 4)
 
 
@@ -93,8 +85,7 @@ def test_nobody_suspects_without_a_sibling(tmp_path: Path, other: str | None) ->
     """A GPU of another kind, or none at all, says nothing: degraded as ever."""
     devices = gpus(2)
     machines = devices[:1] if other is None else (devices[0], msgspec.structs.replace(devices[1], name=other))
-    report = ran(tmp_path, machines).report()
-    (cell,) = [one for one in report.cells if one.gpu_id == 0]
+    cell = of_first(ran(tmp_path, machines).report())
     assert (cell.status, cell.batch_size) == (Status.DEGRADED, 4)
 
 

@@ -165,16 +165,6 @@ def test_a_suspect_says_how_many_launches_would_tell(tmp_path: Path) -> None:
     assert f"--launches {MOST_LAUNCHES}" in to_text(run.report())
 
 
-def test_the_text_begins_with_who_is_slow_and_where_it_is_mounted(tmp_path: Path) -> None:
-    """Slot, serial and UUID of the straggler, why, and one line for all that are well."""
-    run = measured(tmp_path, slower(8))
-    text = " ".join(to_text(run.ended()).split())
-    device = run.stored.devices[SLOW]
-    assert f"STRAGGLER: GPU 3, at {device.pci_address}, serial {device.serial}, {device.uuid}" in text
-    assert "GPU 0, GPU 1, GPU 2, GPU 4, GPU 5, GPU 6, GPU 7: OK" in text
-    assert "A STRAGGLER changes no exit code" in text
-
-
 def test_a_triage_tells_who_is_slow_first_and_little_else(tmp_path: Path) -> None:
     """Above the spread, without the tables of each model; of one GPU alone too, of which other runs say nothing."""
     run = measured(tmp_path / "node", slower(8))

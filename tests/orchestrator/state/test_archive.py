@@ -21,22 +21,11 @@ from tests.fakes.runs import CREATED, SECOND_NS, FakeRun, gpus
 HOSTILE = 'evil: "name"\n- [\x1b[31mred\x1b[0m] \x00 \u202e # & * ! | > % @ ` 中文 null'
 
 
-def test_run_yaml_comes_back_as_it_was_stored(tmp_path: Path) -> None:
-    """What a run was asked to do survives the file exactly, its plan's hash included."""
-    run = FakeRun(tmp_path / "run", devices=gpus(8), launches=3)
+def test_run_yaml_is_plain_yaml_and_comes_back_as_it_was_stored(tmp_path: Path) -> None:
+    """Hostile names are text, lists are written out without aliases, and the plan keeps its hash."""
+    run = FakeRun(tmp_path / "run", devices=gpus(8, name=HOSTILE), launches=3)
     assert run_files.load(run.paths) == run.stored
     assert run_files.load(run.paths).plan.hash == run.stored.plan.hash
-
-
-def test_run_yaml_takes_any_name(tmp_path: Path) -> None:
-    """Quotes, escapes, control characters and other scripts in names are text, never syntax."""
-    run = FakeRun(tmp_path / "run", devices=gpus(1, name=HOSTILE))
-    assert run_files.load(run.paths).devices[0].name == HOSTILE
-
-
-def test_run_yaml_is_plain_yaml_without_aliases(tmp_path: Path) -> None:
-    """People and other programs read it with any YAML reader; the same list twice is written twice."""
-    run = FakeRun(tmp_path / "run", devices=gpus(2))
     text = run.paths.config.read_text()
     assert not any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text))
     assert yaml.safe_load(text)["configuration"]["batch_sizes"] == [1, 8]
@@ -58,16 +47,6 @@ def test_attempts_come_in_order_with_their_ends(tmp_path: Path) -> None:
     assert run.archive().finished is None
 
 
-def test_a_result_is_the_one_that_the_journal_promised(tmp_path: Path) -> None:
-    """The file is read whole, and is what was written."""
-    run = FakeRun(tmp_path / "run")
-    run.measured(run.cell(batch_size=8))
-    read = run.archive()
-    result = read.result(read.attempts[0])
-    assert result.cell.batch_size == 8
-    assert len(result.times_ms("forward")) == 400
-
-
 @pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "other"])
 def test_a_damaged_result_is_refused_by_name(tmp_path: Path, damage: str) -> None:
     """A flipped bit, a cut tail, a missing file and another result are all refused, and the message names the file."""
@@ -75,6 +54,8 @@ def test_a_damaged_result_is_refused_by_name(tmp_path: Path, damage: str) -> Non
     run.measured(run.cell(batch_size=1))
     run.measured(run.cell(batch_size=8))
     read = run.archive()
+    whole = read.result(read.attempts[0])
+    assert (whole.cell.batch_size, len(whole.times_ms("forward"))) == (1, 400)
     path = read.folder(read.attempts[0]).result
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -155,21 +136,19 @@ def test_a_run_of_another_version_is_refused_by_that_reason(
         run.archive()
 
 
-@pytest.mark.parametrize("text", ["", "a: [", "- 1", "tool_version: 1", "[" * 50_000, "\x00", "a: !!python/object:x 1"])
-def test_a_damaged_run_yaml_is_an_error_for_people(tmp_path: Path, text: str) -> None:
-    """Whatever stands in the file, the answer is one error that names it."""
-    run = FakeRun(tmp_path / "run")
-    run.paths.config.write_text(text)
-    with pytest.raises(RunFolderError, match=r"run\.yaml"):
-        run.archive()
+CONFIGS = (b"", b"a: [", b"- 1", b"tool_version: 1", b"[" * 50_000, b"\x00", b"a: !!python/object:x 1")
+PLANS = (b"", b"{", b"[]", b"{}", b"[" * 500_000, b'{"cells": "\xff"}', b'{"cells": 1e999}')
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b"[" * 500_000, b'{"cells": "\xff"}', b'{"cells": 1e999}'])
-def test_a_damaged_plan_is_an_error_for_people(tmp_path: Path, data: bytes) -> None:
-    """Whatever stands in plan.json, the answer is one error that names it."""
+@pytest.mark.parametrize(
+    ("name", "data", "named"),
+    [*(("config", one, r"run\.yaml") for one in CONFIGS), *(("plan", one, r"plan\.json: damaged") for one in PLANS)],
+)
+def test_a_damaged_file_is_an_error_for_people(tmp_path: Path, name: str, data: bytes, named: str) -> None:
+    """Whatever stands in run.yaml or plan.json, the answer is one error that names it."""
     run = FakeRun(tmp_path / "run")
-    run.paths.plan.write_bytes(data)
-    with pytest.raises(RunFolderError, match=r"plan\.json: damaged"):
+    getattr(run.paths, name).write_bytes(data)
+    with pytest.raises(RunFolderError, match=named):
         run.archive()
 
 

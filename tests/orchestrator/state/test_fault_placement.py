@@ -1,6 +1,7 @@
 """Whose fault a failure is: the same cell on another device tells, and the run acts on it."""
 
 import random
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -10,13 +11,12 @@ from hypothesis import strategies as st
 from orchestrator.state import fault_placement, transitions
 from orchestrator.state.fault_placement import Blame, Elsewhere
 from orchestrator.state.replay import BENCHMARK_RULES, replay
-from orchestrator.state.slots import SETTLED, Ended, Freed, Quarantined, SlotStatus, Started
-from orchestrator.store.records import End, Record, Segment, Start
+from orchestrator.state.slots import SETTLED, Ended, NextLaunch, Quarantined, SlotStatus
+from orchestrator.store.records import End, Record, Start
 from protocol.failure import Category, Phase
 from tests.fakes.placing import cell, plan, statuses
-from tests.fakes.steps import failure, run
+from tests.fakes.steps import SEGMENT, begun, ended, failure, record, run
 
-SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
 WHOLE = (Category.CUDA_STICKY, Category.CRASHED, Category.NOT_FINITE)
 """What may be the fault of the model or of the device, and tells of every size of the model."""
 WHOSE = (*WHOLE, Category.CUDA_ERROR, Category.KILLED, Category.DEADLINE)
@@ -68,23 +68,15 @@ def test_one_failure_that_follows_a_device_does_not_take_it_out() -> None:
 def test_the_same_cell_is_next_on_the_other_device() -> None:
     """The question is answered before anything else is run there, with the same cell and the same seed."""
     now, following = transitions.next_launches(transitions.begin(plan("abcd", 2)))
-    for one in following:
-        now = transitions.step(now, Started(one.launch, one.slot, one.device, 1))
-    now = transitions.step(
-        transitions.step(now, Ended(1, None)), Freed("GPU-1")
-    )  # GPU-1 has measured "a", and begins "b"
-    now, (second,) = transitions.next_launches(now)
-    now = transitions.step(now, Started(second.launch, second.slot, second.device, 1))
-    now = transitions.step(transitions.step(now, Ended(0, None)), Freed("GPU-0"))
+    now = begun(now, *following)
+    now, (second,) = transitions.next_launches(ended(now, following[1]))  # GPU-1 has measured "a", and begins "b"
+    now = ended(begun(now, second), following[0])
     for model in "bc":  # GPU-0 overtakes, and fails at "c"
         now, (one,) = transitions.next_launches(now)
         assert one.cell.model == model
-        now = transitions.step(now, Started(one.launch, one.slot, "GPU-0", 1))
-        failed = failure(Category.CUDA_STICKY) if model == "c" else None
-        now = transitions.step(transitions.step(now, Ended(one.launch, failed)), Freed("GPU-0"))
+        now = ended(begun(now, one), one, failure(Category.CUDA_STICKY) if model == "c" else None)
     now = transitions.step(now, Quarantined("GPU-0", "to look at the other alone"))
-    now = transitions.step(transitions.step(now, Ended(second.launch, None)), Freed("GPU-1"))
-    now, (asked,) = transitions.next_launches(now)
+    now, (asked,) = transitions.next_launches(ended(now, second))
     assert asked.cell == cell("c", "GPU-1")
 
 
@@ -114,18 +106,14 @@ def test_host_out_of_memory_halves_what_runs_at_once() -> None:
     """Eight at once were too many: then four, then two; the cell itself is tried once more."""
     now, following = transitions.next_launches(transitions.begin(plan("abcdefgh", 8)))
     assert len(following) == 8
-    for one in following:
-        now = transitions.step(now, Started(one.launch, one.slot, one.device, 1))
+    now = begun(now, *following)
     now = transitions.step(now, Ended(0, failure(Category.HOST_OUT_OF_MEMORY)))
     assert now.slots[following[0].slot].status is SlotStatus.WAITING
-    for one in following[1:]:
-        now = transitions.step(now, Ended(one.launch, None))
     for one in following:
-        now = transitions.step(now, Freed(one.device))
+        now = ended(now, one)
     now, following = transitions.next_launches(now)
     assert len(following) == 4
-    for one in following:
-        now = transitions.step(now, Started(one.launch, one.slot, one.device, 1))
+    now = begun(now, *following)
     now = transitions.step(now, Ended(following[0].launch, failure(Category.HOST_OUT_OF_MEMORY)))
     assert now.most == 2
 
@@ -134,23 +122,17 @@ def test_host_out_of_memory_halves_what_runs_at_once() -> None:
     ("others", "verdict"),
     [
         ([], Blame.UNTOLD),
-        ([Elsewhere(measured=True, failures=(), pending=False)], Blame.DEVICE),
-        ([Elsewhere(measured=False, failures=(Category.CRASHED,), pending=False)], Blame.MODEL),
-        ([Elsewhere(measured=False, failures=(Category.DEADLINE,), pending=False)], Blame.UNTOLD),
-        ([Elsewhere(measured=False, failures=(), pending=True)], Blame.OPEN),
-        ([Elsewhere(measured=True, failures=(Category.CRASHED,), pending=False)], Blame.DEVICE),
-        (
-            [
-                Elsewhere(measured=True, failures=(), pending=False),
-                Elsewhere(measured=False, failures=(Category.CRASHED,), pending=True),
-            ],
-            Blame.MODEL,
-        ),
+        ([(True, (), False)], Blame.DEVICE),
+        ([(False, (Category.CRASHED,), False)], Blame.MODEL),
+        ([(False, (Category.DEADLINE,), False)], Blame.UNTOLD),
+        ([(False, (), True)], Blame.OPEN),
+        ([(True, (Category.CRASHED,), False)], Blame.DEVICE),
+        ([(True, (), False), (False, (Category.CRASHED,), True)], Blame.MODEL),
     ],
 )
-def test_the_verdict(others: list[Elsewhere], verdict: Blame) -> None:
+def test_the_verdict(others: list[tuple[bool, tuple[Category, ...], bool]], verdict: Blame) -> None:
     """Alike elsewhere: the model. Measured elsewhere, if only at the second try: the device. Else nobody can tell."""
-    assert fault_placement.blame(Category.CRASHED, others) is verdict
+    assert fault_placement.blame(Category.CRASHED, [Elsewhere(*one) for one in others]) is verdict
 
 
 def test_a_resumed_run_skips_the_model_still_and_tries_the_devices_again() -> None:
@@ -169,23 +151,13 @@ def test_a_resumed_run_skips_the_model_still_and_tries_the_devices_again() -> No
         if not following:
             break
         for one in following:
-            now = transitions.step(now, Started(one.launch, one.slot, one.device, 1))
-            records.append(
-                Start(
-                    launch=one.launch,
-                    cell=one.slot[0],
-                    round=one.slot[1],
-                    attempt=one.attempt,
-                    batch_size=1,
-                    device=one.device,
-                    at_ns=0,
-                )
-            )
+            now = begun(now, one)
+            records.append(record(one))
         for one in following:
             category = fates[one.cell.model](one.device)
             failed = None if category is None else failure(category)
             records.append(End(launch=one.launch, at_ns=0, failure=failed))
-            now = transitions.step(transitions.step(now, Ended(one.launch, failed)), Freed(one.device))
+            now = ended(now, one, failed)
     assert now.devices["GPU-0"].quarantined
     assert now.most == 1
     resumed = replay(one_plan, BENCHMARK_RULES, [*records, SEGMENT]).state
@@ -204,51 +176,41 @@ def test_whatever_happens_in_whatever_order_every_slot_is_settled(
     devices: int, rounds: int, fates: list[Category | None], seed: int
 ) -> None:
     """No slot is lost, no device has two launches, the run ends, and its journal leads to the same decisions."""
-    one_plan = plan("abc", devices, rounds=rounds, sizes=(1, 8))
+    one_plan = plan("abc", devices, rounds=rounds, sizes=(1, 4, 32))
     now, chance, fate = transitions.begin(one_plan), random.Random(seed), iter(fates)
     records: list[Record] = [SEGMENT]
-    running: dict[str, int] = {}
+    running: dict[str, NextLaunch] = {}
     for _ in range(2_000):
         now, following = transitions.next_launches(now)
         for one in following:
             assert one.device not in running
             assert now.cells[one.slot[0]].model not in now.skipped
             assert not now.devices[one.device].quarantined
-            running[one.device] = one.launch
-            now = transitions.step(now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
-            records.append(
-                Start(
-                    launch=one.launch,
-                    cell=one.slot[0],
-                    round=one.slot[1],
-                    attempt=one.attempt,
-                    batch_size=one.cell.batch_size,
-                    device=one.device,
-                    at_ns=0,
-                )
-            )
+            running[one.device] = one
+            now = begun(now, one)
+            records.append(record(one))
         assert len(running) <= now.most or not following
         if not running:
             break
-        device = chance.choice(sorted(running))
+        ends = running.pop(chance.choice(sorted(running)))
         category = next(fate, None)
         failed = None if category is None else failure(category, chance.choice(list(Phase)))
-        launch = running.pop(device)
-        records.append(End(launch=launch, at_ns=0, failure=failed))
-        now = transitions.step(transitions.step(now, Ended(launch, failed)), Freed(device))
+        records.append(End(launch=ends.launch, at_ns=0, failure=failed))
+        now = ended(now, ends, failed)
     else:
         pytest.fail("the run does not end")
-    for (cell_id, _), slot in now.slots.items():
-        assert slot.status in SETTLED or now.devices[now.cells[cell_id].devices[0]].quarantined
+    starts = [one for one in records if isinstance(one, Start)]
+    assert len({(one.cell, one.attempt) for one in starts}) == len(starts), "each attempt has a folder of its own"
+    assert Counter(now.tally) == Counter(slot.status for slot in now.slots.values())
+    assert {slot.refers_to for slot in now.slots.values()} - {None} <= now.cells.keys()
     restored, following = transitions.next_launches(replay(one_plan, BENCHMARK_RULES, records).state)
     assert following == ()
-    assert restored.skipped == now.skipped
     for uuid, device in now.devices.items():
-        assert (restored.devices[uuid].quarantined, restored.devices[uuid].strikes) == (
-            device.quarantined,
-            device.strikes,
-        )
+        again = restored.devices[uuid]
+        assert (again.quarantined, again.strikes) == (device.quarantined, device.strikes)
     for slot, known in now.slots.items():
-        out = now.devices[now.cells[slot[0]].devices[0]].quarantined
-        assert restored.slots[slot] == known or out  # there nothing is settled any more
-    assert restored.at_once == now.at_once
+        out = now.devices[now.cells[slot[0]].devices[0]].quarantined  # there nothing is settled any more
+        assert known.status in SETTLED or out
+        assert restored.slots[slot] == known or out
+    for name in ("skipped", "at_once", "too_large", "attempts"):
+        assert getattr(restored, name) == getattr(now, name)

@@ -19,14 +19,13 @@ from orchestrator.state.slots import (
     Quarantined,
     RunState,
     SlotStatus,
-    Started,
 )
-from orchestrator.store.records import End, Segment, Start
+from orchestrator.store.records import End, Start
 from protocol.cell import Cell, Mode, Precision, Workload
 from protocol.failure import Category, Failure
 from tests.fakes import steps
 from tests.fakes.gangs import gang
-from tests.fakes.steps import failure
+from tests.fakes.steps import SEGMENT, begun, failure, freed
 
 
 def single(device: str, model: str = "m", mode: Mode = Mode.LOADED) -> Cell:
@@ -44,18 +43,6 @@ def plan(*rounds: tuple[Cell, ...]) -> Plan:
             for device in cell.devices:
                 order[device] = (*order.get(device, ()), (cell.id, number))
     return Plan(cells=tuple({cell.id: cell for cells in rounds for cell in cells}.values()), order=order)
-
-
-def begun(now: RunState, one: NextLaunch) -> RunState:
-    """The state with a launch under way."""
-    return transitions.step(now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
-
-
-def freed(now: RunState, *devices: str) -> RunState:
-    """The state with devices that are clean again."""
-    for device in devices:
-        now = transitions.step(now, Freed(device))
-    return now
 
 
 BOTH = gang("d0", "d1")
@@ -147,14 +134,13 @@ def test_a_crash_of_a_gang_accuses_no_device() -> None:
 def test_the_journal_leads_to_the_same_state_when_devices_leave_one_by_one() -> None:
     """d0 began its next launch before d1 was out of the gang, and that launch was interrupted."""
     two = plan((BOTH,), (single("d0"), single("d1")))
-    segment = Segment(boot_id="b", driver_version=None, tool_version="t", pid=1, wall=0.0, monotonic_ns=0)
 
     def start(launch: int, cell: Cell, number: int) -> Start:
         return Start(
             launch=launch, cell=cell.id, round=number, attempt=1, batch_size=1, device=cell.devices[0], at_ns=launch
         )
 
-    records = [segment, start(0, BOTH, 0), start(1, single("d0"), 1), End(launch=0, at_ns=9, result_sha256="x")]
+    records = [SEGMENT, start(0, BOTH, 0), start(1, single("d0"), 1), End(launch=0, at_ns=9, result_sha256="x")]
     restored = replay(two, BENCHMARK_RULES, records).state
     assert restored.slots[BOTH.id, 0].status is SlotStatus.MEASURED
     assert all(device.running is None for device in restored.devices.values())

@@ -9,13 +9,12 @@ from orchestrator.config.run_configuration import Plan
 from orchestrator.state import transitions
 from orchestrator.state.failure_policy import POINTS_AT_DEVICE
 from orchestrator.state.replay import ReplayRules, replay
-from orchestrator.state.slots import Ended, Freed, NextLaunch, Quarantined, RunState, SlotStatus, Started
-from orchestrator.store.records import End, Segment, Start
+from orchestrator.state.slots import Ended, NextLaunch, Quarantined, RunState, SlotStatus, with_device
+from orchestrator.store.records import End, Start
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.placing import cell, plan, statuses
-from tests.fakes.steps import failure, run
+from tests.fakes.steps import SEGMENT, begun, ended, failure, run
 
-SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
 SIZED = (Category.CUDA_ERROR, Category.KILLED, Category.DEADLINE)
 """What may be the fault of the model or of the device, and tells of one size alone."""
 
@@ -40,8 +39,7 @@ def test_a_third_device_does_not_wait_for_a_deadline_that_two_have_missed() -> N
     now = transitions.begin(plan("ab", 3))
     now, following = transitions.next_launches(now)
     for one in following[:2]:
-        now = transitions.step(now, Started(one.launch, one.slot, one.device, 1))
-        now = transitions.step(transitions.step(now, Ended(one.launch, failure(Category.DEADLINE))), Freed(one.device))
+        now = ended(begun(now, one), one, failure(Category.DEADLINE))
     end, made = run(now, lambda _: None)
     assert statuses(end, "a") == [SlotStatus.FAILED, SlotStatus.FAILED, SlotStatus.SKIPPED]
     assert all(one.cell.model == "b" for one in made)
@@ -154,7 +152,7 @@ def test_a_cell_of_several_gpus_is_not_brought_forward() -> None:
     order = {name: ((a.id, 0), (both.id, 0), (b.id, 0)) for name, (a, b) in single.items()}
     now = transitions.begin(Plan(cells=(*single["GPU-0"], *single["GPU-1"], both), order=order), kinds, gpus=["GPU-0"])
     now, (one, _) = transitions.next_launches(now)
-    now = transitions.step(now, Started(one.launch, one.slot, one.device, 1))
+    now = begun(now, one)
     now = transitions.step(now, Ended(one.launch, failure(Category.DEADLINE)))
     assert now.devices["GPU-0"].queue == ((single["GPU-0"][1].id, 0), (both.id, 0))
 
@@ -171,15 +169,10 @@ def test_a_sibling_that_comes_back_answers_what_was_asked_before() -> None:
     """`resume` gives the lost GPU another chance: what it measures then is a strike against the first one."""
     now = transitions.step(transitions.begin(plan("ab", 2)), Quarantined("GPU-1", "lost"))
     now, (one,) = transitions.next_launches(now)
-    slot = one.slot
-    now = transitions.step(now, Started(0, slot, "GPU-0", 1))
-    now = transitions.step(transitions.step(now, Ended(0, failure(Category.DEADLINE))), Freed("GPU-0"))
-    assert now.asked == (slot,)
-    back = msgspec.structs.replace(
-        now, devices={**now.devices, "GPU-1": msgspec.structs.replace(now.devices["GPU-1"], quarantined="")}
-    )
-    end, _ = run(back, lambda _: None)
-    assert end.devices["GPU-0"].strikes == (slot,)
+    now = ended(begun(now, one), one, failure(Category.DEADLINE))
+    assert now.asked == (one.slot,)
+    end, _ = run(with_device(now, "GPU-1", quarantined=""), lambda _: None)
+    assert end.devices["GPU-0"].strikes == (one.slot,)
 
 
 STOPPED = msgspec.structs.replace(failure(Category.DEADLINE), stopped=True)

@@ -10,11 +10,11 @@ import pytest
 from orchestrator.config.run_configuration import Plan, Room
 from orchestrator.plan.batch_scan import Figures
 from orchestrator.state import transitions
-from orchestrator.state.slots import Ended, Freed, NextLaunch, SlotStatus, Started
+from orchestrator.state.slots import Ended, NextLaunch, SlotStatus
 from protocol.cell import AUTO, Precision, Workload
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.placing import cell, plan, statuses
-from tests.fakes.steps import failure, run
+from tests.fakes.steps import begun, ended, failure, freed, run
 
 
 def test_an_import_error_skips_the_model_at_once() -> None:
@@ -29,30 +29,17 @@ def test_an_import_error_skips_the_model_at_once() -> None:
 
 def test_nan_skips_the_model_in_its_precision_alone() -> None:
     """What is no number in fp16 may well be one in fp32, and inference has no loss: both are measured everywhere."""
-    names = ("GPU-0", "GPU-1", "GPU-2")
     kinds = [
         (Workload.TRAINING, Precision.FP16),
         (Workload.TRAINING, Precision.FP32),
         (Workload.INFERENCE, Precision.FP16),
     ]
-    cells = {
-        name: [
-            msgspec.structs.replace(cell("a", name, size), workload=workload, precision=precision)
-            for size in (1, 2, 4)
-            for workload, precision in kinds
-        ]
-        for name in names
-    }
-    made_of_kinds = Plan(
-        cells=tuple(one for mine in cells.values() for one in mine),
-        order={name: tuple((one.id, 0) for one in mine) for name, mine in cells.items()},
-    )
 
     def diverges(one: NextLaunch) -> Failure | None:
         bad = (one.cell.workload, one.cell.precision) == kinds[0]
         return failure(Category.NOT_FINITE) if bad else None
 
-    end, made = run(transitions.begin(made_of_kinds), diverges)
+    end, made = run(transitions.begin(of_kinds(kinds, devices=3)), diverges)
     assert set(end.skipped) == {"a training fp16"}
     assert end.skipped["a training fp16"].only == "training fp16"
     assert sum((one.cell.workload, one.cell.precision) == kinds[0] for one in made) < 9
@@ -66,15 +53,23 @@ KINDS = tuple(
 """What the cells of one model may be; each at three batch sizes below."""
 
 
-def of_kinds(order: Sequence[tuple[Workload, Precision]], input_sizes: tuple[int | None, ...] = (None,)) -> Plan:
-    """One model on one device, its cells in this order."""
-    cells = tuple(
-        msgspec.structs.replace(cell("a", "GPU-0", size), workload=work, precision=precision, input_size=input_size)
-        for work, precision in order
-        for input_size in input_sizes
-        for size in (1, 2, 4)
+def of_kinds(
+    order: Sequence[tuple[Workload, Precision]], input_sizes: tuple[int | None, ...] = (None,), devices: int = 1
+) -> Plan:
+    """One model on these devices, its cells in this order."""
+    cells = {
+        uuid: [
+            msgspec.structs.replace(cell("a", uuid, size), workload=work, precision=precision, input_size=input_size)
+            for work, precision in order
+            for input_size in input_sizes
+            for size in (1, 2, 4)
+        ]
+        for uuid in (f"GPU-{number}" for number in range(devices))
+    }
+    return Plan(
+        cells=tuple(one for mine in cells.values() for one in mine),
+        order={uuid: tuple((one.id, 0) for one in mine) for uuid, mine in cells.items()},
     )
-    return Plan(cells=cells, order={"GPU-0": tuple((one.id, 0) for one in cells)})
 
 
 @pytest.mark.parametrize(
@@ -134,13 +129,10 @@ def test_an_input_size_that_cannot_be_built_costs_no_other_size(order: tuple[int
 def test_a_retry_that_waits_is_not_made_when_its_model_is_skipped() -> None:
     """A crash on one device is tried again there; when the model turns out to be broken meanwhile, it is not."""
     now, following = transitions.next_launches(transitions.begin(plan("a", 2)))
-    for one in following:
-        now = transitions.step(now, Started(one.launch, one.slot, one.device, 1))
+    now = begun(now, *following)
     now = transitions.step(now, Ended(0, failure(Category.KILLED)))
     now = transitions.step(now, Ended(1, failure(Category.NOT_BUILT)))
-    for device in ("GPU-0", "GPU-1"):
-        now = transitions.step(now, Freed(device))
-    now, following = transitions.next_launches(now)
+    now, following = transitions.next_launches(freed(now, "GPU-0", "GPU-1"))
     assert following == ()
     assert statuses(now, "a") == [SlotStatus.SKIPPED, SlotStatus.FAILED]
 
@@ -151,12 +143,7 @@ def test_a_scan_of_a_skipped_model_is_not_made() -> None:
     room = Room(memory_bytes=None, largest=64, longest_s=1.0)
     now = transitions.begin(msgspec.structs.replace(scans, rooms={"GPU-0": room, "GPU-1": room}))
     now, (first, second) = transitions.next_launches(now)
-    for one in (first, second):
-        now = transitions.step(now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
-    now = transitions.step(now, Ended(first.launch, None, Figures(peak_bytes=1, items_per_second=1000.0)))
-    now = transitions.step(now, Ended(second.launch, failure(Category.NOT_BUILT)))
-    for device in ("GPU-0", "GPU-1"):
-        now = transitions.step(now, Freed(device))
-    now, following = transitions.next_launches(now)
+    now = ended(begun(now, first, second), first, None, Figures(peak_bytes=1, items_per_second=1000.0))
+    now, following = transitions.next_launches(ended(now, second, failure(Category.NOT_BUILT)))
     assert following == ()
     assert statuses(now, "a") == [SlotStatus.SKIPPED, SlotStatus.FAILED]

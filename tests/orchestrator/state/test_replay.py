@@ -1,7 +1,4 @@
-"""One replay of the journal: what resume, status and the report agree on, where each had an answer of its own before.
-
-Every test holds the value that was decided where they differed.
-"""
+"""One replay of the journal: what resume, status and the report agree on."""
 
 from pathlib import Path
 
@@ -13,12 +10,13 @@ from orchestrator.kinds.benchmark import BENCHMARK
 from orchestrator.state.replay import BENCHMARK_RULES, ROUND_RULES, Replay, replay
 from orchestrator.state.slots import SlotStatus
 from orchestrator.store import journal
-from orchestrator.store.records import Record, Segment, TakenOut
+from orchestrator.store.records import TakenOut
 from protocol.cell import Cell
 from protocol.failure import Category, Phase
 from tests.fakes.nights import Night
 from tests.fakes.runs import FakeRun, cpus, gpus
 from tests.fakes.standings import held_by, look
+from tests.fakes.steps import SEGMENT
 
 
 def of(run: FakeRun) -> Replay:
@@ -165,8 +163,7 @@ def test_the_rules_decide_who_has_another_chance(tmp_path: Path) -> None:
     """What was dropped is repeated in a burn-in, and stays dropped elsewhere; the rules are all that differs."""
     run = FakeRun(tmp_path, batch_sizes=(1,))
     run.dropped(run.cell(), "no time")
-    segment: Record = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
-    records = (*journal.read(run.paths.journal), segment)
+    records = (*journal.read(run.paths.journal), SEGMENT)
     kept, repeated = (replay(run.stored.plan, rules, records) for rules in (BENCHMARK_RULES, ROUND_RULES))
     slot = (run.cell().id, 0)
     assert (kept.state.slots[slot].status, kept.dropped) == (SlotStatus.DROPPED, {slot: "no time"})

@@ -15,16 +15,15 @@ from orchestrator.state import transitions, turns
 from orchestrator.state.failure_policy import POLICY, Reaction
 from orchestrator.state.replay import ROUND_RULES, replay
 from orchestrator.state.slots import Ended, Freed, NextLaunch, Postponed, RunState, SlotStatus, Started, with_device
-from orchestrator.store.records import End, Record, Segment, Start
+from orchestrator.store.records import End, Record
 from protocol.cell import Mode
 from protocol.failure import Category, Failure, Phase
 from tests.fakes import placing, steps
 from tests.fakes.gangs import gang
 from tests.fakes.nights import Night
 from tests.fakes.runs import FakeRun, cpus
-from tests.fakes.steps import failure
+from tests.fakes.steps import SEGMENT, begun, ended, failure, record
 
-SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
 LATER = [category for category in Category if POLICY[category].reaction is Reaction.RETRY]
 
 
@@ -148,12 +147,11 @@ def test_the_journal_leads_to_the_same_queues(devices: int, fates: list[Failure 
         if not following:
             break
         for one in following:
-            now = transitions.step(now, Started(one.launch, one.slot, one.device, 1))
-            start = {"launch": one.launch, "cell": one.slot[0], "round": one.slot[1], "attempt": one.attempt}
-            records.append(Start(**start, batch_size=1, device=one.device, at_ns=0))
+            now = begun(now, one)
+            records.append(record(one))
         for one in following:
             found = next(fate, None)
-            now = transitions.step(transitions.step(now, Ended(one.launch, found)), Freed(one.device))
+            now = ended(now, one, found)
             records.append(End(launch=one.launch, at_ns=0, failure=found))
     restored = replay(one_plan, ROUND_RULES, records).state
     assert {uuid: one.queue for uuid, one in restored.devices.items()} == {
@@ -208,19 +206,14 @@ def test_in_a_burn_in_want_of_memory_is_forgotten_with_its_round(
 
     def decide(one: NextLaunch) -> Failure | None:
         found = fates.pop(0) if fates else None
-        start = {"launch": one.launch, "cell": one.slot[0], "round": one.slot[1], "attempt": one.attempt}
-        records.append(Start(**start, batch_size=one.cell.batch_size, device=one.device, at_ns=0))
-        records.append(End(launch=one.launch, at_ns=0, failure=found))
+        records.extend((record(one), End(launch=one.launch, at_ns=0, failure=found)))
         return found
 
     end, made = steps.run(transitions.begin(one_plan, skips=False), decide)
     assert [one.cell.batch_size for one in made] == sizes
     lost = SlotStatus.MEASURED if resumed is None else SlotStatus.DOES_NOT_FIT
-    assert [end.slots[one_cell.id, number].status for number in range(3)] == [
-        SlotStatus.MEASURED,
-        lost,
-        SlotStatus.MEASURED,
-    ]
+    around = SlotStatus.MEASURED
+    assert [end.slots[one_cell.id, number].status for number in range(3)] == [around, lost, around]
     for segments, again in (([], None), ([SEGMENT], resumed)):
         _, more = steps.run(replay(one_plan, ROUND_RULES, [*records, *segments]).state, lambda _: None)
         assert [(one.slot[1], one.cell.batch_size) for one in more] == ([] if again is None else [(1, again)])

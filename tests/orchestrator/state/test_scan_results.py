@@ -5,20 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.analysis import outcomes
-from orchestrator.config.run_configuration import Plan
+from orchestrator.config.run_configuration import Plan, Slot
 from orchestrator.figures.cells import Status
 from orchestrator.plan import batch_scan, planner
 from orchestrator.plan.batch_scan import Figures
 from orchestrator.state import transitions
 from orchestrator.state.replay import BENCHMARK_RULES, Replay, replay
-from orchestrator.state.slots import SETTLED, Ended, Freed, NextLaunch, RunState, SlotStatus, Started, Withdrawn
-from orchestrator.store.records import Dropped, End, Record, Segment, Start
-from protocol.cell import AUTO, Cell, Workload
-from protocol.failure import Category, Failure, Phase
+from orchestrator.state.slots import SETTLED, NextLaunch, RunState, SlotStatus, Withdrawn
+from orchestrator.store.records import Dropped, End, Record, Start
+from protocol.cell import AUTO, Workload
+from protocol.failure import Category, Phase
 from tests.fakes.configurations import configuration, cpu
 from tests.fakes.runs import gpus, shipped
+from tests.fakes.steps import SEGMENT, begun, ended, failure, record
 
-SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
 ASKED = configuration(
     models=shipped("resnet50"), probes=(), workloads=(Workload.INFERENCE,), batch_sizes=(AUTO,), launches=2
 )
@@ -41,41 +41,30 @@ class World:
             if not following:
                 return
             for launch in following:
-                self._launch(launch)
+                end = self._end(launch)
+                self.records += [record(launch), end]
+                self.now = ended(begun(self.now, launch), launch, end.failure, end.figures)
 
     def replayed(self, *more: Record) -> Replay:
         """What the journal says."""
         return replay(self.planned, BENCHMARK_RULES, [SEGMENT, *self.records, *more])
 
-    def _launch(self, launch: NextLaunch) -> None:
-        start = Start(
-            launch=launch.launch,
-            cell=launch.planned,
-            round=launch.slot[1],
-            attempt=launch.attempt,
-            batch_size=launch.cell.batch_size,
-            device=launch.device,
-            at_ns=0,
-        )
-        end = self._end(launch)
-        self.records += [start, end]
-        self.now = transitions.step(self.now, Started(launch.launch, launch.slot, launch.device, start.batch_size))
-        self.now = transitions.step(self.now, Ended(launch.launch, end.failure, end.figures))
-        self.now = transitions.step(self.now, Freed(launch.device))
-
     def _end(self, launch: NextLaunch) -> End:
         size = launch.cell.batch_size
         if category := self._accidents.get(launch.launch):
-            return End(launch=launch.launch, at_ns=1, failure=failure(category))
+            return End(launch=launch.launch, at_ns=1, failure=failure(category, Phase.WARM_UP))
         if size > self._limit:
-            return End(launch=launch.launch, at_ns=1, failure=failure(Category.OUT_OF_MEMORY))
+            return End(launch=launch.launch, at_ns=1, failure=failure(Category.OUT_OF_MEMORY, Phase.WARM_UP))
         figures = Figures(peak_bytes=10**9 + size * 10**8, items_per_second=1000 * size / (size + 7))
         return End(launch=launch.launch, at_ns=1, result_sha256="0" * 64, figures=figures)
 
 
-def failure(category: Category) -> Failure:
-    """A failure while it warms up."""
-    return Failure(category=category, message="m", phase=Phase.WARM_UP)
+def scanned(limit: int) -> tuple[World, Slot]:
+    """A scan on one device on which batches above `limit` do not fit, when nothing is left to do."""
+    world = World(planner.make(ASKED, gpus(1)), limit, {})
+    world.work()
+    (slot,) = world.now.slots
+    return world, slot
 
 
 def test_a_scan_is_one_slot_whatever_the_profile_says() -> None:
@@ -98,38 +87,31 @@ def test_a_scan_is_bounded_by_what_was_free() -> None:
 
 def test_out_of_memory_is_an_answer_and_nothing_is_degraded() -> None:
     """The scan is over when the largest is known; its best batch is what counts."""
-    world = World(planner.make(ASKED, gpus(1)), limit=300, accidents={})
-    world.work()
-    ((cell_id, _),) = world.now.slots
-    found = world.now.slots[cell_id, 0]
+    world, slot = scanned(300)
+    found = world.now.slots[slot]
     largest = batch_scan.largest(found.tried)
     assert found.status is SlotStatus.MEASURED
     assert largest is not None
     assert 300 - 300 // 32 <= largest.batch_size <= 300
-    outcome = outcomes.derive(world.replayed())[cell_id]
+    outcome = outcomes.derive(world.replayed())[slot[0]]
     assert (outcome.status, outcome.batch_size, outcome.counted) == (Status.OK, largest.batch_size, (largest.launch,))
     assert world.now.too_large == {}
 
 
 def test_a_model_that_does_not_fit_at_batch_one_does_not_fit() -> None:
     """One launch is enough to know."""
-    world = World(planner.make(ASKED, gpus(1)), limit=0, accidents={})
-    world.work()
-    ((cell_id, _),) = world.now.slots
+    world, slot = scanned(0)
     assert len(world.records) == 2
-    assert world.now.slots[cell_id, 0].status is SlotStatus.DOES_NOT_FIT
-    assert outcomes.derive(world.replayed())[cell_id].status is Status.DOES_NOT_FIT
+    assert world.now.slots[slot].status is SlotStatus.DOES_NOT_FIT
+    assert outcomes.derive(world.replayed())[slot[0]].status is Status.DOES_NOT_FIT
 
 
 def test_a_lost_result_is_measured_again() -> None:
     """A scan forgets what it learned from a result that is not there any more."""
-    world = World(planner.make(ASKED, gpus(1)), limit=20, accidents={})
-    world.work()
-    (slot,) = world.now.slots
+    world, slot = scanned(20)
     best = batch_scan.best(world.now.slots[slot].tried)
     assert best is not None
-    lost = Withdrawn(best.launch, failure(Category.RESULT_LOST))
-    world.now = transitions.step(world.now, lost)
+    world.now = transitions.step(world.now, Withdrawn(best.launch, failure(Category.RESULT_LOST)))
     assert world.now.slots[slot].status is SlotStatus.WAITING
     before = len(world.records)
     world.work()
@@ -140,25 +122,19 @@ def test_a_lost_result_is_measured_again() -> None:
 
 def test_a_scan_that_was_cut_off_is_missing_or_dropped() -> None:
     """Its curve stays; the largest batch is not claimed to be known."""
-    world = World(planner.make(ASKED, gpus(1)), limit=300, accidents={})
-    world.work()
-    ((cell_id, _),) = world.now.slots
+    world, slot = scanned(300)
     del world.records[6:]
-    begun = world.replayed()
-    assert outcomes.derive(begun)[cell_id].status is Status.MISSING
-    dropped = outcomes.derive(world.replayed(Dropped(cell=cell_id, round=0, at_ns=1, reason="no time")))[cell_id]
+    cut = world.replayed()
+    assert outcomes.derive(cut)[slot[0]].status is Status.MISSING
+    dropped = outcomes.derive(world.replayed(Dropped(cell=slot[0], round=0, at_ns=1, reason="no time")))[slot[0]]
     assert (dropped.status, dropped.reason) == (Status.DROPPED, "no time")
-    assert len(begun.state.slots[cell_id, 0].tried) == 3
+    assert len(cut.state.slots[slot].tried) == 3
 
 
 def test_a_scan_knows_enough_without_a_size_whose_file_is_lost() -> None:
     """Only what is not known without it is measured again."""
-    world = World(planner.make(ASKED, gpus(1)), limit=300, accidents={})
-    world.work()
-    (slot,) = world.now.slots
+    world, slot = scanned(300)
     tried = {one.batch_size: one.launch for one in world.now.slots[slot].tried}
-    largest = batch_scan.largest(world.now.slots[slot].tried)
-    assert largest is not None
     for size, status in ((1, Status.MISSING), (max(tried), Status.OK)):
         left = world.replayed().without([tried[size]])
         assert outcomes.derive(left)[slot[0]].status is status
@@ -176,11 +152,10 @@ def test_every_scan_ends_and_journal_and_attempts_lead_to_the_same(
     world = World(planner.make(ASKED, gpus(devices)), limit, accidents)
     world.work()
     derived = outcomes.derive(world.replayed())
-    cells: dict[str, Cell] = {cell.id: cell for cell in world.planned.cells}
     restored, following = transitions.next_launches(world.replayed().state)
     assert following == ()
     for slot, found in world.now.slots.items():
-        device = cells[slot[0]].devices[0]
+        device = world.now.cells[slot[0]].devices[0]
         assert found.status in SETTLED or world.now.devices[device].quarantined
         assert restored.slots[slot] == found
         answered = [one.batch_size for one in found.tried]

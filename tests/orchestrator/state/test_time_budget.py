@@ -15,24 +15,24 @@ from orchestrator.plan.batch_scan import Figures
 from orchestrator.state import transitions
 from orchestrator.state.slots import (
     Dropped,
-    Ended,
-    Freed,
+    NextLaunch,
     Postponed,
     Quarantined,
     RunState,
     SlotStatus,
-    Started,
     StopAsked,
+    with_device,
 )
 from orchestrator.state.time_budget import CLOSING_S, PATIENCE_S, SHARE, Budget
 from protocol import floats
 from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, Workload
-from protocol.failure import Category, Failure, Phase
+from protocol.failure import Category
 from protocol.result import Result
 from protocol.verification import LEAST_REPLAYS, REPLAY_STEPS
 from tests.fakes.configurations import configuration, cpu, gpu, shipped_catalogue
 from tests.fakes.results import result
 from tests.fakes.runs import shipped
+from tests.fakes.steps import begun, ended, failure
 
 QUICK = catalogue.load().profiles["quick"].measurement(iterations=None, warm_up_iterations=None)
 ASKED = configuration(
@@ -53,7 +53,7 @@ class Clocked:
         self.over: list[tuple[float, float, Slot]] = []
         self._chance = random.Random(7)
         self._slowness = slowness
-        self._running: dict[str, tuple[float, float, Slot, int]] = {}
+        self._running: dict[str, tuple[float, float, NextLaunch]] = {}
         self.now = estimate.shared_start_s(asked, devices)
 
     def work(self) -> None:
@@ -65,24 +65,19 @@ class Clocked:
                 self.state = transitions.step(self.state, Dropped(slot) if why else Postponed(slot))
             self.state, following = transitions.next_launches(self.state)
             for one in following:
-                self.state = transitions.step(
-                    self.state, Started(one.launch, one.slot, one.device, one.cell.batch_size)
-                )
+                self.state = begun(self.state, one)
                 device = next(device for device in self.devices if device.uuid == one.device)
                 takes = estimate.launch_s(one.cell, self.asked, device, self._slowness) * self._chance.uniform(0.8, 1.2)
-                self._running[one.device] = (self.now + takes, self.now, one.slot, one.launch)
+                self._running[one.device] = (self.now + takes, self.now, one)
             if not self._running:
                 return
             uuid = min(self._running, key=lambda uuid: self._running[uuid][0])
-            self.now, began, slot, launch = self._running.pop(uuid)
-            self._end(uuid, began, slot, launch)
-
-    def _end(self, uuid: str, began: float, slot: Slot, launch: int) -> None:
-        cell = self.state.cells[slot[0]]
-        self.over.append((began, self.now, slot))
-        self.budget.measured(made_up(cell, self._iteration_ms(cell)))
-        self.state = transitions.step(transitions.step(self.state, Ended(launch, None)), Freed(uuid))
-        self.budget.finished(cell, self.now - began)
+            self.now, began, one = self._running.pop(uuid)
+            cell = self.state.cells[one.planned]
+            self.over.append((began, self.now, one.slot))
+            self.budget.measured(made_up(cell, self._iteration_ms(cell)))
+            self.state = ended(self.state, one)
+            self.budget.finished(cell, self.now - began)
 
     def _iteration_ms(self, cell: Cell) -> float:
         device = next(device for device in self.devices if device.uuid in cell.devices)
@@ -154,9 +149,8 @@ def test_when_time_is_up_everything_that_waits_is_dropped() -> None:
     """Whatever it would cost, on every device, busy or not; a device that was taken out is no matter of time."""
     devices = (gpu(0), gpu(1), gpu(2))
     planned = planner.make(ASKED, devices)
-    now, following = transitions.next_launches(transitions.begin(planned))
-    first = following[0]
-    now = transitions.step(now, Started(first.launch, first.slot, first.device, first.cell.batch_size))
+    now, (first, *_) = transitions.next_launches(transitions.begin(planned))
+    now = begun(now, first)
     now = transitions.step(now, Quarantined(gpu(2).uuid, "gone"))
     budget = Budget(ASKED, devices, 60.0, began=100.0)
     assert budget.ends == 160.0 - CLOSING_S
@@ -182,9 +176,7 @@ def test_a_scan_goes_on_while_there_is_time_for_its_next_launch() -> None:
     assert list(budget.decide(now, budget.ends - first_s - 0.01)) == []
     assert [dropped for dropped, _ in budget.decide(now, budget.ends - first_s + 0.01)] == [slot]
     now, (launch,) = transitions.next_launches(now)
-    now = transitions.step(now, Started(launch.launch, slot, launch.device, 1))
-    figures = Figures(peak_bytes=10**9, items_per_second=100.0)
-    now = transitions.step(transitions.step(now, Ended(launch.launch, None, figures)), Freed(launch.device))
+    now = ended(begun(now, launch), launch, None, Figures(peak_bytes=10**9, items_per_second=100.0))
     assert list(budget.decide(now, budget.ends - second_s - 0.01)) == []
     ((dropped, why),) = budget.decide(now, budget.ends - second_s + 0.01)
     assert (dropped, "it would have taken" in why) == (slot, True)
@@ -211,18 +203,19 @@ def test_the_forecast_counts_that_all_others_wait_for_what_works_alone() -> None
     assert foreseen[Mode.SOLO] == pytest.approx(foreseen[Mode.LOADED] / 4, abs=1.5)
 
 
+def working(planned: Plan) -> tuple[RunState, NextLaunch]:
+    """A run on one device, its first launch under way."""
+    now, (first,) = transitions.next_launches(transitions.begin(planned))
+    return begun(now, first), first
+
+
 def test_one_slow_launch_does_not_cost_all_the_others() -> None:
     """After a quarter of the limit it is ended if cheaper ones wait, and dropped."""
-    planned = planner.make(ASKED, (gpu(0),))
-    now, (first,) = transitions.next_launches(transitions.begin(planned))
-    now = transitions.step(now, Started(first.launch, first.slot, first.device, first.cell.batch_size))
+    now, first = working(planner.make(ASKED, (gpu(0),)))
     budget = Budget(ASKED, (gpu(0),), 60.0, began=0.0)
     assert not budget.takes_too_long(now, first.slot, began=12.0, now=26.9)
     assert budget.takes_too_long(now, first.slot, began=12.0, now=27.1)
-    asked_to_stop = Failure(category=Category.STOPPED, message="", phase=Phase.MEASURE)
-    now = transitions.step(transitions.step(now, Ended(first.launch, asked_to_stop)), Freed(first.device))
-    behind = msgspec.structs.replace(now.devices[first.device], queue=(first.slot,))
-    now = msgspec.structs.replace(now, devices={first.device: behind})
+    now = with_device(ended(now, first, failure(Category.STOPPED)), first.device, queue=(first.slot,))
     ((slot, why),) = budget.decide(now, 27.2)
     assert slot == first.slot
     assert "ended after 15 s, because others waited" in why
@@ -242,8 +235,7 @@ def test_no_launch_of_a_burn_in_is_ended_for_others() -> None:
     night = BurnIn(duration_s=60.0, level="quick", cell_s=dict.fromkeys(DeviceKind, 1.0))
     asked = msgspec.structs.replace(ASKED, burn_in=night)
     planned = planner.make(ASKED, (gpu(0),))
-    now, (first,) = transitions.next_launches(transitions.begin(planned))
-    now = transitions.step(now, Started(first.launch, first.slot, first.device, first.cell.batch_size))
+    now, first = working(planned)
     budget = Budget(asked, (gpu(0),), 60.0, began=0.0)
     assert not budget.takes_too_long(now, first.slot, began=1.0, now=30.0)
     for _ in range(8):  # its launches turn out to take a third of the time
@@ -272,9 +264,7 @@ def test_the_last_launch_may_take_all_the_time_that_is_left() -> None:
     """Nobody waits, so nobody is kept waiting."""
     planned = planner.make(ASKED, (gpu(0),))
     last = planned.order[gpu(0).uuid][0]
-    alone = msgspec.structs.replace(planned, order={gpu(0).uuid: (last,)})
-    now, (launch,) = transitions.next_launches(transitions.begin(alone))
-    now = transitions.step(now, Started(launch.launch, launch.slot, launch.device, launch.cell.batch_size))
+    now, _ = working(msgspec.structs.replace(planned, order={gpu(0).uuid: (last,)}))
     assert not Budget(ASKED, (gpu(0),), 60.0, began=0.0).takes_too_long(now, last, began=12.0, now=50.0)
 
 

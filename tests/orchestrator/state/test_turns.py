@@ -12,30 +12,20 @@ from hypothesis import strategies as st
 from orchestrator.config.run_configuration import Plan, Slot
 from orchestrator.plan import planner
 from orchestrator.state import gangs, transitions, turns
-from orchestrator.state.slots import SETTLED, Ended, Freed, NextLaunch, Quarantined, RunState, Skip, Started, StopAsked
+from orchestrator.state.slots import SETTLED, Ended, Freed, NextLaunch, Quarantined, RunState, Skip, Started
 from protocol.cell import Device, DeviceKind, Mode, Workload
 from protocol.failure import Category, Failure
 from tests.fakes.configurations import configuration
 from tests.fakes.runs import shipped
-from tests.fakes.steps import failure
+from tests.fakes.steps import begun, ended, failure
 
 MODES = st.permutations([Mode.LOADED, Mode.SOLO]).map(tuple)
-FAILURES = st.sampled_from(
-    [
-        None,
-        None,
-        None,
-        failure(Category.OUT_OF_MEMORY),
-        failure(Category.CRASHED),
-        failure(Category.EXCEPTION),
-        failure(Category.NO_OUTCOME),
-        failure(Category.IMPORT_ERROR),
-    ]
-)
+HURTS = (Category.OUT_OF_MEMORY, Category.CRASHED, Category.EXCEPTION, Category.NO_OUTCOME, Category.IMPORT_ERROR)
+FAILURES = st.sampled_from([None, None, None, *map(failure, HURTS)])
 
 
 @functools.cache
-def begun(devices: int, launches: int, modes: tuple[Mode, ...]) -> RunState:
+def planned(devices: int, launches: int, modes: tuple[Mode, ...]) -> RunState:
     """A run of two models at two batch sizes."""
     asked = configuration(
         models=shipped("lstm", "autoencoder"),
@@ -67,26 +57,23 @@ class Node:
 
     def begin(self) -> None:
         """Make what can be made now, and look again, as the loop does at every event."""
-        while self.begin_some():
-            pass
-
-    def begin_some(self) -> bool:
-        """Whether anything was begun."""
-        self.now, following = transitions.next_launches(self.now)
-        for one in following:
-            self.left.append((one, [slot for uuid in self.now.devices if (slot := self.next_on(uuid)) is not None]))
-        for one in following:
-            self.now = transitions.step(self.now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
-            self.at_work[one.launch] = one
-            self.beside.append((one, [other for other in self.at_work.values() if other is not one]))
-            self.made.append(one)
-        return bool(following)
+        while True:
+            self.now, following = transitions.next_launches(self.now)
+            if not following:
+                return
+            waiting = [slot for uuid in self.now.devices if (slot := self.next_on(uuid)) is not None]
+            for one in following:
+                self.left.append((one, waiting))
+                self.now = begun(self.now, one)
+                self.at_work[one.launch] = one
+                self.beside.append((one, [other for other in self.at_work.values() if other is not one]))
+                self.made.append(one)
 
     def end(self) -> None:
         """One of those at work ends, however it does."""
         one = self.at_work.pop(self.chance.choice(sorted(self.at_work)))
         fate = self.fates.pop() if self.fates else None
-        self.now = transitions.step(transitions.step(self.now, Ended(one.launch, fate)), Freed(one.device))
+        self.now = ended(self.now, one, fate)
 
     def work(self) -> None:
         """Until nothing is left that could be made."""
@@ -101,7 +88,7 @@ def test_solo_is_alone_nobody_is_kept_for_ever_and_turns_are_kept(
     devices: int, launches: int, modes: tuple[Mode, ...], fates: list[Failure | None], seed: int
 ) -> None:
     """Whatever fails and however long it takes: every slot is settled, and no launch begins before its turn."""
-    node = Node(begun(devices, launches, modes), fates, random.Random(seed))
+    node = Node(planned(devices, launches, modes), fates, random.Random(seed))
     node.work()
     out = {uuid for uuid, device in node.now.devices.items() if device.quarantined}
     open_slots = [slot for slot, one in node.now.slots.items() if one.status not in SETTLED]
@@ -114,7 +101,7 @@ def test_solo_is_alone_nobody_is_kept_for_ever_and_turns_are_kept(
 
 def test_loaded_launches_begin_when_every_device_has_come_to_them() -> None:
     """Of three devices that begin with solo launches, none loads the node before the last is through with its own."""
-    node = Node(begun(3, 1, (Mode.SOLO, Mode.LOADED)), [], random.Random(1))
+    node = Node(planned(3, 1, (Mode.SOLO, Mode.LOADED)), [], random.Random(1))
     node.work()
     modes = [one.cell.mode for one in node.made]
     assert modes == [Mode.SOLO] * 12 + [Mode.LOADED] * 12
@@ -125,7 +112,7 @@ def test_loaded_launches_begin_when_every_device_has_come_to_them() -> None:
 
 def test_each_round_has_its_modes_in_the_order_that_was_asked_for() -> None:
     """Loaded, solo, loaded, solo: what the room does in between falls upon both."""
-    node = Node(begun(2, 2, (Mode.LOADED, Mode.SOLO)), [], random.Random(1))
+    node = Node(planned(2, 2, (Mode.LOADED, Mode.SOLO)), [], random.Random(1))
     node.work()
     by_turn: dict[turns.Turn, set[Mode]] = defaultdict(set)
     for one in node.made:
@@ -138,7 +125,7 @@ def test_each_round_has_its_modes_in_the_order_that_was_asked_for() -> None:
 
 def test_a_device_that_is_out_is_not_waited_for() -> None:
     """The others go on to their next turn without it."""
-    node = Node(begun(2, 1, (Mode.LOADED, Mode.SOLO)), [], random.Random(1))
+    node = Node(planned(2, 1, (Mode.LOADED, Mode.SOLO)), [], random.Random(1))
     node.now = transitions.step(node.now, Quarantined("d1", "why"))
     node.work()
     assert [one.cell.mode for one in node.made] == [Mode.LOADED] * 4 + [Mode.SOLO] * 4
@@ -146,9 +133,8 @@ def test_a_device_that_is_out_is_not_waited_for() -> None:
 
 def test_with_one_mode_devices_go_on_by_themselves() -> None:
     """A device that is quicker is a round ahead of another."""
-    now, following = transitions.next_launches(begun(2, 2, (Mode.LOADED,)))
-    for one in following:
-        now = transitions.step(now, Started(one.launch, one.slot, one.device, 1))
+    now, following = transitions.next_launches(planned(2, 2, (Mode.LOADED,)))
+    now = begun(now, *following)
     for _ in range(5):
         quick = next(one for one in following if one.device == "d0")
         now = transitions.step(transitions.step(now, Ended(quick.launch, None)), Freed("d0"))
@@ -157,22 +143,13 @@ def test_with_one_mode_devices_go_on_by_themselves() -> None:
     assert turns.of(now, following[0].slot) == (1, 0)
 
 
-def test_a_stop_ends_a_turn_as_everything_else() -> None:
-    """Nothing begins, whoever waits for whom."""
-    node = Node(begun(2, 1, (Mode.SOLO, Mode.LOADED)), [], random.Random(1))
-    node.begin()
-    node.now = transitions.step(node.now, StopAsked())
-    node.end()
-    assert transitions.next_launches(node.now)[1] == ()
-
-
 def test_whoever_waits_for_a_launch_that_need_not_be_made_waits_no_longer() -> None:
     """Two devices wait for each other's next launch, and neither is made, because its model is skipped."""
     order = {
         "d0": [("lstm", Mode.LOADED, 0), ("autoencoder", Mode.LOADED, 1)],
         "d1": [("lstm", Mode.SOLO, 0), ("autoencoder", Mode.SOLO, 1)],
     }
-    full = begun(2, 1, (Mode.LOADED, Mode.SOLO))
+    full = planned(2, 1, (Mode.LOADED, Mode.SOLO))
     ids = {(cell.devices[0], cell.model, cell.mode): cell.id for cell in full.cells.values() if cell.batch_size == 1}
     made = Plan(
         cells=tuple(full.cells.values()),

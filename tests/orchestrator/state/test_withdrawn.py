@@ -5,10 +5,11 @@ import pytest
 from orchestrator.config.run_configuration import Plan
 from orchestrator.state import contamination, transitions
 from orchestrator.state.replay import BENCHMARK_RULES, replay
-from orchestrator.state.slots import Ended, Freed, RunState, SlotStatus, Started, Withdrawn
-from orchestrator.store.records import Beside, End, Foreign, Left, Record, Segment, Start
+from orchestrator.state.slots import Ended, Freed, RunState, SlotStatus, Withdrawn
+from orchestrator.store.records import Beside, End, Foreign, Left, Record, Start
 from protocol.cell import Cell, Precision, Workload
 from protocol.failure import Category, Failure, Phase
+from tests.fakes.steps import SEGMENT, begun
 
 CELLS = tuple(
     Cell(devices=("d0",), model=name, workload=Workload.INFERENCE, precision=Precision.FP32, batch_size=8)
@@ -17,13 +18,12 @@ CELLS = tuple(
 PLAN = Plan(cells=CELLS, order={"d0": tuple((cell.id, 0) for cell in CELLS)})
 THROTTLED = Failure(category=Category.THROTTLED, message="hot", phase=Phase.MEASURE)
 VISITED = Failure(category=Category.CONTAMINATED, message="PID 7", phase=Phase.MEASURE)
-LOST = Failure(category=Category.RESULT_LOST, message="deleted", phase=Phase.FINISH)
 
 
 def measured(now: RunState) -> tuple[RunState, int]:
     """The state after the next launch gave a result, and its number. Its device is not free yet."""
     now, (following,) = transitions.next_launches(now)
-    now = transitions.step(now, Started(following.launch, following.slot, following.device, following.cell.batch_size))
+    now = begun(now, following)
     return transitions.step(now, Ended(following.launch, None)), following.launch
 
 
@@ -76,11 +76,8 @@ def test_the_journal_leads_to_the_same_state() -> None:
         End(launch=0, at_ns=3, failure=THROTTLED),
     ]
     assert replay(PLAN, BENCHMARK_RULES, records).state == live
-    lost = replay(PLAN, BENCHMARK_RULES, [*records[:2], End(launch=0, at_ns=3, failure=LOST)]).state
-    assert lost.slots[CELLS[0].id, 0].failures == (Category.RESULT_LOST,)
 
 
-SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="1", pid=1, wall=1.0, monotonic_ns=1)
 START = Start(launch=0, cell=CELLS[0].id, round=0, attempt=1, batch_size=8, device="d0", at_ns=10)
 GOOD = End(launch=0, at_ns=20, result_sha256="0")
 LEFT = Left(launch=0, exit_code=0, signal=None, teardown_ms=1.0)
