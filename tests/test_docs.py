@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from orchestrator.cli.click_options import OPTIONS
+from orchestrator.cli.decorators import OPTIONS
 from orchestrator.config import catalogue
 from orchestrator.config.catalogue import is_probe
 from orchestrator.kinds.burn_in.chapter import COLUMNS

@@ -24,7 +24,7 @@ from orchestrator.cli import (
     triage,
     watch,
 )
-from orchestrator.cli.click_options import RunParams, run_options
+from orchestrator.cli.decorators import RunParams, run_options
 from orchestrator.cli.program import SETTINGS, Program, refuse_misplaced
 
 EXAMPLES: Final = """\b

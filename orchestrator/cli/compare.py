@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from orchestrator.cli import output_formats
-from orchestrator.cli.click_options import RUNS_FOLDER, run_option
+from orchestrator.cli.decorators import RUNS_FOLDER, run_option
 from orchestrator.cli.list_options import ListOption
 from orchestrator.cli.program import RunCommand
 from orchestrator.cli.streams import indented

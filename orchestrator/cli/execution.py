@@ -9,7 +9,7 @@ from msgspec import to_builtins
 
 from orchestrator import terminal
 from orchestrator.cli import exclusions
-from orchestrator.cli.click_options import HistoryParams, SessionParams
+from orchestrator.cli.decorators import HistoryParams, SessionParams
 from orchestrator.cli.exit_notification import Ending, exit_code_of
 from orchestrator.cli.history_recording import record
 from orchestrator.cli.streams import StdoutError, complain, say

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.cli.click_options import SessionParams
+from orchestrator.cli.decorators import SessionParams
 from orchestrator.cli.streams import complain, say
 from orchestrator.errors import StorageError, UserError
 from orchestrator.system.stop_signals import StopSignals

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from orchestrator.cli import history_query, history_suggestions, output_formats
-from orchestrator.cli.click_options import RUNS_FOLDER, offering, require_report_file, run_option
+from orchestrator.cli.decorators import RUNS_FOLDER, offering, require_report_file, run_option
 from orchestrator.cli.program import SETTINGS, Command, Program, refuse_misplaced
 from orchestrator.cli.streams import complain, indented, say
 from orchestrator.config import choices

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from orchestrator.cli.click_options import HistoryParams
+from orchestrator.cli.decorators import HistoryParams
 from orchestrator.cli.streams import complain
 from orchestrator.errors import HistoryError
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli.click_options import offering
+from orchestrator.cli.decorators import offering
 from orchestrator.cli.program import Command, table
 from orchestrator.cli.streams import indented, say
 from orchestrator.config import choices

@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from orchestrator.cli.click_options import RUNS_FOLDER, require_report_file, run_option
+from orchestrator.cli.decorators import RUNS_FOLDER, require_report_file, run_option
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import complain, indented, say
 from orchestrator.config.naming import plural

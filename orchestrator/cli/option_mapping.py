@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from orchestrator.cli.click_options import OPTIONS
+from orchestrator.cli.decorators import OPTIONS
 from orchestrator.config.options import Kind, Option
 from orchestrator.config.settings import Auto, LayeredSettings, from_options
 from orchestrator.errors import ConfigError

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from orchestrator.cli.click_options import require_report_file
+from orchestrator.cli.decorators import require_report_file
 from orchestrator.cli.streams import say
 from orchestrator.errors import ConfigError
 

@@ -19,7 +19,7 @@ from orchestrator.cli import (
     option_mapping,
     unused_options,
 )
-from orchestrator.cli.click_options import OPTIONS, RunParams
+from orchestrator.cli.decorators import OPTIONS, RunParams
 from orchestrator.cli.exit_notification import Ending
 from orchestrator.cli.streams import complain, say
 from orchestrator.compare import references

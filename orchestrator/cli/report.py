@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli.click_options import RUNS_FOLDER, HistoryParams, add_options, run_option
+from orchestrator.cli.decorators import RUNS_FOLDER, HistoryParams, add_options, run_option
 from orchestrator.cli.history_recording import record
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import complain, say

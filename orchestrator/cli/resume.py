@@ -4,7 +4,7 @@ from typing import Final, Unpack
 
 import click
 
-from orchestrator.cli.click_options import (
+from orchestrator.cli.decorators import (
     HistoryParams,
     SessionParams,
     add_options,

@@ -4,7 +4,7 @@ from typing import Final, Unpack
 
 import click
 
-from orchestrator.cli.click_options import RunParams, require_one_volume, run_options
+from orchestrator.cli.decorators import RunParams, require_one_volume, run_options
 from orchestrator.cli.exit_notification import announced
 from orchestrator.cli.program import MeasuringCommand
 from protocol.exit_codes import ExitCode

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli.click_options import run_option
+from orchestrator.cli.decorators import run_option
 from orchestrator.cli.program import MeasuringCommand, table
 from orchestrator.cli.streams import complain, indented, say
 from orchestrator.errors import DeviceError

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli.click_options import which_run
+from orchestrator.cli.decorators import which_run
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import say
 from orchestrator.errors import RunFolderError

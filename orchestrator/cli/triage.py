@@ -5,7 +5,7 @@ from typing import Final, Unpack
 import click
 
 from orchestrator.cli import run
-from orchestrator.cli.click_options import RunParams, run_options
+from orchestrator.cli.decorators import RunParams, run_options
 from orchestrator.cli.program import MeasuringCommand
 
 EXAMPLES: Final = """\b

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from orchestrator.cli.click_options import OPTIONS, RunParams
+from orchestrator.cli.decorators import OPTIONS, RunParams
 from orchestrator.config.catalogue import is_probe
 from orchestrator.config.options import Need, Option
 from orchestrator.config.run_configuration import Configuration, Plan

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli.click_options import which_run
+from orchestrator.cli.decorators import which_run
 from orchestrator.cli.program import RunCommand
 from orchestrator.cli.status import describe
 from orchestrator.cli.streams import say

@@ -1,6 +1,6 @@
 """The table of options: each option and each key of a configuration file, declared once.
 
-    Option ─┬─▶ click option, `--help`, completion            cli/click_options.py
+    Option ─┬─▶ click option, `--help`, completion            cli/decorators.py
             ├─▶ value of the command line, with its origin    cli/option_mapping.py
             ├─▶ key of a configuration file, and its checks   config/settings.py
             ├─▶ "changes nothing in this run"                 cli/unused_options.py

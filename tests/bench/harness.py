@@ -186,7 +186,7 @@ def stored_run(gpu_ids: str, *options: str) -> StoredRun:
 
     from orchestrator import TOOL_VERSION
     from orchestrator.cli import preparation
-    from orchestrator.cli.click_options import RunParams
+    from orchestrator.cli.decorators import RunParams
     from orchestrator.cli.run import command as run_command
 
     context = run_command.make_context("bench", ["--gpu-ids", gpu_ids, *options])

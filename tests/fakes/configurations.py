@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.cli.click_options import OPTIONS
+from orchestrator.cli.decorators import OPTIONS
 from orchestrator.config import catalogue, settings
 from orchestrator.config import resolution as config
 from orchestrator.config.catalogue import Catalogue

@@ -30,7 +30,7 @@ import pytest
 
 from orchestrator.analysis import evidence
 from orchestrator.analysis.report_builder import merge
-from orchestrator.cli.click_options import OPTIONS
+from orchestrator.cli.decorators import OPTIONS
 from orchestrator.config import catalogue, models_file, settings
 from orchestrator.config import resolution as config
 from orchestrator.config.catalogue import Catalogue

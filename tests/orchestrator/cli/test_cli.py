@@ -12,7 +12,7 @@ import yaml
 from click.testing import Result
 
 from orchestrator import TOOL_VERSION
-from orchestrator.cli import click_options, program
+from orchestrator.cli import decorators, program
 from orchestrator.cli.commands import benchmark, orchestrate
 from orchestrator.compare import references
 from orchestrator.config.run_configuration import StoredRun
@@ -58,7 +58,7 @@ def test_every_option_says_what_it_is() -> None:
     """--help has a line for each, and a parameter for each is read."""
     assert all(isinstance(option, click.Option) and option.help for option in orchestrate.params)
     names = {option.name for option in orchestrate.params} - {"version"}
-    assert names == {option.name for option in click_options.OPTIONS if option.flags}
+    assert names == {option.name for option in decorators.OPTIONS if option.flags}
 
 
 def asked_for(line: str, program: str) -> list[str]:

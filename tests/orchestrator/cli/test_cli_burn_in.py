@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from orchestrator.cli.click_options import OPTIONS
+from orchestrator.cli.decorators import OPTIONS
 from orchestrator.cli.dry_run import describe
 from orchestrator.config import catalogue
 from orchestrator.config.run_configuration import StoredRun

@@ -10,8 +10,8 @@ import yaml
 from click.testing import Result
 
 from orchestrator.cli import unused_options
-from orchestrator.cli.click_options import OPTIONS, RunParams
 from orchestrator.cli.commands import benchmark
+from orchestrator.cli.decorators import OPTIONS, RunParams
 from orchestrator.cli.quick import DEFAULTS
 from orchestrator.config.catalogue import configs_folder
 from orchestrator.config.options import LARGEST, MOST_LAUNCHES, Need

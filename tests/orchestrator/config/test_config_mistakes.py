@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.click_options import OPTIONS
+from orchestrator.cli.decorators import OPTIONS
 from orchestrator.config import catalogue
 from orchestrator.config import resolution as config
 from orchestrator.errors import ConfigError

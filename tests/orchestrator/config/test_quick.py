@@ -7,7 +7,7 @@ import pytest
 import yaml
 from click.testing import Result
 
-from orchestrator.cli.click_options import OPTIONS
+from orchestrator.cli.decorators import OPTIONS
 from orchestrator.config import presets
 from orchestrator.config.catalogue import configs_folder
 from orchestrator.config.run_configuration import StoredRun

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.click_options import OPTIONS
+from orchestrator.cli.decorators import OPTIONS
 from orchestrator.config import catalogue, yaml_file
 from orchestrator.config.report_formats import ReportFormat
 from orchestrator.config.run_configuration import Isolation

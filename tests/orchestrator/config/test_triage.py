@@ -7,8 +7,8 @@ import pytest
 import yaml
 from click.testing import Result
 
-from orchestrator.cli.click_options import OPTIONS
 from orchestrator.cli.commands import benchmark
+from orchestrator.cli.decorators import OPTIONS
 from orchestrator.cli.triage import DEFAULTS
 from orchestrator.config import catalogue, presets
 from orchestrator.config.catalogue import configs_folder

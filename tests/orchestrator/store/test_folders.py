@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.click_options import OPTIONS
+from orchestrator.cli.decorators import OPTIONS
 from orchestrator.config import catalogue, settings
 from orchestrator.config import resolution as config
 from orchestrator.config.report_formats import ReportFormat
