@@ -84,10 +84,7 @@ def test_flipped_bits_that_every_check_found_are_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("received", [False, True])
 def test_a_flip_that_only_another_one_shows_is_not_found(tmp_path: Path, received: bool) -> None:
-    """Links are one launch of all: what the other device has flipped there is no proof for this one.
-
-    received: also in what came from that one, and in the sum of both.
-    """
+    """received: the flip of the other device is also in what it sent, and in the sum of both: no proof for this one."""
     night = Tainted(tmp_path, cpus(2), "10m", {"round": 1, "flip_bits": 1})
     sender = night.stored.devices[0].uuid
     followed = (mismatch(what=f"copy from {sender}", sender=sender), mismatch(what="sum over all devices", of_all=True))

@@ -1,7 +1,4 @@
-"""A burn-in goes on until its time is up, whatever its launches do and whoever is taken out.
-
-Plan, state machine and budget are those of a run; the clock is a number, and launches are entries in a heap.
-"""
+"""kinds/burn_in/more_rounds.py: rounds are added until the time is up. The clock is a number."""
 
 import heapq
 import random
@@ -42,10 +39,7 @@ def a_night(duration: str) -> Configuration:
 
 
 class Simulated:
-    """A night of some GPUs. at_work_s: until when each had launches with a result. failing launches end at once.
-
-    out: GPU → when it is taken out.
-    """
+    """A burn-in of some GPUs. Failing launches end at once. out: GPU → when it is quarantined."""
 
     def __init__(self, devices: tuple[Device, ...], duration: str, outcome: Outcome, out: dict[str, float]) -> None:
         self.configuration = a_night(duration)
@@ -187,10 +181,7 @@ def test_a_round_is_for_all_who_share_cells_and_for_one_alone_where_they_do_not(
 
 
 class Stepped:
-    """The first rounds of a night of some GPUs, whose launches end in any order, and what is added, as it is recorded.
-
-    failing: what has no result. told: all that was added, between the segments in which it was.
-    """
+    """The first rounds of a burn-in whose launches end in any order. told: the records of the journal."""
 
     def __init__(self, devices: tuple[Device, ...], rounds: int, chance: random.Random) -> None:
         self.configuration, self.devices = a_night("30m"), devices
@@ -256,10 +247,7 @@ class Stepped:
 
 
 def test_a_round_that_one_gpu_was_without_is_not_made_up_for() -> None:
-    """Two went on without a third, one of them a round ahead, until all were out; then it is as before, with round 7.
-
-    The one that was behind is without round 6, and has 8 next: of nobody's journal the numbers go back.
-    """
+    """Round numbers never go back, although one GPU was quarantined meanwhile and lacks a round."""
     devices = gpus(3)
     night = Stepped(devices, 3, random.Random(1))
     night.out(devices[0])

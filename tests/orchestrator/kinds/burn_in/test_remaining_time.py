@@ -110,10 +110,7 @@ def out_of(night: Night) -> tuple[Action, bool]:
 
 
 def test_a_quarantined_gpu_stays_so_when_the_run_is_resumed(tmp_path: Path) -> None:
-    """It is rounds behind, and the links of those would keep the healthy ones waiting. Unless all were.
-
-    So a device that is not waited for does not work either, and needs a new burn-in, also in a later segment.
-    """
+    """Or its links would keep the healthy ones waiting; unless all were quarantined. It needs a new burn-in."""
     night = ten_minutes(tmp_path)
     night.work(last=10)
     night.taken_out("it is too hot")
@@ -290,10 +287,7 @@ class Zygote(Childless):
 
 @pytest.mark.parametrize("starts", [True, False])
 def test_nothing_is_dropped_while_a_night_imports_that_is_gone_on_with(tmp_path: Path, starts: bool) -> None:
-    """However little time is missing: else it would end with nothing done, and each `resume` after it too.
-
-    From when a launch can begin it has that time, and no more; what imports otherwise is bounded by its deadline alone.
-    """
+    """Or it would end with nothing done. Its time begins when a launch can begin."""
     night, now = ten_minutes(tmp_path), time.monotonic()
     stored, records = night.stored, journal.read(night.paths.journal)
     budget = Budget(stored.configuration, stored.devices, 600, now - 595, starts=now - 40 if starts else None)

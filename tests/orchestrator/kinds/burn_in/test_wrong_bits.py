@@ -244,10 +244,7 @@ F, U, W, P = HealthVerdict.FAIL, HealthVerdict.UNKNOWN, HealthVerdict.WARN, Heal
 def test_links_of_a_launch_that_was_cut_off(
     tmp_path: Path, seen: dict[int, dict[str, object]], expected: list[HealthVerdict], unclear: dict[int, str]
 ) -> None:
-    """Their blame is that of every launch; but that a sum is wrong on one device alone nobody can say any more.
-
-    What has no line that is whole counts against nobody for sure, and is no PASS where it was seen.
-    """
+    """They are blamed as in any launch; a sum wrong on one device, or a damaged line, is neither PASS nor FAIL."""
     told = Lost(tmp_path, of_all(seen), Workload.LINKS).told
     assert verdicts(told) == expected
     for place, words in unclear.items():
