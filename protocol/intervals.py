@@ -1,4 +1,4 @@
-"""Confidence interval of a mean time, for stopping and reports. Plain Python: 100,000 values take less than 2 ms."""
+"""Confidence interval of a mean time, for stopping and reports. Plain Python: 100,000 values take under 2 ms."""
 
 import functools
 import itertools

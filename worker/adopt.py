@@ -28,7 +28,7 @@ _OOM_SCORE: Final = "1000"
 
 
 def become(spec: LaunchSpec, born_of: int) -> int:
-    """Turn this process into the launch `spec`, or exit with WorkerExit.NOT_ADOPTED. Returns the fault.log descriptor.
+    """Turn this process into the launch `spec`, or exit with NOT_ADOPTED. Returns the fault.log descriptor.
 
     born_of: PID of the parent, which the orchestrator replaces.
     """

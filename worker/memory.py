@@ -1,4 +1,4 @@
-"""Memory use of a launch: of the device and of the process. torch is imported late, to explain failures without it."""
+"""Memory use of device and process. torch is imported late, to explain failures without it."""
 
 import resource
 import sys

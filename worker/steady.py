@@ -15,7 +15,7 @@ SLOPE_LIMIT: Final = 0.005
 
 
 def is_steady(medians_ms: Sequence[float], retries: Sequence[int]) -> bool:
-    """Whether the last WINDOW blocks are steady: halves within 1 %, Theil-Sen slope below 0.5 %, no allocator retries.
+    """Whether the last WINDOW blocks are steady: halves within 1 %, Theil-Sen slope below 0.5 %, no retries.
 
     medians_ms: median iteration time of each block, in order. retries: up to the end of each block. Raises ValueError
     when the two are not equally long.

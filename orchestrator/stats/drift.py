@@ -30,7 +30,7 @@ from orchestrator.stats.windows import WINDOW_NS, Window
 
 LEAST_SIBLINGS: Final = 3
 LEAST_HOURS: Final = 0.5
-"""Within ten minutes, intervals held the truth 84 % of the time at autocorrelation 0.9; from here on, 93 % [sim]."""
+"""Within ten minutes, intervals held the truth 84 % of the time at autocorrelation 0.9; from here on 93 % [sim]."""
 BINS: Final = 40
 _LEAST_WINDOWS: Final = 3
 _LEAST_SPAN: Final = 0.6
@@ -50,7 +50,7 @@ class DriftVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """Course of a rate over hours from the first window to the last. Percent, with 95 % intervals; negative is slower.
+    """Course of a rate from the first window to the last. Percent, with 95 % intervals; negative is slower.
 
     change: of the last fifth of the time relative to the first. step_h: hours of a step, None without one. needed_h:
     total hours that should settle it; None where settled or unforeseeable.

@@ -1,4 +1,4 @@
-"""Times at which a worker stood still in its measurement (SIGSTOP, a frozen host), found by its own blocks. Pure.
+"""Times at which a worker stood still in its measurement (SIGSTOP, a frozen host), by its own blocks. Pure.
 
     block │▓▓▓▓▓▓▓▓▓▓│  │▓▓▓▓▓│ one iteration of 20 s │▓▓▓│  nothing for 12 s  │▓▓▓▓▓▓▓▓▓▓│
                                └──────── stall ───────┘     └───── stall ─────┘

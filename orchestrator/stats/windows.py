@@ -26,7 +26,7 @@ class Window:
 
 
 def windows(blocks: Iterable[tuple[int, int, int]], *, work: float, key: str) -> tuple[Window, ...]:
-    """The windows of one GPU and one kind of work, in order. blocks: (start_ns, end_ns, iterations), without overlap.
+    """Windows of one GPU and one kind of work, in order. blocks: (start_ns, end_ns, iterations), without overlap.
 
     work: of one iteration, in any unit. A rate is work over the time that blocks cover in the window. Raises ValueError
     for a block that ends no later than it starts.

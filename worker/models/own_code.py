@@ -1,4 +1,4 @@
-"""The user's own code: found, imported, called, and named in its errors. Imported only in a launch's own process.
+"""The user's own code: found, called, and named in its errors. Imported only in the process of a launch.
 
     target ── import ──▶ class or function ── called with args and config ──▶ torch.nn.Module
 

@@ -1,4 +1,4 @@
-"""The digest of worker/verify/digest.py in one pass by Triton: the output is read once, and only a sum is written.
+"""The digest of digest.py in one pass by Triton: the output is read once, and only a sum is written.
 
 Each lane adds up words times their rows' weights; the columns' weights are applied once, at the end.
 """
