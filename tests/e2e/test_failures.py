@@ -47,7 +47,8 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> dict[Isolation, Node]:
         bad = [faults.model(fault.replace(" ", "-"), do=fault) for fault in chosen]
         folder = tmp_path_factory.mktemp("faulty") / "run"
         runs[isolation] = start(folder, *bad, faults.model("good"), isolation=isolation, deadlines=SHORT)
-        runs[isolation].ended(4)
+    for node in runs.values():
+        node.ended(4)
     return runs
 
 

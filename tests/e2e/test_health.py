@@ -42,8 +42,11 @@ def test_a_required_signal_that_cannot_be_read_is_no_pass(tmp_path: Path) -> Non
     nvml.fail("nvmlDeviceGetTotalEccErrors", 4, gpu=1)
     refused = ("ecc_uncorrected", "ecc_corrected")
     verdicts = []
-    for code, required in ((0, ()), (4, ("xid", *refused))):
-        node = gpu_runs.start(nvml, tmp_path / f"run{code}", BUSY, required_signals=required)
+    nodes = [
+        (code, gpu_runs.start(nvml, tmp_path / f"run{code}", BUSY, required_signals=required))
+        for code, required in ((0, ()), (4, ("xid", *refused)))
+    ]
+    for code, node in nodes:
         gpus = node.ended(code)["health"]["gpus"]
         readable, fewer = (gpu["applicable"] - gpu["readable"] for gpu in gpus)
         assert readable == 1  # the generation of a link is known under load only, and there is none
