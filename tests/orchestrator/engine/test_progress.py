@@ -90,15 +90,6 @@ def test_the_input_size_is_named_where_there_are_several(sizes: tuple[int, ...],
     assert (ended.cell_id, device.cell_id) == (live.next.planned,) * 2
 
 
-def test_the_mode_is_named_where_there_are_both() -> None:
-    """A triage has each cell twice, loaded and solo, and their times differ."""
-    for modes, ends in (((Mode.LOADED,), {"fp32"}), ((Mode.LOADED, Mode.SOLO), {"fp32 loaded", "fp32 solo"})):
-        asked = configuration(models=shipped("lstm"), workloads=(Workload.INFERENCE,), modes=modes)
-        cells = planner.make(asked, (cpu(0), cpu(1))).cells
-        named = progress.alike(cells)
-        assert {named.words(cell) for cell in cells} == {f"lstm inference {end}" for end in ends}
-
-
 @pytest.mark.parametrize(
     ("batch_size", "skips", "phase", "words"),
     [

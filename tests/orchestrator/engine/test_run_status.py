@@ -37,8 +37,8 @@ def test_a_run_that_goes_on(tmp_path: Path) -> None:
     [work] = status.working
     assert (work.device, work.cell, work.batch_size, work.attempt) == ("GPU 0", "resnet50 inference fp32", 32, 1)
     assert status.last_failure == "GPU 0  resnet50 inference fp32 b8: crashed: killed by SIGSEGV"
-    assert status.eta_s is not None
-    assert status.eta_s > 0
+    ended = [one.lasted_ms for one in run_status.look(run.stored, run.paths)[1] if one.lasted_ms is not None]
+    assert status.eta_s == pytest.approx(2 * sum(ended) / len(ended) / 1000), "of one that runs and one that waits"
 
 
 def test_a_launch_counts_by_its_last_attempt(tmp_path: Path) -> None:
@@ -125,19 +125,6 @@ def test_what_is_at_work_is_named_by_what_tells_it_apart(tmp_path: Path) -> None
     assert [work.cell for work in status.working] == ["resnet50 inference fp32 solo"]
     assert status.last_failure.startswith("GPU 0  resnet50 inference fp32 loaded b1: crashed")
     assert [news.cell for news in _news(run.stored, attempts, set())] == ["resnet50 inference fp32 loaded"]
-
-
-def test_what_devices_do_alone_takes_the_time_of_each(tmp_path: Path) -> None:
-    """Two launches side by side are still to come; in both modes, six more one after the other."""
-    found = {}
-    for modes in ((Mode.LOADED,), (Mode.LOADED, Mode.SOLO)):
-        run = FakeRun(tmp_path / str(len(modes)), devices=gpus(2), batch_sizes=(1,), launches=3, modes=modes)
-        for device in (0, 1):
-            run.measured(run.cell(batch_size=1, device=device), noise=0.0)
-        held_by(run)
-        found[len(modes)] = look(run).eta_s
-    assert found[1]
-    assert found[2] == pytest.approx(4 * found[1])
 
 
 def test_a_model_that_is_skipped_is_settled(tmp_path: Path) -> None:
