@@ -13,7 +13,7 @@ from orchestrator.state import transitions
 from orchestrator.state.slots import Ended, NextLaunch, SlotStatus
 from protocol.cell import AUTO, Precision, Workload
 from protocol.failure import Category, Failure, Phase
-from tests.fakes.placing import cell, plan, statuses
+from tests.fakes.placing import cell, plan, plan_of, statuses
 from tests.fakes.steps import begun, ended, failure, freed, run
 
 
@@ -66,10 +66,7 @@ def of_kinds(
         ]
         for uuid in (f"GPU-{number}" for number in range(devices))
     }
-    return Plan(
-        cells=tuple(one for mine in cells.values() for one in mine),
-        order={uuid: tuple((one.id, 0) for one in mine) for uuid, mine in cells.items()},
-    )
+    return plan_of(cells)
 
 
 @pytest.mark.parametrize(

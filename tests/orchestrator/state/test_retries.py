@@ -14,7 +14,7 @@ from orchestrator.engine import run as shell
 from orchestrator.state import transitions, turns
 from orchestrator.state.failure_policy import POLICY, Reaction
 from orchestrator.state.replay import ROUND_RULES, replay
-from orchestrator.state.slots import Ended, Freed, NextLaunch, Postponed, RunState, SlotStatus, Started, with_device
+from orchestrator.state.slots import Ended, NextLaunch, Postponed, RunState, SlotStatus, Started, with_device
 from orchestrator.store.records import End, Record
 from protocol.cell import Mode
 from protocol.failure import Category, Failure, Phase
@@ -63,11 +63,7 @@ def test_a_loaded_launch_is_tried_again_beside_others() -> None:
         ]
         for number in range(3)
     }
-    made_of = Plan(
-        cells=tuple(cell for cells in mine.values() for cell in cells),
-        order={uuid: tuple((cell.id, number) for number in range(2) for cell in cells) for uuid, cells in mine.items()},
-    )
-    now = transitions.begin(made_of)
+    now = transitions.begin(placing.plan_of(mine, rounds=2))
     _, made = steps.run(now, once(Category.NO_OUTCOME))
     order = [turns.of(now, one.slot) for one in made]
     assert order == sorted(order)
@@ -96,7 +92,7 @@ def gangs_of(now: RunState, uuid: str) -> list[Slot]:
 
 def lost_in_communication(now: RunState, slot: Slot) -> RunState:
     """The state after a launch on both devices that is to be tried again."""
-    now = transitions.step(now, Started(0, slot, "GPU-0", 1))
+    now = transitions.step(now, Started(0, slot, now.cells[slot[0]].devices[0], 1))
     return transitions.step(now, Ended(0, failure(Category.COMMUNICATION)))
 
 
@@ -124,10 +120,7 @@ def test_gangs_stay_in_one_order_where_one_was_postponed() -> None:
     a_b, a_c, b_c = (gang(*devices) for devices in (("a", "b"), ("a", "c"), ("b", "c")))
     order = {"a": ((a_b.id, 0), (a_c.id, 1)), "b": ((a_b.id, 0), (b_c.id, 0)), "c": ((b_c.id, 0), (a_c.id, 1))}
     now = transitions.step(transitions.begin(Plan(cells=(a_b, a_c, b_c), order=order)), Postponed((b_c.id, 0)))
-    now = transitions.step(now, Started(0, (a_b.id, 0), "a", 1))
-    now = transitions.step(now, Ended(0, failure(Category.COMMUNICATION)))
-    for uuid in ("a", "b"):
-        now = transitions.step(now, Freed(uuid))
+    now = steps.freed(lost_in_communication(now, (a_b.id, 0)), "a", "b")
     end, _ = steps.run(now, lambda _: None)
     assert {one.status for one in end.slots.values()} == {SlotStatus.MEASURED}
 
