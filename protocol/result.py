@@ -184,11 +184,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             return "a block ends before it begins, or counts backwards"
         if self.group < 1 or self.items_per_iteration < 0:
             return "an iteration covers nothing"
-        if strangers := self._named() - {*self.cell.devices}:
+        if strangers := self._series_names() - {*self.cell.devices}:
             return f"{min(strangers)!r} is no device of its cell"
         return None
 
-    def _named(self) -> set[str]:
+    def _series_names(self) -> set[str]:
         """Devices that it reports on, besides that of its process."""
         verified = [one for one in (self.verification, *self.others.values()) if one is not None]
         senders = {mismatch.sender for one in verified for mismatch in one.kept if mismatch.sender is not None}

@@ -116,7 +116,7 @@ def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
                     during = tracks[attempt.segment.boot_id]
                     launches[attempt.start.launch] = _launch(device, result, during, attempt.beside)
             cell = attempts[0].start.cell
-            if counted := outcomes.counted(stands.state, slots[cell], planned):
+            if counted := outcomes.launches_counted(stands.state, slots[cell], planned):
                 cells[cell] = figures.of_cell(
                     [results[number] for number in counted], [launches[number].figures for number in counted]
                 )

@@ -41,7 +41,7 @@ def full_node(
     judged = iter(two_runs.judge(pairs))
     names = keys.names(one.key for one in found)
     return tuple(
-        _told(one, names[one.key], reason, next(judged) if reason is None else None)
+        _loss_of_cell(one, names[one.key], reason, next(judged) if reason is None else None)
         for one, reason in zip(found, reasons, strict=True)
     )
 
@@ -78,7 +78,7 @@ def _rates(one: _Both, metric: Measured) -> list[float]:
     return [1 / value if is_time else value for value in metric.launch_values]
 
 
-def _told(one: _Both, cell: str, reason: str | None, judged: Judged | None) -> FullNode:
+def _loss_of_cell(one: _Both, cell: str, reason: str | None, judged: Judged | None) -> FullNode:
     return FullNode(
         gpu_uuid=one.device.uuid,
         gpu_id=one.device.gpu_id,

@@ -77,7 +77,7 @@ def _kept(attempt: Attempt, promised: str, cell: Cell, evidence: Evidence) -> _K
         attempt=start.attempt,
         batch_size=start.batch_size,
         promised=promised,
-        left_out=_left_out(attempt, evidence.outcomes[cell.id]),
+        left_out=_why_not_counted(attempt, evidence.outcomes[cell.id]),
         value=None if known is None or value is None else value(known),
         iterations=None if known is None else known.figures.iterations,
     )
@@ -97,7 +97,7 @@ def _read(kept: _Kept, cell: _OfCell, folder: LaunchPaths, devices: Collection[s
     return samples._replace(series=series, value=kept.value, iterations=kept.iterations)
 
 
-def _left_out(attempt: Attempt, outcome: CellOutcome) -> str:
+def _why_not_counted(attempt: Attempt, outcome: CellOutcome) -> str:
     """Why the figures of its cell exclude it; empty where they do not."""
     if attempt.start.launch in outcome.counted:
         return ""

@@ -70,7 +70,7 @@ def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
     return found
 
 
-def counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
+def launches_counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
     """The launches of one cell that make up its figures: one per round, all at one batch size.
 
     The smallest size counts, because it fitted every time; of a scan, the fastest. Added launches do not lower it.
@@ -104,7 +104,7 @@ class _View:
         slots = [self._state.slots[slot] for slot in self._slots.get(cell.id, ())]
         if cell.batch_size == AUTO:
             return self._of_scan(cell, slots)
-        if launches := counted(self._state, self._slots.get(cell.id, ()), self._planned):
+        if launches := launches_counted(self._state, self._slots.get(cell.id, ()), self._planned):
             return self._measured(cell, launches)
         without_result = self._without_result(cell, slots)
         early = self._unfit_at_all.get(_family(cell))

@@ -55,7 +55,7 @@ def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
         probes=measured_probes,
         batch_scans=tuple(batch_scans(archive, evidence)),
         cells=tuple(cells(archive, evidence)),
-        left_out=tuple(_left_out(archive)),
+        left_out=tuple(_exclusions(archive)),
         summary=summed,
         cross_gpu=spreads(sides),
         stragglers=slow,
@@ -166,7 +166,7 @@ def _gpu_info(device: Device, evidence: DeviceEvidence, taken_out: str | None) -
     )
 
 
-def _left_out(archive: Archive) -> Iterator[LeftOutReport]:
+def _exclusions(archive: Archive) -> Iterator[LeftOutReport]:
     for one in archive.stored.plan.left_out:
         gpu_id = archive.devices[one.device].gpu_id
         yield LeftOutReport(gpu_uuid=one.device, gpu_id=gpu_id, model_name=one.model, reason=one.why)

@@ -118,7 +118,7 @@ class _Reporter:
         for cell in sorted(cells, key=lambda cell: cell.batch_size):
             if (requested := self._requested(cell)) is None:
                 continue  # a scan that found nothing: it is among the scans
-            key, counted = f"batch_size_{requested}", self._counted(cell)
+            key, counted = f"batch_size_{requested}", self._launches_of(cell)
             base = self._measured(counted, requested)
             seen = cell_figures.seen(counted, generates=WORKLOADS[cell.workload].generates)
             judged = plausibility.judge(seen, cell.precision, reached)
@@ -152,7 +152,7 @@ class _Reporter:
         )
 
     def probe(self, cell: Cell) -> ProbeMetrics:
-        counted = self._counted(cell)
+        counted = self._launches_of(cell)
         return cell_figures.probe(self._measured(counted, cell.batch_size), counted, self._models[cell.model])
 
     def _parameters(self, cells: list[Cell]) -> int | None:
@@ -165,7 +165,7 @@ class _Reporter:
     def _launches(self, cell: Cell) -> list[LaunchEvidence]:
         return [self._evidence.launches[number] for number in self._evidence.outcomes[cell.id].counted]
 
-    def _counted(self, cell: Cell) -> Counted:
+    def _launches_of(self, cell: Cell) -> Counted:
         device = self._archive.devices[cell.devices[0]]
         return Counted(cell, device, self._evidence.cells.get(cell.id), self._launches(cell))
 

@@ -76,7 +76,7 @@ def judged_cells(sides: Sequence[SideBySide]) -> list[JudgedCell]:
 
 
 def _cell(name: str, side: SideBySide) -> JudgedCell:
-    without = left_out(side)
+    without = excluded_gpus(side)
     judged = {point.device.uuid: point for point in side.points if point.device.uuid not in without}
     held = {uuid: point for uuid, point in judged.items() if point.metric.throttled}
     points = {uuid: point for uuid, point in judged.items() if uuid not in held}
@@ -84,7 +84,7 @@ def _cell(name: str, side: SideBySide) -> JudgedCell:
     return JudgedCell(name, side.group.cell, bound, points, held)
 
 
-def left_out(side: SideBySide) -> dict[str, str]:
+def excluded_gpus(side: SideBySide) -> dict[str, str]:
     """The GPUs that a cell excludes, with the reason."""
     found = {}
     for point, reason in zip(side.points, side.reasons, strict=True):

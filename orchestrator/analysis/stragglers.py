@@ -79,7 +79,7 @@ def _of_group(group: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[
     judged = sibling_cells.by_mode(cells)
     missing: dict[str, Counter[str]] = defaultdict(Counter)
     for side in sides:
-        for uuid, reason in sibling_cells.left_out(side).items():
+        for uuid, reason in sibling_cells.excluded_gpus(side).items():
             missing[uuid][reason] += 1
     slowed = throttled_gpus.found(sides)
     for device in group:

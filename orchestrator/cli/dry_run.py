@@ -88,7 +88,7 @@ def _burn_in(configuration: Configuration, devices: Sequence[Device]) -> Iterabl
     if asked.max_temperature_c is not None and any(device.kind is DeviceKind.CUDA for device in devices):
         lines.append(f"A GPU that is at {asked.max_temperature_c} degrees C for {HELD_S:g} s is stopped, and fails.")
     by_uuid = {device.uuid: device for device in devices}
-    lines += [f"Injected: {injections.told(one, by_uuid[one.device])}." for one in asked.injections]
+    lines += [f"Injected: {injections.description(one, by_uuid[one.device])}." for one in asked.injections]
     if asked.injections:
         lines.append("The run is tainted by that: it proves the detectors, and can never pass.")
     return _folded(lines)

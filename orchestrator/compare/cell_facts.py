@@ -49,8 +49,8 @@ _OF_THE_MODEL: Final = _Fact(
 )
 _OF_THE_DEVICE: Final = (
     _Fact("GPU model", lambda one: one.device.gpu_name),
-    _Fact("memory", lambda one: _known(one.device.memory_mb, "MB")),
-    _Fact("power limit", lambda one: _known(one.device.power_limit_w, "W")),
+    _Fact("memory", lambda one: _with_unit(one.device.memory_mb, "MB")),
+    _Fact("power limit", lambda one: _with_unit(one.device.power_limit_w, "W")),
 )
 """The other facts are in the key of a cell, by which it is paired."""
 
@@ -71,20 +71,20 @@ _FAULTS: Final = (
 def fault(place: Place) -> str:
     """Return why nothing may be based on a cell, or ""."""
     found = _gravest(_FAULTS, place)
-    return "" if found is None else _told(found, (place,))
+    return "" if found is None else _fault_words(found, (place,))
 
 
 def advice(place: Place) -> str:
     """Return `fault` with its remedy."""
     found = _gravest(_FAULTS, place)
-    return "" if found is None else ": ".join(filter(None, (_told(found, (place,)), found.remedy)))
+    return "" if found is None else ": ".join(filter(None, (_fault_words(found, (place,)), found.remedy)))
 
 
 def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
     """Return the fact that prevents a comparison of two cells, or "". any_device: another GPU model is allowed."""
     if (found := _gravest((one for one in _FAULTS if not one.has_ratio), before, after)) is not None:
         who = {name: one for name, one in (("the first", before), ("the second", after)) if found.found(one)}
-        return f"{' and '.join(who)} {'are' if len(who) > 1 else 'is'} {_told(found, who.values())}"
+        return f"{' and '.join(who)} {'are' if len(who) > 1 else 'is'} {_fault_words(found, who.values())}"
     facts = (*_OF_THE_CELL, *(() if any_device else _OF_THE_DEVICE))
     for fact in facts:
         if fact.read(before) != fact.read(after):
@@ -99,7 +99,7 @@ def _gravest(faults: Iterable[_Fault], *places: Place) -> _Fault | None:
     return next((fault for fault in faults if any(map(fault.found, places))), None)
 
 
-def _told(found: _Fault, places: Iterable[Place]) -> str:
+def _fault_words(found: _Fault, places: Iterable[Place]) -> str:
     states = ", ".join(dict.fromkeys(one.cell.status.value for one in places))
     return f"{found.words} ({states})" if found.with_status else found.words
 
@@ -160,5 +160,5 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator
             yield Change(name, old, new)
 
 
-def _known(value: float | None, unit: str) -> str:
+def _with_unit(value: float | None, unit: str) -> str:
     return "unknown" if value is None else f"{value:g} {unit}"

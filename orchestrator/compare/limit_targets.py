@@ -125,8 +125,8 @@ def _of_siblings(
         )
         found = [(value, named[value.gpu_uuid, *key]) for value in spread.values]
         compared = [place for value, place in found if value.not_comparable is None]
-        at_fault = _told((place, cell_facts.fault(place)) for place in compared)
-        left_out = _told((place, value.not_comparable or "") for value, place in found)
+        at_fault = _reasons((place, cell_facts.fault(place)) for place in compared)
+        left_out = _reasons((place, value.not_comparable or "") for value, place in found)
         for value, place in found:
             if at_fault or not value.percent_of_median:
                 yield (value.gpu_uuid, *key), Relative(None, at_fault or left_out)
@@ -139,7 +139,7 @@ def _of_siblings(
             yield (value.gpu_uuid, *key), Relative(speed, "", blind)
 
 
-def _told(whys: Iterable[tuple[Place, str]]) -> str:
+def _reasons(whys: Iterable[tuple[Place, str]]) -> str:
     return "; ".join(f"{place.device.label}: {why}" for place, why in whys if why)
 
 

@@ -128,6 +128,6 @@ def names() -> tuple[str, ...]:
     return (*(signal.name for signal in SIGNALS), *FAMILIES)
 
 
-def named(word: str) -> tuple[str, ...]:
+def signals_of_word(word: str) -> tuple[str, ...]:
     """Return the signals behind a name."""
     return FAMILIES.get(word, (word,))

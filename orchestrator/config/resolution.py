@@ -214,7 +214,7 @@ def _required_signals(settings: LayeredSettings) -> tuple[str, ...]:
         require_known(word, origin, health_signals.names(), "signal")
         for word, origin in _words(settings, "health.require", "signal")
     ]
-    return tuple(dict.fromkeys(name for word in words for name in health_signals.named(word)))
+    return tuple(dict.fromkeys(name for word in words for name in health_signals.signals_of_word(word)))
 
 
 def _deadlines(settings: LayeredSettings) -> Deadlines:

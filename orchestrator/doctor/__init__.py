@@ -39,7 +39,7 @@ def examine(runs_folder: str, gpu_ids: str = "all") -> Iterator[Finding]:
     from orchestrator.config import catalogue, libraries
     from orchestrator.doctor import gpus, machine, software
 
-    facts = gpus.look(gpu_ids) if gpus.named(gpu_ids) else None
+    facts = gpus.look(gpu_ids) if gpus.names_gpus(gpu_ids) else None
     if facts is not None:
         yield from gpus.judge(facts)
     yield from software.judge(libraries.torch_cuda(), None if facts is None else facts.inventory.cuda_driver_version)

@@ -54,7 +54,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     environment: tuple[tuple[str, str], ...] = ()
 
 
-def named(gpu_ids: str) -> bool:
+def names_gpus(gpu_ids: str) -> bool:
     """Whether a GPU is among them. Raises DeviceError for what names no device."""
     return any(not word.startswith("cpu:") for word in devices.require_words(gpu_ids, "--gpu-ids"))
 
@@ -116,7 +116,7 @@ def _driver(facts: Facts) -> Iterator[Finding]:
             yield said(Level.BROKEN, "Driver", found.reason)
         case NvmlStatus.OK:
             cuda = found.cuda_driver_version or "unknown"
-            there = _counted((*found.gpus, *found.slices))
+            there = _number_of_each((*found.gpus, *found.slices))
             words = f"{found.driver_version or 'of unknown version'}, CUDA up to {cuda}, {there}"
             yield Finding(Level.OK, "Driver", words)
     needed = facts.gpu_ids == "all"  # for named ones see why_none
@@ -129,7 +129,7 @@ def _cuda(facts: Facts) -> Iterator[Finding]:
     wrong = [words for gpus, heard in asked if (words := cuda_probe.trouble(heard, gpus)) is not None]
     yield from (said(Level.BROKEN, "CUDA", words) for words in wrong)
     if facts.heard and not wrong:
-        yield Finding(Level.OK, "CUDA", f"works on {_counted(facts.chosen)}")
+        yield Finding(Level.OK, "CUDA", f"works on {_number_of_each(facts.chosen)}")
     if facts.mps:
         words = "an MPS daemon runs: processes share the GPUs through it, and a fault in one can end the others"
         fix = "echo quit | nvidia-cuda-mps-control (as its user), and unset CUDA_MPS_PIPE_DIRECTORY"
@@ -164,7 +164,7 @@ def _default_mode(gpu: Device) -> str:
     return f"nvidia-smi -i {gpu.uuid} -c DEFAULT (as root)"
 
 
-def _counted(devices: Sequence[Device]) -> str:
+def _number_of_each(devices: Sequence[Device]) -> str:
     slices = sum(device.slice_of is not None for device in devices)
     whole = len(devices) - slices
     words = [plural(whole, "GPU")] if whole or not slices else []

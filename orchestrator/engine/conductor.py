@@ -201,10 +201,12 @@ class Conductor:
                 self._step(StopAsked())
                 self.tell("warning", "stopping: running cells may end, nothing new begins (once more to stop at once)")
             case Order.END_GENTLY:
-                self.carry_out(self.fleet.stop(stopping.asked(), now, immediately=False, grace_s=GENTLE_GRACE_S))
+                self.carry_out(
+                    self.fleet.stop(stopping.stop_requested(), now, immediately=False, grace_s=GENTLE_GRACE_S)
+                )
             case Order.KILL:
                 self.tell("warning", "stopping now: what still runs is killed")
-                self.carry_out(self.fleet.stop(stopping.asked(), now, immediately=True, grace_s=0))
+                self.carry_out(self.fleet.stop(stopping.stop_requested(), now, immediately=True, grace_s=0))
             case Order.TIME_IS_UP:
                 assert self._budget is not None
                 self._budget.ran_out(time.monotonic())

@@ -79,7 +79,7 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         outcome, why = (found, "") if isinstance(found, report_summary.Outcome) else (None, found)
         unwritten = tuple(str(path) for path in report_places.unwritten(stored, paths))
         status = msgspec.structs.replace(status, outcome=outcome, no_outcome=why, unwritten=unwritten)
-    status = _counted(status, run, now_ns)
+    status = _with_counts(status, run, now_ns)
     if status.standing in GOES_ON:
         status = _timed(status, run, limited)
     return status, run.attempts
@@ -171,7 +171,7 @@ def _importing_s(stored: StoredRun, records: Sequence[Record], now_ns: int) -> f
     return None
 
 
-def _counted(status: Status, run: Archive, now_ns: int) -> Status:
+def _with_counts(status: Status, run: Archive, now_ns: int) -> Status:
     """Add what the journal says to the status. now_ns: monotonic, of this boot."""
     labels = {device.uuid: device.label for device in run.stored.devices}
     named = progress.alike(run.stored.plan.cells)

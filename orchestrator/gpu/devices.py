@@ -55,7 +55,7 @@ def resolve(
         if number is not None:
             chosen.append(next(slices))
         elif gpus is not None:
-            chosen += gpus.named(word)
+            chosen += gpus.of_word(word)
     _require_distinct(chosen, origin)
     return mig.sharing(share_near_cores(chosen, cores))
 
@@ -96,7 +96,7 @@ class _Gpus:
         }
         self._all_slices = tuple(one for slices in self._slices.values() for one in slices)
 
-    def named(self, word: str) -> tuple[Device, ...]:
+    def of_word(self, word: str) -> tuple[Device, ...]:
         """Return the devices that one word names."""
         if word != "all":
             return (self._at(int(word)) if word.isdecimal() else self._by_uuid(word),)

@@ -86,12 +86,12 @@ class Nvml:
     @property
     def driver_version(self) -> str | None:
         """Version of the driver, "580.95.05"."""
-        return self._known(self._lib.nvmlSystemGetDriverVersion)
+        return self._read_or_none(self._lib.nvmlSystemGetDriverVersion)
 
     @property
     def cuda_driver_version(self) -> str | None:
         """Newest CUDA that the driver serves, "13.0"."""
-        version: int | None = self._known(self._lib.nvmlSystemGetCudaDriverVersion_v2)
+        version: int | None = self._read_or_none(self._lib.nvmlSystemGetCudaDriverVersion_v2)
         return None if version is None else f"{version // 1000}.{version % 1000 // 10}"
 
     def gpus(self) -> tuple[Device | UnreadableGpu, ...]:
@@ -102,21 +102,21 @@ class Nvml:
         """One reading of one GPU, now. Raises GpuLostError when it does not answer any more."""
         lib, handle = self._lib, self._whole(uuid)
         at_ns = time.monotonic_ns()
-        utilization = self._known(lib.nvmlDeviceGetUtilizationRates, handle)
-        thermal = self._known(lib.nvmlDeviceGetViolationStatus, handle, lib.NVML_PERF_POLICY_THERMAL)
-        power = self._known(lib.nvmlDeviceGetViolationStatus, handle, lib.NVML_PERF_POLICY_POWER)
+        utilization = self._read_or_none(lib.nvmlDeviceGetUtilizationRates, handle)
+        thermal = self._read_or_none(lib.nvmlDeviceGetViolationStatus, handle, lib.NVML_PERF_POLICY_THERMAL)
+        power = self._read_or_none(lib.nvmlDeviceGetViolationStatus, handle, lib.NVML_PERF_POLICY_POWER)
         return Sample(
             at_ns=at_ns,
             gpu_percent=utilization and utilization.gpu,
             memory_percent=utilization and utilization.memory,
             memory_used_bytes=self.memory_used(uuid),
-            power_mw=self._known(lib.nvmlDeviceGetPowerUsage, handle),
-            energy_mj=self._known(lib.nvmlDeviceGetTotalEnergyConsumption, handle),
+            power_mw=self._read_or_none(lib.nvmlDeviceGetPowerUsage, handle),
+            energy_mj=self._read_or_none(lib.nvmlDeviceGetTotalEnergyConsumption, handle),
             # Deprecated in favour of nvmlDeviceGetTemperatureV, which drivers before 570 do not have.
-            temperature_c=self._known(lib.nvmlDeviceGetTemperature, handle, lib.NVML_TEMPERATURE_GPU),
-            sm_clock_mhz=self._known(lib.nvmlDeviceGetClockInfo, handle, lib.NVML_CLOCK_SM),
-            memory_clock_mhz=self._known(lib.nvmlDeviceGetClockInfo, handle, lib.NVML_CLOCK_MEM),
-            reasons=self._known(lib.nvmlDeviceGetCurrentClocksEventReasons, handle),
+            temperature_c=self._read_or_none(lib.nvmlDeviceGetTemperature, handle, lib.NVML_TEMPERATURE_GPU),
+            sm_clock_mhz=self._read_or_none(lib.nvmlDeviceGetClockInfo, handle, lib.NVML_CLOCK_SM),
+            memory_clock_mhz=self._read_or_none(lib.nvmlDeviceGetClockInfo, handle, lib.NVML_CLOCK_MEM),
+            reasons=self._read_or_none(lib.nvmlDeviceGetCurrentClocksEventReasons, handle),
             thermal_violation_ns=thermal and thermal.violationTime,
             power_violation_ns=power and power.violationTime,
         )
@@ -151,7 +151,7 @@ class Nvml:
             (False, lib.nvmlDeviceGetGraphicsRunningProcesses),
             (True, lib.nvmlDeviceGetComputeRunningProcesses),
         ):
-            entries = self._known(ask, handle)
+            entries = self._read_or_none(ask, handle)
             if entries is None and compute:
                 return None
             for entry in entries or ():
@@ -169,7 +169,7 @@ class Nvml:
             return UnreadableGpu(index=index, reason=str(error))
 
     def _facts(self, index: int, uuid: str, handle: Any) -> Device:  # noqa: ANN401 - a ctypes pointer of pynvml
-        lib, known = self._lib, self._known
+        lib, known = self._lib, self._read_or_none
         memory = self._memory(handle)
         pci = known(lib.nvmlDeviceGetPciInfo, handle)
         limit_mw = known(lib.nvmlDeviceGetEnforcedPowerLimit, handle)
@@ -202,12 +202,12 @@ class Nvml:
 
     def _cpus(self, handle: Any) -> tuple[int, ...]:  # noqa: ANN401 - a ctypes pointer of pynvml
         words = -(-os.sysconf("SC_NPROCESSORS_CONF") // 64)
-        mask = self._known(self._lib.nvmlDeviceGetCpuAffinity, handle, words) or ()
+        mask = self._read_or_none(self._lib.nvmlDeviceGetCpuAffinity, handle, words) or ()
         return tuple(64 * word + bit for word, bits in enumerate(mask) for bit in range(64) if bits >> bit & 1)
 
     def _memory(self, handle: Any) -> Any:  # noqa: ANN401 - a ctypes pointer and a ctypes struct of pynvml
         # Version 1 counts the memory that the driver reserves as used.
-        return self._known(self._lib.nvmlDeviceGetMemoryInfo, handle, self._lib.nvmlMemory_v2)
+        return self._read_or_none(self._lib.nvmlDeviceGetMemoryInfo, handle, self._lib.nvmlMemory_v2)
 
     def _handle(self, uuid: str) -> Any:  # noqa: ANN401 - a ctypes pointer of pynvml
         if uuid not in self._handles:
@@ -234,7 +234,7 @@ class Nvml:
         except UnicodeDecodeError as error:
             raise NvmlError(f"{call.__name__} gave text that cannot be read: {error}") from error
 
-    def _known(self, call: Callable[..., T], *arguments: object) -> T | None:
+    def _read_or_none(self, call: Callable[..., T], *arguments: object) -> T | None:
         """NVML's answer, None where this GPU or driver has none. Raises NvmlError when the GPU or NVML is gone."""
         try:
             return call(*arguments)

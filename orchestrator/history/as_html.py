@@ -45,11 +45,11 @@ def page(trends: Sequence[Trend], asked: Mapping[str, str]) -> Page:
         heading=heading,
         verdict=badge,
         meaning=meaning,
-        reasons=tuple(_told(one, point) for one, point in sorted(found, key=lambda each: each[1].test_date)),
+        reasons=tuple(_tooltip(one, point) for one, point in sorted(found, key=lambda each: each[1].test_date)),
         notices=(),
         elsewhere=_ELSEWHERE,
         facts_title="What was asked for",
-        facts=(*asked.items(), ("First run", _named(runs[0])), ("Last run", _named(runs[-1]))),
+        facts=(*asked.items(), ("First run", _run_name(runs[0])), ("Last run", _run_name(runs[-1]))),
         cards=tuple(_cards(trends, runs, len(found))),
         sections=(_section(trends),),
         cells=_cells(trends),
@@ -73,13 +73,13 @@ def _sentences(words: Iterable[str]) -> str:
     return " ".join(f"{one[0].upper()}{one[1:]}." for one in words if one)
 
 
-def _told(trend: Trend, point: TrendPoint) -> str:
+def _tooltip(trend: Trend, point: TrendPoint) -> str:
     with_it = f", with {'; '.join(point.stack)}" if point.stack else ""
     of = f"{trend.figure} of {wording.cell(trend)} on {wording.device(trend)}"
     return f"{wording.change(point)} from {point.test_date[:10]} (run {point.run_id}) on{with_it}: {of}"
 
 
-def _named(run: tuple[str, str]) -> str:
+def _run_name(run: tuple[str, str]) -> str:
     return f"{run[0]} ({run[1]})"
 
 

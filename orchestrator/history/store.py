@@ -47,7 +47,7 @@ def writing(place: Place, notes: list[str] | None = None) -> Iterator[sqlite3.Co
     """Open the history for writing. notes: gets a message if a damaged one was moved aside. Raises HistoryError."""
     path = _real(place.path)
     told = [] if notes is None else notes
-    with _told(path):
+    with _as_user_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             with closing(_whole(path, place, told, CHECKED_BYTES)) as connection, _damage_named(path):
@@ -61,7 +61,7 @@ def writing(place: Place, notes: list[str] | None = None) -> Iterator[sqlite3.Co
 def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
     """Open the history for reading; None if there is none. Raises HistoryError, also for a damaged one."""
     path = _real(place.path)
-    with _told(path):
+    with _as_user_errors(path):
         if not path.exists():
             yield None
             return
@@ -80,7 +80,7 @@ def refusal(place: Place) -> str:
     """Return why runs cannot be recorded there (foreign file, newer version), or "". Writes nothing."""
     path = _real(place.path)
     try:
-        with _told(path):
+        with _as_user_errors(path):
             if path.exists():
                 with closing(_as_it_is(path)) as connection, _damage_named(path):
                     _require_ours(connection, path)
@@ -240,7 +240,7 @@ def _damage_named(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _as_user_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:

@@ -70,7 +70,7 @@ def _trend(points: Sequence[Point], margins: Margins, figure: str | None) -> Tre
     shown = figure or next((one.cell.metric for one in reversed(points) if one.cell.launches), newest.cell.metric)
     margin = margins.runs.end_to_end if WORKLOADS[newest.cell.key.phase].end_to_end else margins.runs.cell
     values = [point.cell.figures.get(shown) for point in points]
-    left_out = [_left_out(point, value) for point, value in zip(points, values, strict=True)]
+    left_out = [_exclusion(point, value) for point, value in zip(points, values, strict=True)]
     changed = dict(_changes(values, left_out, margin.share)) if newest.device.kind == DeviceKind.CUDA else {}
     return Trend(
         cell=newest.cell.key.words,
@@ -96,7 +96,7 @@ def _trend(points: Sequence[Point], margins: Margins, figure: str | None) -> Tre
     )
 
 
-def _left_out(point: Point, value: float | None) -> str:
+def _exclusion(point: Point, value: float | None) -> str:
     if point.tainted:
         return TAINTED
     return point.cell.doubt or ("" if value is not None else "no such figure")

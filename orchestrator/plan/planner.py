@@ -39,7 +39,7 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
     for device in devices:
         wanted = [*_models(configuration), *_probes(configuration, device)]
         rounds = rounds_of(len(wanted), configuration.launches * len(modes), configuration.seed)
-        left_out += _left_out(configuration, device)
+        left_out += _exclusions(configuration, device)
         if not wanted:
             excluded = "; ".join(f"{one.model}: {one.why}" for one in left_out)
             raise ConfigError(f"{device.label}: nothing is to be measured there. {excluded}")
@@ -85,12 +85,12 @@ def _probes(configuration: Configuration, device: Device) -> Iterator[Shape]:
         yield Shape(model=spec, workload=Workload.PROBE, precision=precision)
 
 
-def _left_out(configuration: Configuration, device: Device) -> Iterator[LeftOut]:
+def _exclusions(configuration: Configuration, device: Device) -> Iterator[LeftOut]:
     """Requests that make no cell on this device."""
     for model in itertools.filterfalse(is_probe, configuration.models):
-        for why in shapes.left_out(model, configuration):
+        for why in shapes.exclusions(model, configuration):
             yield LeftOut(device=device.uuid, model=model.name, why=why)
-    yield from probes.left_out(configuration, device)
+    yield from probes.exclusions(configuration, device)
 
 
 def _cell(shape: Shape, device: Device, mode: Mode, seed: int) -> Cell:

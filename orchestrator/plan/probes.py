@@ -54,7 +54,7 @@ def on(configuration: Configuration, device: Device) -> Iterator[tuple[ModelSpec
                 yield spec, precision
 
 
-def left_out(configuration: Configuration, device: Device) -> Iterator[LeftOut]:
+def exclusions(configuration: Configuration, device: Device) -> Iterator[LeftOut]:
     """Requested probes that are not applicable to `device`."""
     for spec in _requested(configuration):
         probe = PROBES[spec.name]

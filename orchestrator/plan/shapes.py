@@ -53,7 +53,7 @@ def of(model: ModelSpec, configuration: Configuration) -> Iterator[Shape]:
                     )
 
 
-def left_out(model: ModelSpec, configuration: Configuration) -> Iterator[str]:
+def exclusions(model: ModelSpec, configuration: Configuration) -> Iterator[str]:
     """Why requests are not measured for `model`, one sentence each."""
     said = False
     if model.sizes is not None:

@@ -73,7 +73,7 @@ def how_it_ended(category: str, message: str) -> str:
     return "ended by the time limit" if limited else str(category)
 
 
-def asked() -> Failure:
+def stop_requested() -> Failure:
     """The failure of a launch that a stop request ended."""
     return Failure(category=Category.STOPPED, message="the run was asked to stop", phase=Phase.START)
 

@@ -167,7 +167,7 @@ def make_run(runs: Path, now: datetime) -> RunPaths:
 def existing_run(name: str | None, runs: str) -> RunPaths:
     """The run in the folder `name`, or the newest one in `runs`. Raises RunFolderError for none."""
     try:
-        return RunPaths(_newest(runs) if name is None else _named(name))
+        return RunPaths(_newest(runs) if name is None else _path_of(name))
     except OSError as error:
         raise RunFolderError(f"{runs if name is None else name}: cannot be read: {error.strerror}") from error
 
@@ -192,7 +192,7 @@ def require_ours(paths: RunPaths) -> None:
             )
 
 
-def _named(name: str) -> Path:
+def _path_of(name: str) -> Path:
     if not name.strip():
         raise RunFolderError("expected the folder of a run, got an empty text")
     paths = RunPaths(Path(name))

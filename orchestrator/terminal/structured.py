@@ -50,7 +50,7 @@ class Structured:
                 told = {"device": line.label, "cell": line.cell, "cell_id": line.cell_id, "phase": line.phase}
                 self._log.info("phase", **_plain(told))
         if self._pace.due():
-            devices = [_named(line) for line in snapshot.devices]
+            devices = [_fields_of(line) for line in snapshot.devices]
             self._log.info("progress", **_plain(snapshot) | {"devices": devices})
 
     def tell(self, event: CellEnded | Notice) -> None:
@@ -62,7 +62,7 @@ class Structured:
             told = {"message": event.message, **event.fields}
             getattr(self._log, level)(event.event, **_plain(told))
             return
-        fields = {name: value for name, value in _named(event).items() if name != "failure"}
+        fields = {name: value for name, value in _fields_of(event).items() if name != "failure"}
         if event.failure is None:
             self._log.info("cell_ended", **fields)
             return
@@ -82,7 +82,7 @@ def _is_end(told: CellEnded | Notice) -> bool:
     return isinstance(told, Notice) and told.event == "run_ended"
 
 
-def _named(told: CellEnded | DeviceLine) -> dict[str, Any]:
+def _fields_of(told: CellEnded | DeviceLine) -> dict[str, Any]:
     plain = _plain(told)
     return {"device": plain.pop("label"), **plain}
 

@@ -87,7 +87,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         isolation=isolation,
         items=1,
         bytes_per_iteration={"iteration": test.chunk_bytes},
-        verification=test.verification(key.key(assign.device, device), _left_out(words.nbytes, free), share),
+        verification=test.verification(key.key(assign.device, device), _untested_memory(words.nbytes, free), share),
     )
 
 
@@ -127,7 +127,7 @@ def most_of(size: int, *, less: int, chunk: int, allocate: Callable[[int], torch
         size = max(size - less, chunk)
 
 
-def _left_out(tested: int, free: int | None) -> dict[str, str]:
+def _untested_memory(tested: int, free: int | None) -> dict[str, str]:
     """What of the memory is not tested → why."""
     if free is None:
         return {"memory": f"{tested // _MIB} MiB were tested, and no more: it is the host's memory"}

@@ -198,7 +198,7 @@ def _reported(launch: Launch, outcome: Result | Failure, now: float) -> tuple[La
         case Status.WORKING if doubtful:
             return _with(launch, status=Status.HELD, held=outcome, deadline=now + DRAIN_S), ()
         case Status.WORKING:
-            return _told(launch, outcome, now)
+            return _concluded_with(launch, outcome, now)
         case Status.DRAINING if doubtful:
             return _with(launch, held=launch.held or outcome), ()
         case Status.DRAINING if launch.held is None:
@@ -207,7 +207,7 @@ def _reported(launch: Launch, outcome: Result | Failure, now: float) -> tuple[La
             return launch, ()
 
 
-def _told(launch: Launch, outcome: Result | Failure | None, now: float) -> tuple[Launch, tuple[Action, ...]]:
+def _concluded_with(launch: Launch, outcome: Result | Failure | None, now: float) -> tuple[Launch, tuple[Action, ...]]:
     until = now + launch.deadlines.allowance(Phase.FINISH, launch.measurement)
     launch = _with(launch, status=Status.REPORTED, phase=Phase.FINISH, deadline=until, concluded=True)
     return launch, (Conclude(outcome),)
@@ -235,7 +235,7 @@ def _stop(
         case Status.REQUESTED:
             return _over(launch, failure)
         case Status.HELD:  # what it told came first
-            launch, told = _told(launch, launch.held, now)
+            launch, told = _concluded_with(launch, launch.held, now)
             launch, actions = _stop(launch, failure, now, immediately=immediately, grace_s=grace_s)
             return launch, told + actions
         case Status.BORN | Status.WORKING | Status.REPORTED if not immediately:
@@ -260,7 +260,7 @@ def _late(launch: Launch, now: float) -> tuple[Launch, tuple[Action, ...]]:
             failure = Failure(category=Category.UNKILLABLE, message=message, phase=launch.phase)
             return _over(launch, failure, unkillable=True)
         case Status.HELD:
-            return _told(launch, launch.held, now)
+            return _concluded_with(launch, launch.held, now)
         case Status.DRAINING:
             return _over(launch, launch.held)
         case Status.OVER:

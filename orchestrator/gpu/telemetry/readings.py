@@ -95,26 +95,28 @@ def _readings(around: Sequence[Sample], times_ns: Sequence[int], windows: Sequen
     measured_s = measured_ns / 1e9
     counters = _Counters(times_ns, _moments(times_ns, windows), windows)
     averaged = _averaged(around, counters, inside) if measured_s >= MIN_MEASURED_S else {}
-    temperatures = _known([sample.temperature_c for sample in near])
+    temperatures = _without_none([sample.temperature_c for sample in near])
     values: dict[str, float | None] = {
         **averaged,
         "temperature_c": _mean(temperatures),
         "temperature_max_c": max(temperatures, default=None),
-        "sm_clock_mhz": _mean(_known([sample.sm_clock_mhz for sample in near])),
-        "memory_clock_mhz": _mean(_known([sample.memory_clock_mhz for sample in near])),
-        "memory_used_bytes": max(_known([sample.memory_used_bytes for sample in near]), default=None),
-        "reasons": _all_bits(_known([sample.reasons for sample in near])),
+        "sm_clock_mhz": _mean(_without_none([sample.sm_clock_mhz for sample in near])),
+        "memory_clock_mhz": _mean(_without_none([sample.memory_clock_mhz for sample in near])),
+        "memory_used_bytes": max(_without_none([sample.memory_used_bytes for sample in near]), default=None),
+        "reasons": _all_bits(_without_none([sample.reasons for sample in near])),
         "thermal_violation": counters.held([sample.thermal_violation_ns for sample in around], measured_ns),
         "power_violation": counters.held([sample.power_violation_ns for sample in around], measured_ns),
     }
-    slowdown = _mean([bool(mask & clock_events.SLOWDOWN) for mask in _known([sample.reasons for sample in inside])])
+    slowdown = _mean(
+        [bool(mask & clock_events.SLOWDOWN) for mask in _without_none([sample.reasons for sample in inside])]
+    )
     derived = {"slowdown_samples": slowdown, "sm_clock_drift_percent": _drift(inside)}
     return msgspec.convert({**values, **derived, "note": _note(values, measured_s)}, Readings)
 
 
 def _drift(inside: Sequence[Sample]) -> float | None:
     """Percent by which the SM clock moved from one half to the other; None for too few samples."""
-    clocks = _known([sample.sm_clock_mhz for sample in inside])
+    clocks = _without_none([sample.sm_clock_mhz for sample in inside])
     if len(clocks) < MIN_FOR_CLOCK_DRIFT:
         return None
     before, after = fmean(clocks[: len(clocks) // 2]), fmean(clocks[len(clocks) // 2 :])
@@ -124,10 +126,10 @@ def _drift(inside: Sequence[Sample]) -> float | None:
 def _averaged(around: Sequence[Sample], counters: "_Counters", inside: Sequence[Sample]) -> dict[str, float | None]:
     """What boards average over a second: only for long measurements."""
     energy_mj = counters.increase([sample.energy_mj for sample in around])
-    power_mw = _mean(_known([sample.power_mw for sample in inside]))
+    power_mw = _mean(_without_none([sample.power_mw for sample in inside]))
     return {
-        "gpu_utilization_percent": _mean(_known([sample.gpu_percent for sample in inside])),
-        "memory_utilization_percent": _mean(_known([sample.memory_percent for sample in inside])),
+        "gpu_utilization_percent": _mean(_without_none([sample.gpu_percent for sample in inside])),
+        "memory_utilization_percent": _mean(_without_none([sample.memory_percent for sample in inside])),
         "power_draw_w": None if power_mw is None else power_mw / 1000,
         "energy_j": None if energy_mj is None else energy_mj / 1000,
     }
@@ -194,7 +196,7 @@ class _Counters(NamedTuple):
 
     def increase(self, values: Sequence[int | None]) -> float | None:
         """Rise of a counter within the windows; None where samples are missing or it fell."""
-        known, moments = _known(values), self.moments
+        known, moments = _without_none(values), self.moments
         if len(known) < len(values):
             kept = [at_ns for at_ns, value in zip(self.times_ns, values, strict=True) if value is not None]
             moments = _moments(kept, self.windows)
@@ -220,7 +222,7 @@ def _between(before: int, after: int, moment: _Moment) -> float:
     return before + (after - before) * moment.since_ns / moment.apart_ns
 
 
-def _known(values: Sequence[int | None]) -> list[int]:
+def _without_none(values: Sequence[int | None]) -> list[int]:
     return [value for value in values if value is not None]
 
 

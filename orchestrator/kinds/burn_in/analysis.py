@@ -28,7 +28,7 @@ from orchestrator.kinds.burn_in import (
     wrong_bits,
 )
 from orchestrator.kinds.burn_in.bit_comparison import Comparison, Sample
-from orchestrator.kinds.burn_in.findings import Ahead, Planned, RateVerdict, Work, named
+from orchestrator.kinds.burn_in.findings import Ahead, Planned, RateVerdict, Work, cell_name
 from orchestrator.kinds.burn_in.heat_soak import Soaks
 from orchestrator.kinds.burn_in.injected_faults import injected
 from orchestrator.kinds.burn_in.levels import requested
@@ -111,7 +111,7 @@ def analyse(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
         uncounted=uncounted,
         done=done,
         lost=lost,
-        waits=gpu_waits.told(archive, [one for one in lost if one.attempt.failure is not None]),
+        waits=gpu_waits.waits_by_segment(archive, [one for one in lost if one.attempt.failure is not None]),
         stalled=tuple(one for one in good if one.evidence.stalls),
         at_work=at_work,
         ahead=remaining_time.ahead(archive, at_work),
@@ -223,7 +223,7 @@ def _not_tested(night: _Night, device: Device, verified: Sequence[tuple[_Good, V
             found.setdefault(f"{name}: {what}", reason)
     found |= memory_test.not_tested([seen for _, seen in verified]) | tallies.not_tested(by_cell)
     found |= rate_checks.not_tested(night.paces.get(device.uuid, {}))
-    bits = {named(one.cell) for one, seen in verified if seen.digests or seen.losses}
+    bits = {cell_name(one.cell) for one, seen in verified if seen.digests or seen.losses}
     return found | bit_comparison.not_tested(device.uuid, night.compared, len(bits))
 
 
@@ -241,14 +241,14 @@ def _planned(
             said = (why for what, why in not_tested.items() if what.startswith(prefix))
             why = next(said, night.archive.dropped.get((cell.id, 0), ""))
             impossible = bool(mine) and not checks and all(found.not_tested for found in mine)
-            yield Planned(cell.workload, named(cell), checks, why, impossible, cell.id in night.untried)
+            yield Planned(cell.workload, cell_name(cell), checks, why, impossible, cell.id in night.untried)
 
 
 def _skipped(archive: Archive, device: Device) -> Iterator[str]:
     for cell in archive.stored.plan.cells:
         scope = next((scope for scope in scopes(cell) if scope in archive.skipped), None)
         if device.uuid in cell.devices and scope is not None:
-            yield f"{named(cell)}, all later rounds: it was skipped on every device: {archive.skipped[scope]}"
+            yield f"{cell_name(cell)}, all later rounds: it was skipped on every device: {archive.skipped[scope]}"
 
 
 def _health(device: Device, judged: HealthReport) -> tuple[HealthVerdict, str]:

@@ -39,7 +39,7 @@ def burn_in(report: Report) -> Section | None:
     return Section(
         "burn-in",
         "Burn-in",
-        (f"{asked(night)}. {meaning(night)}",),
+        (f"{requested_time(night)}. {meaning(night)}",),
         tables=(Table("Burn-in", columns, tuple(verdicts), name="burn-in"),),
         findings=tuple(_findings(night, report)),
     )
@@ -47,7 +47,7 @@ def burn_in(report: Report) -> Section | None:
 
 def _findings(night: BurnInReport, report: Report) -> Iterator[Finding]:
     kinds = (f"{labels(group.devices)}: {group.shown.gpu_name}" for group in groups(report))
-    yield from _told("What was tested", "", kinds)
+    yield from _finding("What was tested", "", kinds)
     alike: dict[tuple[ReasonReport, ...], list[GpuBurnIn]] = {}
     for gpu in sorted(night.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict)):
         alike.setdefault(gpu.reasons, []).append(gpu)
@@ -63,18 +63,20 @@ def _findings(night: BurnInReport, report: Report) -> Iterator[Finding]:
                 ranks=(Rank.GRAVEST, Rank.MORE),
             )
     named = ((label_of(judged.gpu_uuid, report), judged.earlier) for judged in report.health.gpus)
-    yield from _told("What earlier runs found", "earlier", (f"{who}: {earlier}" for who, earlier in named if earlier))
-    yield from _told("What was injected", "injected", injected(night))
-    yield from _told("What was checked", "", evidence(night))
+    yield from _finding(
+        "What earlier runs found", "earlier", (f"{who}: {earlier}" for who, earlier in named if earlier)
+    )
+    yield from _finding("What was injected", "injected", injected(night))
+    yield from _finding("What was checked", "", evidence(night))
     planned = any(gpu.unfinished for gpu in night.gpus)
     untested = Rank.GRAVEST if planned else Rank.TOLD
-    yield from _told("What was not tested", "not tested", not_tested(night), untested, SHOWN_REASONS)
-    yield from _told("What the rates were judged by", "rates", _warming_up(night))
-    yield from _told("What the health signals say", "health", _health(report))
-    yield from _told("Launches without a result", "launches", _without_result(report))
+    yield from _finding("What was not tested", "not tested", not_tested(night), untested, SHOWN_REASONS)
+    yield from _finding("What the rates were judged by", "rates", _warming_up(night))
+    yield from _finding("What the health signals say", "health", _health(report))
+    yield from _finding("Launches without a result", "launches", _without_result(report))
 
 
-def _told(
+def _finding(
     title: str, label: str, lines: Iterable[str], first: Rank = Rank.TOLD, most: int = MOST_ROWS
 ) -> Iterator[Finding]:
     told = tuple(lines)
@@ -93,7 +95,7 @@ def answer(report: Report) -> Answer | None:
     count = len(night.gpus)
     who = f"{count} of {plural(count, kind)}" if len(devices) == count else f"{labels(devices)} of {count}"
     injected = f", with faults injected{proven(night)}" if night.tainted else ""
-    return Answer(Badge(f"{night.verdict}: {who}{injected}", health.TONES[night.verdict]), asked(night))
+    return Answer(Badge(f"{night.verdict}: {who}{injected}", health.TONES[night.verdict]), requested_time(night))
 
 
 def profile(report: Report) -> str:
@@ -151,7 +153,7 @@ def _row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
     )
 
 
-def asked(night: BurnInReport) -> str:
+def requested_time(night: BurnInReport) -> str:
     """Return the level, the requested time, and the shortest and longest time at work."""
     served = sorted(gpu.served_seconds for gpu in night.gpus)
     at_work = " to ".join(dict.fromkeys(duration(seconds) for seconds in (*served[:1], *served[-1:])))

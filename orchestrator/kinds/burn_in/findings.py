@@ -14,7 +14,7 @@ from protocol.cell import Cell, Workload
 from protocol.verification import Mismatch
 
 
-def named(cell: Cell) -> str:
+def cell_name(cell: Cell) -> str:
     """Return the name of a cell, the same on all GPUs."""
     return f"{WORKLOADS[cell.workload].title} of {cell.model} in {cell.precision}"
 

@@ -25,7 +25,7 @@ _LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
 """After this time the GPU is given up and nobody waits for it."""
 
 
-def told(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
+def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
     """Return the waits on any device, by session. lost: failed launches of the whole run."""
     found: dict[Segment, list[Span]] = defaultdict(list)
     again = {(attempt.start.cell, attempt.start.round) for attempt, _, _ in lost}

@@ -10,7 +10,7 @@ from orchestrator.config.naming import plural
 from orchestrator.config.run_configuration import Asked
 from orchestrator.figures.burn_in import Fate, InjectedReport, Pace
 from orchestrator.kinds.burn_in import injections, links
-from orchestrator.kinds.burn_in.findings import RateVerdict, named
+from orchestrator.kinds.burn_in.findings import RateVerdict, cell_name
 from orchestrator.kinds.burn_in.rate_checks import BESIDE, Launched
 from orchestrator.kinds.burn_in.wrong_bits import Uncounted
 from protocol.cell import Device, Workload
@@ -40,7 +40,7 @@ def injected(
             asked_for = [launch for launch in mine if launch[0].start.round == one.round]
             beside = (other for other in uncounted if other.attempt.start.round == one.round)
             fate, outcome = _flipped(asked_for, sum(_shows(other.seen, one.device) for other in beside), one.device)
-        fault = injections.told(one, known[one.device])
+        fault = injections.description(one, known[one.device])
         found = fate is Fate.FOUND
         yield InjectedReport(gpu_uuid=one.device, fault=fault, found=found, outcome=outcome, fate=fate)
 
@@ -49,7 +49,7 @@ def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, st
     if not mine and not more:
         return Fate.UNDONE, "not brought about: no launch of that round has a result"
     found = [(cell, _shows(links.seen_by(cell, evidence), device)) for _, cell, evidence in mine]
-    missed = dict.fromkeys(named(cell) for cell, shows in found if not shows)
+    missed = dict.fromkeys(cell_name(cell) for cell, shows in found if not shows)
     number = more + sum(shows for _, shows in found)
     words = f"brought about in {plural(len(mine) + more, 'launch', 'launches')}, found in {number}"
     if missed:

@@ -70,7 +70,7 @@ def require_one_of_each(asked: Sequence[Asked], device: Device, origin: str = "-
             )
 
 
-def told(one: Asked, device: Device) -> str:
+def description(one: Asked, device: Device) -> str:
     """Describe what a fault does to its device."""
     if one.hot_c is not None:
         return f"{device.label} is read as {one.hot_c} degrees C hot, all the time"

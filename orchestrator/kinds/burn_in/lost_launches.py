@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from orchestrator.config.run_configuration import BurnIn
 from orchestrator.kinds.burn_in import served_time
-from orchestrator.kinds.burn_in.findings import named
+from orchestrator.kinds.burn_in.findings import cell_name
 from orchestrator.kinds.burn_in.served_time import AT_WORK, Span
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
@@ -61,7 +61,7 @@ def lost(archive: Archive, asked: BurnIn, damaged: Mapping[int, str] = MappingPr
         cell, failure = cells[attempt.start.cell], attempt.failure
         if failure is not None and has_trait(failure.category, Trait.WITH_RUN):
             planned_s = HUNG_CELLS * asked.cell_s[kinds[cell.devices[0]]] + HUNG_S
-            most_s = max(planned_s, _AS_OTHERS * longest_s[named(cell)])
+            most_s = max(planned_s, _AS_OTHERS * longest_s[cell_name(cell)])
             failure = _hung(attempt, halted[attempt.segment], most_s)
         if attempt.start.launch in damaged:
             words = damaged[attempt.start.launch]
@@ -85,14 +85,14 @@ def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device
     """Return the failed launches of a device that were not repeated. done: cells and rounds with a result."""
     for one in _not_made_up(launches, done, device):
         if one.failure.category is not Category.RESULT_LOST:
-            yield _told(*one)
+            yield _words(*one)
 
 
 def without_file(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
     """Return the launches of a device whose result file is lost; `resume` measures them again."""
     for one in _not_made_up(launches, done, device):
         if one.failure.category is Category.RESULT_LOST:
-            yield _told(*one)
+            yield _words(*one)
 
 
 def made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
@@ -100,7 +100,7 @@ def made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device:
     for one in launches:
         ours = device.uuid in one.cell.devices and (one.failure.device or device.uuid) == device.uuid
         if ours and _is_made_up(one, done) and not has_trait(one.failure.category, Trait.FROM_OUTSIDE):
-            yield _told(*one)
+            yield _words(*one)
 
 
 def _not_made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[Lost]:
@@ -116,10 +116,10 @@ def _is_made_up(one: Lost, done: Collection[tuple[str, int]]) -> bool:
     return not hung and (start.cell, start.round) in done
 
 
-def _told(attempt: Attempt, cell: Cell, failure: Failure) -> str:
+def _words(attempt: Attempt, cell: Cell, failure: Failure) -> str:
     at_ns = attempt.end.at_ns if attempt.end is not None and attempt.lasted_ms is not None else attempt.start.at_ns
     when = iso(attempt.segment.at(at_ns))  # the clock of a later segment may be another one
-    return f"{named(cell)}, round {attempt.start.round + 1}, {when}: {failure.category}: {failure.message}"
+    return f"{cell_name(cell)}, round {attempt.start.round + 1}, {when}: {failure.category}: {failure.message}"
 
 
 def _longest_s(attempts: Sequence[Attempt], cells: Mapping[str, Cell]) -> Mapping[str, float]:
@@ -127,7 +127,7 @@ def _longest_s(attempts: Sequence[Attempt], cells: Mapping[str, Cell]) -> Mappin
     found: dict[str, float] = defaultdict(float)
     for one in attempts:
         if one.promised is not None and one.lasted_ms is not None:
-            name = named(cells[one.start.cell])
+            name = cell_name(cells[one.start.cell])
             found[name] = max(found[name], one.lasted_ms / 1000)
     return found
 

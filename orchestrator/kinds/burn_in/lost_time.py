@@ -6,7 +6,7 @@ from typing import Final
 
 from orchestrator.kinds.burn_in import served_time
 from orchestrator.kinds.burn_in.busy_time import Work
-from orchestrator.kinds.burn_in.findings import named
+from orchestrator.kinds.burn_in.findings import cell_name
 from orchestrator.kinds.burn_in.gpu_waits import over_ns
 from orchestrator.kinds.burn_in.lost_launches import Lost
 from orchestrator.kinds.burn_in.served_time import Load, Span
@@ -42,7 +42,7 @@ def words(
     stood_still: its stalled launches. lost: its failed launches. waits: when it may have waited for another device.
     """
     found = [
-        Missing(attempt.segment.at(begin_ns), (end_ns - begin_ns) / 1e9, f"a worker stood still in {named(cell)}")
+        Missing(attempt.segment.at(begin_ns), (end_ns - begin_ns) / 1e9, f"a worker stood still in {cell_name(cell)}")
         for attempt, cell, stalls in stood_still
         for begin_ns, end_ns in stalls
     ]
@@ -93,7 +93,7 @@ def _mostly_gaps(work: Work) -> Iterator[Missing]:
 def _why(gap: Span, failed: Sequence[Lost], waits: Sequence[Span], load: Load) -> str:
     for attempt, cell, failure in failed:
         if attempt.start.at_ns < gap[1] and over_ns(attempt) > gap[0]:
-            return f"a launch of {named(cell)} failed: {failure.category}"
+            return f"a launch of {cell_name(cell)} failed: {failure.category}"
     if _any_in(gap, load.halts):
         return "the orchestrator stood still"
     if _any_in(gap, load.cut_off):

@@ -187,10 +187,10 @@ def _why_it_slowed(one: Drift, rates: Rates) -> Why | None:
     ran = Counter(window.key for window, _ in rates)
     worst = min(lost, key=lost.__getitem__) if lost else max(ran, key=ran.__getitem__, default=None)
     ordered = sorted((pair for pair in rates if pair[0].key == worst), key=lambda pair: pair[0].number)
-    return _told(slowdown_reasons.over([reading for _, reading in ordered])) if ordered else None
+    return _reported_cause(slowdown_reasons.over([reading for _, reading in ordered])) if ordered else None
 
 
-def _told(why: Why) -> Why | None:
+def _reported_cause(why: Why) -> Why | None:
     return None if why.reason is Reason.NOT_SLOWER else why
 
 
@@ -246,7 +246,7 @@ def _why_it_is_slow(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Lau
     if not found:
         return None
     _, others, own = min(found, key=lambda compared: compared[0])
-    return _told(slowdown_reasons.between(others, own))
+    return _reported_cause(slowdown_reasons.between(others, own))
 
 
 def _reading(launched: Sequence[Launched]) -> Reading:

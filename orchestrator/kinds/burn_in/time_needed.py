@@ -10,7 +10,7 @@ from typing import Final
 from orchestrator.config.naming import plural
 from orchestrator.config.run_configuration import Configuration, Plan
 from orchestrator.config.yaml_schema import listed
-from orchestrator.kinds.burn_in.findings import named
+from orchestrator.kinds.burn_in.findings import cell_name
 from orchestrator.kinds.burn_in.levels import BurnInTable, requested
 from orchestrator.kinds.burn_in.settings import SHORTEST_S, written
 from orchestrator.plan import estimate
@@ -64,7 +64,7 @@ def _late(plan: Plan, configuration: Configuration, devices: Sequence[Device], d
     _, *ends = itertools.accumulate(lasting)
     for cell, end_s in zip(_first_round(plan, device), ends, strict=True):
         if end_s + closing_s(asked.duration_s) > asked.duration_s:
-            yield named(cell)
+            yield cell_name(cell)
 
 
 def _lasting(

@@ -10,7 +10,7 @@ from orchestrator.analysis.discarded_results import UNREAD
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.kinds.burn_in import links
 from orchestrator.kinds.burn_in.bit_comparison import Sample
-from orchestrator.kinds.burn_in.findings import Wrong, named
+from orchestrator.kinds.burn_in.findings import Wrong, cell_name
 from orchestrator.kinds.burn_in.links import Accused, Attributed
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
@@ -76,7 +76,7 @@ def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
     for one in launches:
         found = one.seen.get(device.uuid)
         if found is not None and (why := found.not_tested.get(UNREAD)) and one.cut_off:
-            yield f"{named(one.cell)}, round {one.attempt.start.round + 1}, {iso(one.attempt.started)}: {why}"
+            yield f"{cell_name(one.cell)}, round {one.attempt.start.round + 1}, {iso(one.attempt.started)}: {why}"
 
 
 def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> Iterator[Sample]:
@@ -86,4 +86,4 @@ def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> It
             start = attempt.start
             key = (*found.key, f"batch size {start.batch_size}")  # one that was halved has other bits, and may
             digests = (*found.digests, *found.losses)
-            yield Sample(start.device, named(cell), start.round, start.launch, key, digests, iso(attempt.started))
+            yield Sample(start.device, cell_name(cell), start.round, start.launch, key, digests, iso(attempt.started))

@@ -21,10 +21,10 @@ def not_measured(report: Report) -> Section | None:
         Finding(Badge("dropped", Tone.QUIET), why, tuple(_dropped_lines(cells, report)), opened=True, listed=True)
         for why, cells in by_cause.items()
     )
-    return Section("left-out", "Not measured", tuple(left_out(report)), findings=tuple(findings))
+    return Section("left-out", "Not measured", tuple(exclusions(report)), findings=tuple(findings))
 
 
-def left_out(report: Report) -> Iterator[str]:
+def exclusions(report: Report) -> Iterator[str]:
     """Each reason once, with its models, and with its devices unless it concerns all."""
     told = ((one.reason, one.model_name, one.gpu_uuid) for one in report.left_out)
     for reason, models, uuids in by_reason(told):

@@ -85,12 +85,12 @@ def _throughput(rates: Sequence[Rates], over: str) -> Drawn:
         "throughput",
         "" if plots else "No model has a throughput in this run.",
         "What",
-        _left_out({one.choice: len(one.models) for one in rates}),
+        _exclusions({one.choice: len(one.models) for one in rates}),
     )
     return chart, table("Throughput", header, rows, name="throughput")
 
 
-def _left_out(counts: Mapping[str, int]) -> str:
+def _exclusions(counts: Mapping[str, int]) -> str:
     """What a chart does not draw. counts: models by choice."""
     more = [f"{count - MOST_MODELS} more of {name}" for name, count in counts.items() if count > MOST_MODELS]
     return f"The first {MOST_MODELS} models are drawn. Not drawn: {'; '.join(more)}." if more else ""
@@ -129,7 +129,7 @@ def _iterations(report: Report, over: str) -> Drawn:
         "iterations",
         "" if plots else "Nothing was trained in this run (--phases training).",
         "What",
-        _left_out(counts),
+        _exclusions(counts),
     )
     return chart, table("Time of a training iteration", header, rows, name="iterations")
 
@@ -174,7 +174,7 @@ def _memory(report: Report, over: str) -> Drawn:
         "memory",
         "" if plots else "No memory was measured in this run.",
         "What",
-        _left_out(counts),
+        _exclusions(counts),
     )
     return chart, table("Peak memory", header, rows, name="memory")
 

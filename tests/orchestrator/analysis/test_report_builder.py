@@ -119,6 +119,16 @@ def test_every_state_of_a_cell_is_reported(tmp_path: Path) -> None:
     assert report.failures[0].status is Status.DEGRADED
 
 
+def test_one_cell_without_a_result_makes_a_run_incomplete(tmp_path: Path) -> None:
+    """Though its journal says that the run came to its end."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 8))
+    run.measured(run.cell(batch_size=8))
+    run.finish()
+    report = run.report()
+    assert (report.summary.cells.ok, report.summary.cells.missing) == (1, 1)
+    assert report.verdict.exit_code == ExitCode.INCOMPLETE
+
+
 def test_a_referred_size_names_the_cell_that_has_its_result(tmp_path: Path) -> None:
     """8 ran out of memory and 4 is planned: nothing is measured twice, and the run is complete."""
     run = FakeRun(tmp_path, batch_sizes=(4, 8))

@@ -43,7 +43,7 @@ def found(spec: ModelSpec, workload: Workload, **changes: object) -> list[tuple[
 
 def why(spec: ModelSpec, **changes: object) -> list[str]:
     """The reasons for its exclusions."""
-    return list(shapes.left_out(spec, configuration(**changes)))
+    return list(shapes.exclusions(spec, configuration(**changes)))
 
 
 def test_a_model_keeps_its_size_unless_one_is_requested() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.figures.burn_in import BurnInReport, Ending, GpuBurnIn, Pace, PaceReport
 from orchestrator.gpu.health.verdict import HealthVerdict
-from orchestrator.kinds.burn_in.findings import named
+from orchestrator.kinds.burn_in.findings import cell_name
 from orchestrator.kinds.burn_in.rate_checks import BESIDE, OVER_TIME
 from orchestrator.state.coherence import wrong
 from orchestrator.state.failure_policy import POLICY, Reach
@@ -170,7 +170,9 @@ def test_a_failure_is_a_finding_though_its_retry_succeeded(tmp_path: Path) -> No
     first, second = night.chapter().gpus
     assert (first.verdict, second.verdict) == (HealthVerdict.WARN, HealthVerdict.PASS)
     for number, (category, reason) in enumerate(zip(FINDINGS, first.reasons, strict=True), 2):
-        where = rf"{named(night.first(Workload.SOAK))}, round {number}, 20\d\d-\S+T\S+Z: {category}: ended by SIGABRT$"
+        where = (
+            rf"{cell_name(night.first(Workload.SOAK))}, round {number}, 20\d\d-\S+T\S+Z: {category}: ended by SIGABRT$"
+        )
         assert re.search(where, reason.text), reason.text
         assert reason.verdict is HealthVerdict.WARN
 
@@ -190,7 +192,7 @@ def test_a_failure_without_a_retry_leaves_a_round_without_a_result(tmp_path: Pat
     first, second = night.finished().gpus
     assert (first.verdict, second.verdict) == (HealthVerdict.UNKNOWN, HealthVerdict.PASS)
     for number, category in enumerate(categories, 2):
-        assert any(f"{named(cell)}, round {number}, " in one.text and category in one.text for one in first.reasons)
+        assert any(f"{cell_name(cell)}, round {number}, " in one.text and category in one.text for one in first.reasons)
 
 
 def test_a_check_that_was_skipped_is_unknown_on_every_device(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_the_times_of_a_night_are_told_in_one_form(untested: Report) -> None:
     """What was asked for and what was served: not seconds beside minutes."""
     night = untested.burn_in
     gpus = tuple(replace(gpu, served_seconds=69.0) for gpu in night.gpus)
-    told = chapter.asked(replace(night, duration_seconds=75.0, gpus=gpus))
+    told = chapter.requested_time(replace(night, duration_seconds=75.0, gpus=gpus))
     assert told == "Level quick, 75 seconds asked for, 69 seconds at work"
 
 

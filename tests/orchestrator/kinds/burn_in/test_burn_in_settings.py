@@ -164,7 +164,7 @@ def test_injections_that_make_no_sense(texts: tuple[str, ...]) -> None:
 )
 def test_a_fault_is_described_with_its_device_and_its_size(text: str, carried: tuple[str, ...]) -> None:
     """In words, for the report."""
-    said = injections.told(injections.parse(text, DEVICES), DEVICES[0])
+    said = injections.description(injections.parse(text, DEVICES), DEVICES[0])
     assert [part for part in (DEVICES[0].label, *carried) if part not in said] == []
 
 

@@ -259,7 +259,7 @@ def test_a_gap_is_explained_by_memory_that_stays_taken(tmp_path: Path) -> None:
         records[last] = msgspec.structs.replace(records[last], teardown_ms=teardown_s * 1000)
         archive = assemble(night.stored, night.paths, tuple(records))
         work = {archive.segments[0]: Load(launches)}
-        assert bool([*busy_time.idle(work, gpu_waits.told(archive, ()))]) is idle
+        assert bool([*busy_time.idle(work, gpu_waits.waits_by_segment(archive, ()))]) is idle
 
 
 def test_an_end_that_a_later_segment_wrote_has_no_time_of_its_own(tmp_path: Path) -> None:

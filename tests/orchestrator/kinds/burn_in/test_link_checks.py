@@ -11,7 +11,7 @@ from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in import levels
 from orchestrator.kinds.burn_in import planning as burn_in_plan
 from orchestrator.kinds.burn_in.chapter import evidence
-from orchestrator.kinds.burn_in.findings import named
+from orchestrator.kinds.burn_in.findings import cell_name
 from orchestrator.kinds.burn_in.planning import LINKS, linked
 from orchestrator.state.archive import ResultFileError
 from orchestrator.state.attempts import Attempt
@@ -208,7 +208,7 @@ def test_a_launch_that_failed_is_a_gap_for_every_device(tmp_path: Path) -> None:
     night.failed(night.first(Workload.LINKS), Category.DEADLINE, phase=Phase.MEASURE, message=words, device=SECOND)
     for gpu in night.finished().gpus:
         assert words in reasons(gpu)
-        assert f"{UNKNOWN}: {named(night.first(Workload.LINKS))} never" in reasons(gpu)
+        assert f"{UNKNOWN}: {cell_name(night.first(Workload.LINKS))} never" in reasons(gpu)
     assert [(one.gpu_uuid, one.gpu_id) for one in night.report().failures] == [(SECOND, 1)]
 
 
@@ -219,7 +219,7 @@ def test_a_quarantined_device_leaves_the_links_of_the_others_untested(tmp_path: 
     first, _, third = night.finished().gpus
     for gpu in (first, third):
         assert "GPU 1 was taken out" in str(gpu.not_tested)
-        assert f"{named(night.first(Workload.LINKS))} never came to an end: GPU 1 was taken out" in reasons(gpu)
+        assert f"{cell_name(night.first(Workload.LINKS))} never came to an end: GPU 1 was taken out" in reasons(gpu)
 
 
 def test_what_has_no_links_needs_none() -> None:

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.figures.burn_in import ReasonReport
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
-from orchestrator.kinds.burn_in.findings import named
+from orchestrator.kinds.burn_in.findings import cell_name
 from protocol.cell import Workload
 from protocol.failure import Category, Phase
 from tests.fakes.nights import Night, of_the_first, soak, ten_minutes
@@ -118,7 +118,10 @@ def test_cells_that_had_no_time_are_told_from_those_that_failed(tmp_path: Path) 
     without = [one.text for one in reasons if one.action is Action.NOTHING]
     mine = [cell for cell in night.stored.plan.cells if "cpu:0" in cell.devices]
     assert len(reasons) == len(mine) - 1  # one launch has a result
-    assert [text.split(" never")[0] for text in without] == [named(failed), named(night.first(Workload.LINKS))]
+    assert [text.split(" never")[0] for text in without] == [
+        cell_name(failed),
+        cell_name(night.first(Workload.LINKS)),
+    ]
 
 
 def test_a_burn_in_that_was_stopped_is_resumed(tmp_path: Path) -> None:
