@@ -8,12 +8,11 @@ of the ratios: what else happens on a shared host only ever adds to a time.
 """
 
 import random
-import sys
 from statistics import fmean
 
 from orchestrator.config.run_configuration import Isolation
 from protocol.cell import Cell
-from tests.bench.harness import Harness, default_device, harness, stored_run
+from tests.bench.harness import Harness, arguments, default_device, harness, stored_run
 from tests.bench.pairs import equivalence
 
 MARGIN = 0.01
@@ -22,13 +21,13 @@ CELLS = {"launch-bound": ("resnet50", 1), "gpu-bound": ("bert-base", 128)}
 OPTIONS = ("-m", "resnet50,bert-base", "-b", "1,128", "-p", "bf16", "--phases", "inference", "-w", "20", "-i", "100")
 
 
-def main(device: str, pairs: int, kinds: tuple[str, ...]) -> None:
+def main(device: str, pairs: int, kind: str | None) -> None:
     stored = stored_run(device, *OPTIONS)
     cells = {(cell.model, cell.batch_size): cell for cell in stored.plan.cells}
     with harness(stored) as bench:
         bench.start_zygote()
-        for kind in kinds:
-            compare(bench, cells[CELLS[kind]], pairs)
+        for one in [kind] if kind else CELLS:
+            compare(bench, cells[CELLS[one]], pairs)
 
 
 def compare(bench: Harness, cell: Cell, pairs: int) -> None:
@@ -56,9 +55,4 @@ def low(times_ms: list[float]) -> float:
 
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    main(
-        arguments[0] if arguments else default_device(),
-        int(arguments[1]) if len(arguments) > 1 else 20,
-        (arguments[2],) if len(arguments) > 2 else tuple(CELLS),
-    )
+    main(*arguments(default_device(), 20, None))

@@ -21,7 +21,7 @@ from typing import Final
 from orchestrator.config.run_configuration import Isolation
 from protocol.cell import Cell, DeviceKind
 from protocol.result import Result
-from tests.bench.harness import Harness, default_device, harness, stored_run
+from tests.bench.harness import Harness, arguments, default_device, harness, stored_run
 
 ALL: Final = "gemm,hbm,h2d,d2h"
 OPTIONS: Final = ("-p", "fp32,tf32,fp16,bf16", "--profile", "standard", "--launches", "1")
@@ -83,8 +83,9 @@ for line in sys.stdin:
 """Reads what to do, a line each, and prints milliseconds an iteration."""
 
 
-def main(device: str, turns: int, probes: str) -> None:
+def main(device: str, turns: int, probes: str | None) -> None:
     on_a_cpu = device.startswith("cpu")
+    probes = probes or ("gemm,hbm" if on_a_cpu else ALL)
     stored = stored_run(device, "-m", probes, *(ON_A_CPU if on_a_cpu else OPTIONS))
     assert len(stored.devices) == 1, "one device at a time"
     environment = os.environ if on_a_cpu else {**os.environ, "CUDA_VISIBLE_DEVICES": stored.devices[0].uuid}
@@ -156,10 +157,4 @@ def nvbandwidth(environment: dict[str, str]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    device = arguments[0] if arguments else default_device()
-    main(
-        device,
-        int(arguments[1]) if len(arguments) > 1 else 5,
-        arguments[2] if len(arguments) > 2 else ("gemm,hbm" if device.startswith("cpu") else ALL),
-    )
+    main(*arguments(default_device(), 5, None))

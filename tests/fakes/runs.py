@@ -1,12 +1,9 @@
-"""Runs that never ran: folders with real files (run.yaml, journal, results, samples), written as a run writes them.
+"""Runs that never ran: folders with real files, written as a run writes them, in time that a test makes up.
 
-    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(1, 8))
-    run.measured(run.cell("resnet50", batch_size=1))
-    run.failed(run.cell("resnet50", batch_size=8), Category.OUT_OF_MEMORY)
-    run.finish()
-    report = run.report()
-
-Time is made up and moves only when something happens.
+run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(1, 8))
+run.measured(run.cell("resnet50", batch_size=1))
+run.failed(run.cell("resnet50", batch_size=8), Category.OUT_OF_MEMORY)
+report = run.ended()
 """
 
 import hashlib

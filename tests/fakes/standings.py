@@ -1,9 +1,4 @@
-"""Where runs of fakes stand: who holds them, and what `status` finds in their folders.
-
-run = FakeRun(tmp_path / "run")
-held_by(run)                                          # this process works on it
-assert look(run).standing is Standing.RUNNING
-"""
+"""Where runs of fakes stand: who holds them, and what `status` finds in their folders."""
 
 from pathlib import Path
 

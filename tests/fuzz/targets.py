@@ -1,16 +1,5 @@
 """What is fuzzed: each target takes any bytes, and raises only where gpubench has a defect.
 
-    codec        one of the messages that cross a process or lie on disk
-    journal      a whole journal: torn, flipped, made up
-    records      a journal whose checksums are right and whose records are not, up to the report
-    result       a result file that its journal vouches for, up to the report
-    run          run.yaml
-    settings     a configuration file
-    models       a file of the user's own models
-    telemetry    samples, health records and the lock: files that are read while others write them
-    night        a burn-in with a cell on two GPUs, up to its page          compared    reports, up to a comparison's
-    history      the history's file          recorded    a whole history, with rows that nobody of ours has written
-
 Every error that the product documents is caught here, and no other: what gets through is the finding. test_fuzz.py runs
 them with hypothesis, `python -m tests.fuzz` with atheris.
 """

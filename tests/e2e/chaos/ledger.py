@@ -31,10 +31,9 @@ class Life:
 
 @dataclass
 class Ledger:
-    """One storm.
+    """One storm. cells: planned, by id. planted: model → what it does to itself, once; planted_on: on which device.
 
-    cells: planned, by id. planted: model → what it does to itself, once; planted_on: on which of its devices. sprung:
-    those that did, and when, in monotonic nanoseconds. findings: what was seen meanwhile.
+    sprung: models that did, and when, in monotonic nanoseconds. findings: what was seen meanwhile.
     """
 
     seed: int
