@@ -312,7 +312,7 @@ def test_less_is_taken_where_there_is_not_enough() -> None:
 @pytest.mark.parametrize(("tested", "reported"), [(900, False), (899, True)])
 def test_testing_less_than_nine_tenths_is_reported(tested: int, reported: bool) -> None:
     """With both sizes in bytes."""
-    reason = memory._left_out(tested, 1000).get("memory", "")
+    reason = memory._untested_memory(tested, 1000).get("memory", "")
     assert ("899" in reason and "1000" in reason) is reported
 
 
