@@ -205,7 +205,7 @@ def _started(state: RunState, launch: int, slot: Slot, batch_size: int) -> RunSt
 
 def _ended(state: RunState, launch: int, failure: Failure | None, figures: Figures | None) -> RunState:
     slot = state.launches.get(launch)
-    if slot is None or state.slots[slot].status is not SlotStatus.RUNNING:
+    if slot is None or (state.slots[slot].status, state.slots[slot].launch) != (SlotStatus.RUNNING, launch):
         return state
     state = gangs.let_go(state, slot)
     if failure is not None:

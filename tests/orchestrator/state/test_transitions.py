@@ -12,6 +12,7 @@ from orchestrator.state.slots import (
     Quarantined,
     RunState,
     SlotStatus,
+    Started,
     StopAsked,
 )
 from orchestrator.store.records import End, Record, Start, TakenOut
@@ -199,3 +200,13 @@ def test_an_end_of_an_unknown_launch_changes_nothing() -> None:
     """A stale message is evidence, not news."""
     now = transitions.begin(plan(cell(1)))
     assert transitions.step(now, Ended(99, None)) == now
+
+
+def test_an_end_of_an_earlier_launch_does_not_settle_the_one_that_runs() -> None:
+    """Two launches of one round are what only a damaged journal has."""
+    one = cell(1)
+    now = transitions.begin(plan(one))
+    for launch in (0, 1):
+        now = transitions.step(now, Started(launch, (one.id, 0), one.devices[0], 1))
+    assert transitions.step(now, Ended(0, None)) == now
+    assert transitions.step(now, Ended(1, None)).slots[one.id, 0].status is SlotStatus.MEASURED
