@@ -27,6 +27,7 @@ class Workload(enum.StrEnum):
     LINKS = "links"
     STEPS = "steps"
     REPLAY = "replay"
+    OPERATOR = "operator"
     FAULT = "fault"
 
 
@@ -37,6 +38,15 @@ class Precision(enum.StrEnum):
     TF32 = "tf32"
     FP16 = "fp16"
     BF16 = "bf16"
+
+
+class CompileMode(enum.StrEnum):
+    """Mode of torch.compile; EAGER does without."""
+
+    EAGER = "eager"
+    DEFAULT = "default"
+    REDUCE_OVERHEAD = "reduce-overhead"
+    MAX_AUTOTUNE = "max-autotune"
 
 
 class MemoryFormat(enum.StrEnum):
@@ -61,15 +71,15 @@ class Mode(enum.StrEnum):
 
 
 AUTO: Final = 0
-"""Batch size that a scan still has to find: in planned cells only, never in a launch."""
+"""Batch size that a scan still has to find. Never in a launch."""
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
-    """One thing to measure, on one device or on several with a process each.
+    """One measurement, on one device or on several with a process each.
 
-    Defaults are not encoded, so that a dimension of a later version changes no id. devices: UUIDs (or "cpu:N"), the
-    leader first. input_size: side in pixels or length in tokens (generation: of the prompt). new_tokens: generation
-    only.
+    devices: UUIDs (or "cpu:N"), the leader first. input_size: side in pixels or length in tokens (generation: of the
+    prompt). new_tokens: generation only. dynamic_shapes: compiled for any size. Defaults are not encoded, so a field
+    of a later version changes no id.
     """
 
     devices: tuple[str, ...]
@@ -81,12 +91,23 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     new_tokens: int | None = None
     memory_format: MemoryFormat = MemoryFormat.CONTIGUOUS
     mode: Mode = Mode.LOADED
-    compile_mode: str = "eager"
+    compile_mode: CompileMode = CompileMode.EAGER
+    dynamic_shapes: bool = False
     seed: int = 0
+
+    @property
+    def compiles(self) -> bool:
+        """Whether torch.compile compiles the model."""
+        return self.compile_mode is not CompileMode.EAGER
+
+    @property
+    def compile_name(self) -> str:
+        """Name of how the model is compiled: "eager", "default", "default dynamic"."""
+        return f"{self.compile_mode} dynamic" if self.dynamic_shapes else self.compile_mode
 
     @cached_property
     def id(self) -> str:
-        """Readable slug and a hash of the whole identity."""
+        """Readable slug and a hash of all fields."""
         digest = hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:8]
         words = (self.model, self.workload, self.precision, f"b{self.batch_size or 'auto'}", *self.devices)
         return f"{slug('-'.join(words))}-{digest}"
@@ -109,7 +130,7 @@ class DeviceKind(enum.StrEnum):
 
 
 def device_label(kind: str, uuid: str, gpu_id: int, slice_index: int | None) -> str:
-    """Label for people: "GPU 0", "GPU 0:1" for its slice 1, or "cpu:0". The arguments are fields of Device."""
+    """Label for people: "GPU 0", "GPU 0:1" for its slice 1, or "cpu:0"."""
     if kind == DeviceKind.CPU:
         return uuid
     return f"GPU {gpu_id}" if slice_index is None else f"GPU {gpu_id}:{slice_index}"
@@ -118,11 +139,9 @@ def device_label(kind: str, uuid: str, gpu_id: int, slice_index: int | None) -> 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One device of the run, as found before the first cell. Unreadable fields are None.
 
-    uuid: of a GPU or MIG slice, or "cpu:N" for a slice of the cores. gpu_id: the user's number (index within
-    CUDA_VISIBLE_DEVICES where set). slice_of: UUID of a MIG slice's GPU; slice_index: None for a slice with its own
-    gpu_id. shared_gpu: another slice of this GPU is in the run. cpus: near cores, to which its workers are bound;
-    empty: unknown. shared_cores: with another CPU device. busy_with: a foreign process at the start of the run
-    (--allow-busy).
+    uuid: of a GPU or MIG slice, or "cpu:N". gpu_id: the user's number (index within CUDA_VISIBLE_DEVICES where set).
+    slice_of: UUID of a MIG slice's GPU; slice_index: None for a slice with its own gpu_id. cpus: near cores, to which
+    its workers are bound; empty: unknown. busy_with: a foreign process at the start of the run (--allow-busy).
     """
 
     uuid: str
@@ -159,10 +178,10 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One input tensor of a model. shape: whole numbers, and the words "batch" and "size" of the cell.
+    """One input tensor of a model.
 
-    dtype: "float" (the cell's precision), "float32", "int64", "int32", "uint8" or "bool". low, high: range, `high`
-    excluded; floats without one are normal.
+    shape: whole numbers, and the words "batch" and "size" of the cell. dtype: "float" (the cell's precision),
+    "float32", "int64", "int32", "uint8" or "bool". low, high: range without `high`; floats without a range are normal.
     """
 
     name: str
@@ -190,13 +209,37 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     new_tokens: int
 
 
+class OperatorShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One shape of an operator. sizes: its dimensions. flops, moved: operations, and bytes by precision, of a call."""
+
+    name: str
+    sizes: dict[str, int]
+    inputs: tuple[InputSpec, ...]
+    flops: float
+    moved: dict[Precision, float]
+
+
+class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An operator, as described in configs/operators.yaml, with its sizes resolved.
+
+    shapes: by kind of device. tolerance: by precision. backward: has a gradient.
+    """
+
+    name: str
+    category: str
+    shapes: dict[DeviceKind, tuple[OperatorShape, ...]]
+    tolerance: dict[Precision, float]
+    backward: bool = True
+
+
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model, as described in configs/models.yaml.
 
     family: module of worker/models/. preload: imports of the zygote. sizes: None for a fixed input. generation: None
-    for a model that cannot write. inference_gflops: one forward pass of one item. memory_mb: training at the default
-    batch size. item: plural of a sample in reports. on_request: excluded from "all". own: a user's code (family "own"),
-    whose figures are 0 before it is built.
+    for a model that cannot write. inference_gflops: of one forward pass of one item. memory_mb: of training at the
+    default batch size. item: plural of a sample in reports. on_request: excluded from "all".
+    own: a user's code. operator: what a
+    cell of an operator measures in place of a model.
     """
 
     name: str
@@ -214,3 +257,4 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     preload: tuple[str, ...] = ()
     on_request: bool = False
     own: OwnModel | None = None
+    operator: OperatorSpec | None = None

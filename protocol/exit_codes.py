@@ -1,4 +1,4 @@
-"""Exit codes of the commands and of workers: one table for `--help`, the docs and the code."""
+"""Exit codes of the commands and of workers."""
 
 import enum
 from typing import Final
@@ -16,12 +16,12 @@ class ExitCode(enum.IntEnum):
 
 
 MEANING: Final = {
-    ExitCode.PASSED: "everything passed (warnings, degraded and does-not-fit results included; --strict makes them 1)",
-    ExitCode.MISSED: "a threshold was missed, or a regression",
-    ExitCode.USAGE: "usage or configuration; nothing was run",
+    ExitCode.PASSED: "passed, perhaps with warnings, degraded or does-not-fit results (with --strict: 1)",
+    ExitCode.MISSED: "a threshold was missed, a regression, or a wrong result of an operator",
+    ExitCode.USAGE: "error in usage or configuration; nothing ran",
     ExitCode.HARDWARE: "a hardware verdict FAIL",
     ExitCode.INCOMPLETE: "incomplete: interrupted, a planned cell without a result, a GPU whose health or burn-in is "
-    "UNKNOWN, or a comparison with nothing comparable or conclusive",
+    "UNKNOWN, or a comparison with a cell that could not be judged",
     ExitCode.INTERNAL: "gpubench itself failed",
 }
 

@@ -40,6 +40,7 @@ class Category(enum.StrEnum):
     # Validity of the result
     THROTTLED = "throttled"
     CONTAMINATED = "contaminated by another process"
+    HALTED = "halted while it was measured"
     # The run
     INTERRUPTED = "interrupted"
     STOPPED = "stopped on request"
@@ -52,6 +53,7 @@ class Phase(enum.StrEnum):
     START = "start"
     IMPORT = "import"
     BUILD = "build"
+    COMPILE = "compile"
     WARM_UP = "warm-up"
     MEASURE = "measure"
     FINISH = "finish"
@@ -64,8 +66,8 @@ TRACEBACK_LIMIT: Final = 16_000
 class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why a launch has no result.
 
-    message: one line. code: of CUDA or of the exit; signal: that ended the process. device: UUID, in a gang where
-    known. stopped: the process was in state T at its deadline. evidence: text that supports the category.
+    message: one line. code: of CUDA or of the exit. signal: that ended the process. device: UUID, in a gang where
+    known. stopped: the process was in state T at its deadline.
     """
 
     category: Category

@@ -27,11 +27,11 @@ def unpack(data: bytes) -> list[float]:
     if sys.byteorder == "big":
         unpacked.byteswap()
     values = unpacked.tolist()
-    if not math.isfinite(sum(values)):  # float32 never add up to infinity in a double, and what is not finite stays so
+    if not math.isfinite(sum(values)):  # float32 never sum to infinity in a double; NaN and infinity remain
         raise ProtocolError("a series of times holds a value that is not finite")
     return values
 
 
 def has_sign(data: bytes) -> bool:
-    """Whether the sign bit of any value in `data` is set (-0.0 included): ten times as fast as `min`."""
+    """Whether the sign bit of any value is set (-0.0 included). Ten times as fast as `min`."""
     return not data[3::4].isascii()

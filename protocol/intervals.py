@@ -16,11 +16,11 @@ _MAX_AUTOCORRELATION: Final = 0.99
 
 
 def relative_half_width(times_ms: Sequence[float], batches: int = BATCHES) -> float:
-    """Relative half-width of the 95 % interval of the mean.
+    """Relative half-width of the 95 % interval of the mean of times in measured order.
 
-    times_ms: in the order they were measured. The interval is taken over `batches` batch means and widened for their
-    lag-1 autocorrelation r by sqrt((1 + r) / (1 - r)), never narrowed; see docs/method.md, "When to stop". Raises
-    ValueError for fewer values than batches, fewer than MIN_BATCHES batches, or a mean that is not above zero.
+    The interval is taken over `batches` batch means and widened for their lag-1 autocorrelation r by sqrt((1 + r) / (1
+    - r)), never narrowed (docs/method-reference.md, "When to stop"). Raises ValueError for fewer values than batches,
+    fewer than MIN_BATCHES batches, or a mean that is not above zero.
     """
     if batches < MIN_BATCHES:
         raise ValueError(f"an interval needs at least {MIN_BATCHES} batches, got {batches}")
@@ -35,9 +35,8 @@ def relative_half_width(times_ms: Sequence[float], batches: int = BATCHES) -> fl
     if squares == 0:
         return 0.0
     products = sum(map(operator.mul, deviations, deviations[1:]))
-    # So few batches show an autocorrelation r as too small by about (1 + 3 r) / batches (Kendall 1954). Without giving
-    # that back, intervals at which measuring stopped were right 89 % of the time, not 92 %, where iterations had an
-    # autocorrelation of 0.9, standard profile [sim].
+    # So few batches underestimate r by about (1 + 3 r) / batches (Kendall 1954). Uncorrected, intervals at which
+    # measuring stopped were right 89 % of the time instead of 92 % at an autocorrelation of 0.9 [sim].
     estimate = products / squares
     autocorrelation = min(max(estimate + (1 + 3 * estimate) / batches, 0.0), _MAX_AUTOCORRELATION)
     widening = math.sqrt((1 + autocorrelation) / (1 - autocorrelation))
@@ -46,7 +45,6 @@ def relative_half_width(times_ms: Sequence[float], batches: int = BATCHES) -> fl
 
 
 def _batch_means(values: Sequence[float], batches: int) -> list[float]:
-    """Means of `batches` runs of values, as equal in length as possible, over all values."""
     edges = [len(values) * index // batches for index in range(batches + 1)]
     return [math.fsum(values[begin:end]) / (end - begin) for begin, end in itertools.pairwise(edges)]
 

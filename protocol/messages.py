@@ -31,7 +31,7 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a new process needs before it connects; one for each process of a launch.
+    """What a new process needs before it connects. One for each process of a launch.
 
     folder: of its log files. environment: set after the fork. cpus: cores to run on, empty for no change. requested_ns:
     monotonic. root: folder of the packages. preload: imports of a new interpreter; empty for a fork.
@@ -56,26 +56,32 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     start: float
     import_: float = msgspec.field(name="import")
     build: float
+    compile: float = 900.0
     warm_up: float
     measure: float
     finish: float
 
     def allowance(self, phase: Phase, measurement: "Measurement") -> float:
-        """Seconds that `phase` may take, from its beginning or, with fixed iterations, from its last progress."""
+        """Seconds that `phase` may take from its start or, with fixed iterations, from its last progress."""
         return {
             Phase.START: self.start,
             Phase.IMPORT: self.import_,
             Phase.BUILD: self.build,
+            Phase.COMPILE: self.compile,
             Phase.WARM_UP: self.warm_up + measurement.warm_up_cap_s,
-            Phase.MEASURE: self.measure + measurement.max_s,
+            Phase.MEASURE: self.measure + measurement.max_s + measurement.load_s,
             Phase.FINISH: self.finish,
         }[phase]
+
+
+SETTLING_S: Final = 0.5
+"""Between the first iteration and a load window: power and clock of a GPU settle within tenths of a second."""
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Duration of warm-up and measurement in seconds. Fixed numbers of iterations override adaptive stopping.
 
-    give_up: end measuring where the interval cannot come near its target.
+    give_up: stop when the interval cannot come near its target. load_s: minimum length of the load window, 0 for none.
     """
 
     relative_half_width: float
@@ -84,20 +90,21 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     min_s: float
     max_s: float
     give_up: bool = False
+    load_s: float = 0.0
     warm_up_iterations: int | None = None
     iterations: int | None = None
 
     def fixed(self, phase: Phase) -> bool:
-        """Whether `phase` runs a fixed number of iterations, however long they take."""
+        """Whether `phase` runs a fixed number of iterations."""
         number = {Phase.WARM_UP: self.warm_up_iterations, Phase.MEASURE: self.iterations}.get(phase)
         return number is not None
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the processes of a cell on several devices find each other, in the order of `cell.devices`; rank 0 leads.
+    """How the processes of a cell on several devices find each other, in the order of `cell.devices`. Rank 0 leads.
 
     meeting: file in a private folder. steps: file with a STEP for each rank, counted before each common operation: in a
-    hang, the rank with the lowest did not come.
+    hang, the rank with the lowest number did not come.
     """
 
     rank: int
@@ -106,11 +113,10 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 STEP: Final = struct.Struct("=q")
-"""One number in the file of steps."""
 
 
 class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Times of work and rest: work for on_s, offset_s after multiples of on_s + off_s of the monotonic clock."""
+    """Alternating work and rest: work for on_s, offset_s after multiples of on_s + off_s of the monotonic clock."""
 
     on_s: float
     off_s: float
@@ -120,8 +126,8 @@ class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Assign(_Message, frozen=True, kw_only=True):
     """The work of one process of a launch.
 
-    cell.batch_size: after any halving. round: of the plan, from 0. device: of this process. gang: None for a single
-    process. injection: fault that a burn-in cell must cause.
+    cell.batch_size: after any halving. round: of the plan, from 0. device: of this process. compiler_caches: folder of
+    a compiled cell, empty for an eager one. injection: fault that a burn-in cell must cause.
     """
 
     launch: int
@@ -133,6 +139,7 @@ class Assign(_Message, frozen=True, kw_only=True):
     measurement: Measurement
     deadlines: Deadlines
     cache_folder: str
+    compiler_caches: str = ""
     injection: Injection | None = None
     gang: Gang | None = None
     steps: LoadSteps | None = None
@@ -215,7 +222,7 @@ class Ready(_Message, frozen=True, kw_only=True):
 
 
 class Forked(_Message, frozen=True, kw_only=True):
-    """The process of this token exists; it is, or is about to become, the orchestrator's child."""
+    """The process of this token exists. It is, or is about to become, the orchestrator's child."""
 
     token: str
     pid: int
@@ -231,10 +238,10 @@ class ForkFailed(_Message, frozen=True, kw_only=True):
 # ── telemetry ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One reading of one GPU. at_ns: monotonic. Unreadable fields are None.
 
-    Energy and violations since the driver was loaded; utilisation in percent; reasons: NVML's bit mask of clock events.
+    Energy and violations count since the driver was loaded. reasons: NVML's bit mask of clock events.
     """
 
     at_ns: int
@@ -275,7 +282,7 @@ class DeviceFree(_Message, frozen=True, kw_only=True):
 
 
 class Unavailable(_Message, frozen=True, kw_only=True):
-    """NVML cannot be read; the reason is text for the report."""
+    """NVML cannot be read, or samples cannot be written. reason: text for the report."""
 
     reason: str
 
@@ -305,7 +312,7 @@ class XidSeen(_Message, frozen=True, kw_only=True):
 
 
 class GpuBroken(_Message, frozen=True, kw_only=True):
-    """A GPU that NVML reports as unusable. Sent once. lost: gone or of no use before a reset, else a hardware fault."""
+    """A GPU that NVML reports as unusable. Sent once. lost: gone or unusable before a reset, else a hardware fault."""
 
     uuid: str
     reason: str

@@ -1,4 +1,4 @@
-"""A model of the user's own: where its code is, and the arguments it is called with."""
+"""A model of the user's own."""
 
 import msgspec
 
@@ -7,9 +7,8 @@ class OwnModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Code that makes a torch.nn.Module.
 
     target: "/folder/file.py:Name", "package.module:Name" or "package.module.Name". arguments, config: JSON texts of its
-    positional and keyword arguments. pythonpath: folders searched first. allowed: --allow-code was given; otherwise the
-    target must be installed, and a module's class or a function annotated with one. by_name: described inputs are
-    passed by name, else by position.
+    positional and keyword arguments. pythonpath: folders searched first. allowed: --allow-code was given, otherwise the
+    target must be installed, and a module's class or a function annotated with one. by_name: inputs are passed by name.
     """
 
     target: str

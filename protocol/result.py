@@ -15,8 +15,12 @@ COUNTED_WITHIN_MS: Final = 2_000.0
 """Longest iteration whose operations are counted: counting runs one more, at the speed of Python."""
 
 
+HOST_BOUND_FROM: Final = 0.8
+"""Host share from which the host decides the time: swin-t at 0.96 was 8 % slower in one of three runs [H200]."""
+
+
 class SteadyState(enum.StrEnum):
-    """Whether warm-up ended because times had become steady. NOT_SOUGHT: it was one cold iteration."""
+    """Whether warm-up ended because times had become steady. NOT_SOUGHT: warm-up was one cold iteration."""
 
     REACHED = "reached"
     NONE = "none"
@@ -36,7 +40,7 @@ class StopReason(enum.StrEnum):
 class SeriesName(enum.StrEnum):
     """A series of measured times.
 
-    ITERATION: always. FORWARD, BACKWARD, OPTIMIZER: training; FORWARD, LATENCY (end to end, with its own number of
+    ITERATION: always. FORWARD, BACKWARD, OPTIMIZER: training. FORWARD, LATENCY (end to end, with its own number of
     values): inference. INSTANTIATE, WEIGHTS, TO_DEVICE: loading. FIRST_TOKEN, once an iteration, and INTER_TOKEN,
     new_tokens - 1 times: generation. BEST, COPY, TRIAD: probes. COPIES, TO_HOST, TO_DEVICE, ALL_REDUCE: links.
     """
@@ -68,19 +72,57 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     iterations: int
 
 
+class LoadWindow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Time of steady work over which power and utilisation are read, in monotonic nanoseconds.
+
+    It contains the measured blocks except those right after the first iteration. iterations: untimed ones after them.
+    """
+
+    start_ns: int
+    end_ns: int
+    iterations: int
+
+
 class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Facts of the warm-up. Times in milliseconds, of the first two iterations alone."""
+    """Facts of the warm-up, times in milliseconds.
+
+    course: median iteration of each block until times were steady (protocol.floats), empty where that was not sought.
+    settled_blocks: number of last blocks in it that had settled (protocol.settling).
+    """
 
     steady_state: SteadyState
     iterations: int
     first_iteration_ms: float
     second_iteration_ms: float | None
+    course: bytes = b""
+    settled_blocks: int = 0
+
+
+class Compilation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How torch.compile prepared a launch, or how the model's own code did (own).
+
+    cached: an earlier launch had filled the caches. compile_ms: TorchDynamo and its backend, of all graphs.
+    first_call_ms: the first iteration, compilation included. graph_breaks, recompilations: "file:line: reason".
+    Errors of the outputs (training: of the losses) against eager, with equal weights and inputs: largest difference,
+    the same relative to the largest eager value, and 1 - cosine; None where dropout makes them incomparable.
+    """
+
+    own: bool = False
+    cached: bool = False
+    compile_ms: float | None = None
+    first_call_ms: float | None = None
+    graphs: int = 0
+    graph_breaks: tuple[str, ...] = ()
+    recompilations: tuple[str, ...] = ()
+    absolute_error: float | None = None
+    relative_error: float | None = None
+    cosine_distance: float | None = None
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Peaks in bytes. On a CPU device allocated and reserved are None.
 
-    model_bytes: parameters and buffers. cold: with the first iterations; warm: of the measured blocks alone.
+    model_bytes: parameters and buffers. cold: with the first iterations. warm: of the measured blocks alone.
     """
 
     model_bytes: int
@@ -102,6 +144,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     import_ms: float
     context_ms: float
     build_ms: float
+    compile_ms: float = 0.0
     load_ms: float
     warm_up_ms: float
     measure_ms: float
@@ -109,10 +152,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Software stack and state of the worker's process.
-
-    threads: of torch. flags: switches of torch and of the process that change what is measured.
-    """
+    """Software and settings of the worker's process that change what is measured. threads: of torch."""
 
     python: str
     torch: str | None = None
@@ -126,14 +166,35 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     isolation: str
 
 
+class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One shape of an operator. error: why it was not measured. wrong: what differs from the reference.
+
+    deviation: the largest, relative to the reference. series: float32 milliseconds of a call (protocol.floats): "real"
+    and "pure" of the forward pass, "real_backward" and "pure_backward" of forward and backward pass together; empty if
+    it is wrong. graphed: pure times without the host. alone: it was tried a second time. no_gradient: none was
+    verified.
+    """
+
+    shape: str
+    error: str = ""
+    wrong: str = ""
+    deviation: float | None = None
+    series: dict[str, bytes] = {}
+    graphed: bool = False
+    alone: bool = False
+    no_gradient: bool = False
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """Everything that one launch measured.
 
     series: SeriesName → float32 milliseconds in measured order (protocol.floats). group: iterations that each value
-    covers. launch_bound: the device waited for the host; None on CPU devices. flops_per_iteration: by torch's counter;
-    None where it misses some. bytes_per_iteration: series → bytes, of probes. generated_tokens: read on the host, of
-    all sequences and measured iterations. verification: of burn-in cells. others: of a gang's other processes, by
-    device UUID.
+    covers. launch_bound: the device waited for the host; None on CPU devices. host_share: share of an iteration's time
+    that the host needs to enqueue it; None where steps wait. flops_per_iteration: by torch's counter; None where it
+    misses some. bytes_per_iteration: by series, of probes. generated_tokens: of all sequences and measured iterations.
+    others: of a gang's other processes, by device UUID. load: None without a load window. compilation: None for
+    an eager model. host_cpu: processors that the process kept busy while it measured. shapes: of an operator, in
+    measured order.
     """
 
     cell: Cell
@@ -146,6 +207,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     series: dict[str, bytes]
     group: int = 1
     launch_bound: bool | None = None
+    host_share: float | None = None
     flops_per_iteration: float | None = None
     bytes_per_iteration: dict[str, int] = {}
     generated_tokens: int | None = None
@@ -153,43 +215,74 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     loss: float | None = None
     verification: Verification | None = None
     others: dict[str, Verification] = {}
+    load: LoadWindow | None = None
+    compilation: Compilation | None = None
+    host_cpu: float | None = None
+    shapes: tuple[ShapeResult, ...] = ()
     environment: Environment
     format: int = 1
 
+    @property
+    def host_bound(self) -> bool | None:
+        """Whether the host decides the time, or nearly. None on CPU devices and where steps wait."""
+        if self.launch_bound is None:
+            return None
+        return self.launch_bound or (self.host_share or 0.0) >= HOST_BOUND_FROM
+
+    @property
+    def worked(self) -> tuple[Block, ...]:
+        """The measured blocks, and the rest of the load window as one more block."""
+        if self.load is None or not self.load.iterations:
+            return self.blocks
+        start_ns, end_ns = self.blocks[-1].end_ns, self.load.end_ns
+        rest = Block(start_ns=start_ns, enqueued_ns=end_ns, end_ns=end_ns, iterations=self.load.iterations)
+        return (*self.blocks, rest)
+
     def times_ms(self, name: str) -> list[float]:
-        """The series `name` in milliseconds an iteration, empty if it was not measured. Not to be changed."""
+        """The series `name` in milliseconds an iteration, empty if it was not measured. Do not modify."""
         return self._times_ms.get(name, [])
 
     @cached_property
     def _times_ms(self) -> dict[str, list[float]]:
-        found: dict[str, list[float]] = {}
+        times_ms: dict[str, list[float]] = {}
         for name, data in self.series.items():
             try:
-                found[name] = floats.unpack(data)
+                times_ms[name] = floats.unpack(data)
             except ProtocolError as error:
                 raise ProtocolError(f"{name}: {error}") from error
-        return found
+        return times_ms
+
+    @cached_property
+    def warm_up_ms(self) -> list[float]:
+        """`WarmUp.course`, unpacked. Do not modify."""
+        return floats.unpack(self.warm_up.course)
 
     @property
     def flaw(self) -> str | None:
-        """What makes this result impossible, as text; None where nothing does. The file may be another machine's."""
+        """Why this result is impossible; None if it is possible. The file may come from another machine."""
         try:
-            unpacked = self._times_ms
+            unpacked, warm_up_blocks = self._times_ms, len(self.warm_up_ms)
         except ProtocolError as error:
             return str(error)
+        if not 0 <= self.warm_up.settled_blocks <= warm_up_blocks:
+            return "more blocks of the warm-up had settled than there were"
         for name, data in self.series.items():
             if floats.has_sign(data) and min(unpacked[name]) < 0:
                 return f"{name}: a time is below zero"
         if any(block.end_ns < block.start_ns or block.iterations < 0 for block in self.blocks):
             return "a block ends before it begins, or counts backwards"
+        if self.load is not None and (self.load.iterations < 0 or self.load.end_ns <= self.load.start_ns):
+            return "the load window ends before it begins, or counts backwards"
+        if self.load is not None and not (self.blocks and self.blocks[-1].end_ns <= self.load.end_ns):
+            return "the load window ends before the measurement"
         if self.group < 1 or self.items_per_iteration < 0:
             return "an iteration covers nothing"
-        if strangers := self._series_names() - {*self.cell.devices}:
+        if strangers := self._reported_devices() - {*self.cell.devices}:
             return f"{min(strangers)!r} is no device of its cell"
         return None
 
-    def _series_names(self) -> set[str]:
-        """Devices that it reports on, besides that of its process."""
-        verified = [one for one in (self.verification, *self.others.values()) if one is not None]
-        senders = {mismatch.sender for one in verified for mismatch in one.kept if mismatch.sender is not None}
+    def _reported_devices(self) -> set[str]:
+        found = [self.verification, *self.others.values()]
+        kept = [mismatch for verification in found if verification is not None for mismatch in verification.kept]
+        senders = {mismatch.sender for mismatch in kept if mismatch.sender is not None}
         return senders | {*self.others}

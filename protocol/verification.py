@@ -5,23 +5,20 @@ from typing import Final
 import msgspec
 
 KEPT_MISMATCHES: Final = 16
-"""Mismatches of a launch that are kept in detail; all are counted."""
+"""Mismatches of a launch that are kept in detail. All are counted."""
 KEPT_ELEMENTS: Final = 16
-"""Elements of a mismatch that are kept with their bits."""
-REPLAY_STEPS: Final = 8
-"""Training steps of one replay."""
+REPLAY_STEPS: Final = 8  # training steps of one replay
 BEFORE_SENT: Final = "its own numbers, before they were sent"
 """Check of a sender's own numbers: a mismatch here explains those of its receivers in the same iteration."""
 WARMING_UP: Final = ", while warming up"
-"""Suffix of a mismatch that was seen in warm-up: iterations of warm-up and measurement both count from 0."""
-LEAST_REPLAYS: Final = 2
-"""Fewest replays of a launch: the second can be compared with the first."""
+"""Suffix of a mismatch in the warm-up, whose iterations count from 0 as well."""
+LEAST_REPLAYS: Final = 2  # the second can be compared with the first
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Fault that a launch must cause itself, to prove that it is found.
 
-    flip_bits: random bits of one output. stuck: at each output, not once. slow_percent: of each block's time.
+    flip_bits: random bits of one output. stuck: of every output. slow_percent: of each block's time.
     """
 
     flip_bits: int = 0
@@ -30,7 +27,7 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Element(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One place that differed: offset in elements, and the expected and found bits in hexadecimal."""
+    """One element that differed: offset in elements, and the expected and found bits in hexadecimal."""
 
     offset: int
     expected: str
@@ -40,11 +37,10 @@ class Element(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One wrong output, and what was found out about it.
 
-    what: the check. at_ns: monotonic. iteration: of the measurement, from 0. elements, bits: how many differ; first:
-    some. same_when_read_again: False is an error of reading. wrong_again: of `repeated` repetitions; both 0 where the
-    process ended before the examination. beyond_rounding: elements differ from an fp64 computation on the CPU by more
-    than rounding; None for memory and copies. sender: UUID of a copy's source. of_all: a sum over all devices of the
-    cell.
+    what: the check. at_ns: monotonic. iteration: of the measurement, from 0. elements, bits: number that differ; first:
+    some of them. same_when_read_again: False is an error of reading. wrong_again: of `repeated` repetitions; both 0 if
+    the process ended before. beyond_rounding: elements differ from an fp64 computation on the CPU by more than
+    rounding; None for memory and copies. sender: UUID of a copy's source. of_all: a sum over all devices of the cell.
     """
 
     what: str
@@ -62,7 +58,7 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Line of a launch's file `mismatches`. at: place among those kept; later lines know more of it."""
+    """Line of a launch's file `mismatches`. at: index of the mismatch. A later line for it replaces an earlier one."""
 
     at: int
     mismatch: Mismatch
@@ -79,11 +75,11 @@ class MemoryShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was verified while the launch measured.
 
-    key: must agree before digests are compared (device, architecture, driver, libraries, MIG). digests: of outputs that
-    every launch must reproduce, in order. losses: of training steps, as hexadecimal floats. patterns: of a memory test
-    → complete marches. method: how outputs were compared. checks: comparisons; operations: verified floating-point
-    operations; verified_bytes: of memory or transfers. mismatches: all; kept: the first, in detail. not_tested: what →
-    why.
+    key: device, architecture, driver, libraries, MIG; digests are compared only where it agrees. digests: of outputs
+    that every launch must reproduce, in order. losses: of training steps, as hexadecimal floats. patterns: of a memory
+    test → complete marches. method: how outputs were compared. checks: comparisons. operations: verified floating-point
+    operations. verified_bytes: of memory or transfers. mismatches: all; kept: the first, in detail. not_tested: →
+    reason.
     """
 
     key: tuple[str, ...]

@@ -10,9 +10,11 @@ from orchestrator.cli.decorators import OPTIONS
 from orchestrator.config import catalogue
 from orchestrator.config.catalogue import is_probe
 from orchestrator.kinds.burn_in.chapter import COLUMNS
+from orchestrator.kinds.ops import catalogue as operators
 from orchestrator.state.failure_policy import POLICY, RUN, retries
 from protocol.exit_codes import MEANING
 from tests.fakes.commands import ALL_COMMANDS
+from tests.golden import examples
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -27,6 +29,13 @@ def table(page: str, name: str) -> list[str]:
     """The lines of a page between two comments."""
     text = (ROOT / page).read_text(encoding="utf-8")
     return text.partition(f"<!-- {name}: begin -->\n")[2].partition(f"\n<!-- {name}: end -->")[0].splitlines()
+
+
+def test_examples_of_output_are_those_of_stored_runs() -> None:
+    """`python -m tests.golden` writes them: a benchmark, a triage, a burn-in and a comparison."""
+    texts = [page.read_text(encoding="utf-8") for page in examples.pages()]
+    assert [examples.updated(text) for text in texts] == texts
+    assert len(set().union(*map(examples.named, texts))) >= 4
 
 
 @pytest.mark.parametrize(("path", "command"), ALL_COMMANDS, ids=[path for path, _ in ALL_COMMANDS])
@@ -45,13 +54,13 @@ def test_every_option_is_documented(path: str, command: click.Command) -> None:
 
 def test_the_table_of_options_is_that_of_the_program() -> None:
     """docs/configuration.md repeats the tables of options, and explains each; paste what this test expected."""
-    rows = ["| option | key in the file | default |", "|---|---|---|"]
+    rows = []
     for option in (option for option in OPTIONS if not option.follows):
         flags = [word for word in re.split(", |/", option.spec) if word]
         keys = [one.key for one in OPTIONS if option.key and option.key in {one.key, one.follows}]
         cells = [", ".join(f"`{word}`" for word in words) for words in (flags, keys)]
         rows.append("".join(f"| {cell} " if cell else "| " for cell in (*cells, option.default)) + "|")
-    written = [re.split(r"(?<!\\)\|", line) for line in table("docs/configuration.md", "options")]
+    written = [re.split(r"(?<!\\)\|", line) for line in table("docs/configuration.md", "options")[2:]]
     assert ["|".join(cells[:4]).replace("\\|", "|") + "|" for cells in written] == rows
     assert all(cells[4].strip() for cells in written)
 
@@ -72,7 +81,7 @@ def test_the_table_of_what_happens_to_the_run_is_the_policy() -> None:
 
 
 def test_the_table_of_models_is_the_catalogue() -> None:
-    """README.md repeats configs/models.yaml; after a change of it, paste what this test expected."""
+    """docs/models.md repeats configs/models.yaml; after a change of it, paste what this test expected."""
     rows = ["| model | type | parameters | input |", "|---|---|---|---|"]
     for model in catalogue.load().models:
         size = "" if model.sizes is None else f"{model.sizes.default} {model.sizes.unit}"
@@ -80,7 +89,13 @@ def test_the_table_of_models_is_the_catalogue() -> None:
             size += f"; generation {model.generation.prompt_tokens} + {model.generation.new_tokens}"
         if not is_probe(model):
             rows.append(f"| {model.name} | {model.type} | {model.parameters / 1e6:.1f} M | {size} |")
-    assert table("README.md", "models") == rows
+    assert table("docs/models.md", "models") == rows
+
+
+def test_the_table_of_operators_is_the_catalogue() -> None:
+    """docs/operators.md has a row for each operator of configs/operators.yaml, with its category."""
+    rows = [tuple(line.strip("| ").split(" | ")[:2]) for line in table("docs/operators.md", "operators")[2:]]
+    assert rows == [(one.name, one.category) for one in operators.load().values()]
 
 
 def test_every_column_of_a_burn_in_is_explained() -> None:
@@ -111,9 +126,30 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_lines_of_prose_have_at_most_120_characters(page: Path) -> None:
+    """Only tables, output that is quoted, addresses and images are longer."""
+    text = re.sub(r"<!-- shown: .*?<!-- shown: end -->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    prose = [line for line in text.splitlines() if not re.match(r"\||!\[|\S*https?://\S*$", line.strip())]
+    assert [line for line in prose if len(line) > 120] == []
+
+
 def headings(page: Path) -> set[str]:
     found = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
+
+
+def test_both_readmes_have_the_same_commands_and_tables() -> None:
+    """README.zh-CN.md differs in its prose alone: code, commands, codes and places are equal, row by row."""
+    pages = [(ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "README.zh-CN.md")]
+    english, chinese = ([line for line in page.splitlines() if line.startswith("    ")] for page in pages)
+    assert english == chinese
+    for name in ("commands", "codes", "files"):
+        rows = [[line.split(" | ")[0] for line in table(page, name)[2:]] for page in ("README.md", "README.zh-CN.md")]
+        assert rows[0] == rows[1] != []
+    links = [sorted(re.findall(r"\]\((docs/[^)]+)\)", page)) for page in pages]
+    assert links[0] == links[1]
 
 
 def test_readme_begins_with_the_two_commands() -> None:

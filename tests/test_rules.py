@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,13 @@ LOADING_MODULES = {"torch", "np", "numpy"}
 """Their `load` may unpickle."""
 FORKS = {"fork", "forkpty"}
 FORKING_MODULES = {"os", "posix", "pty"}
+SEARCHES = {"match", "search", "fullmatch", "findall", "count", "index", "startswith", "endswith", "partition", "split"}
+"""Methods and functions whose arguments are compared with a text."""
+WORD = re.compile(r"(?<![:\w./\\-])[A-Za-z][a-z]+(?![\w/-])")
+"""A word of prose: no number, name with digits, path, option or abbreviation in capitals."""
+WILDCARD = re.compile(r"\.[*+]|\[\^.*?\][*+]|[|\n<>]")
+MOST_WORDS = 3
+"""A longer text in an assertion is a sentence."""
 
 
 class Source(NamedTuple):
@@ -87,6 +95,68 @@ def unexplained_silences(source: Source) -> Iterator[str]:
                 yield f"{source.name}:{number} {line.strip()}"
 
 
+def compared_values(function: ast.FunctionDef) -> Iterator[ast.expr]:
+    """What the assertions of a test, and the `match` of pytest.raises, compare with something."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Assert(test=test):
+                for part in ast.walk(test):
+                    match part:
+                        case ast.Compare(left=left, comparators=others):
+                            yield from (left, *others)
+                        case ast.Call(func=ast.Attribute(attr=name), args=args) if name in SEARCHES:
+                            yield from args
+            case ast.Call(func=ast.Attribute(attr="raises"), keywords=keywords):
+                yield from (word.value for word in keywords if word.arg == "match")
+
+
+def parts_of(value: ast.expr) -> Iterator[ast.expr]:
+    """A value and what it consists of; of a call its function, and so the text in `text.format()`, but no argument."""
+    yield value
+    if isinstance(value, ast.Call):
+        yield from parts_of(value.func)
+    else:
+        for part in ast.iter_child_nodes(value):
+            if isinstance(part, ast.expr):
+                yield from parts_of(part)
+
+
+def named_values(function: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
+    """What the names of a test stand for: its variables, those of its loops over literals, and its parameters."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets=[target], value=value):
+                yield from columns(ast.unparse(target), [value])
+            case ast.For(target=target, iter=ast.Tuple(elts=rows) | ast.List(elts=rows)):
+                yield from columns(ast.unparse(target), rows)
+            case ast.Call(
+                func=ast.Attribute(attr="parametrize"), args=[names, ast.Tuple(elts=rows) | ast.List(elts=rows)]
+            ):
+                yield from columns(ast.unparse(names), rows)
+
+
+def columns(names: str, rows: Iterable[ast.expr]) -> Iterator[tuple[str, ast.expr]]:
+    found = re.findall(r"\w+", names)
+    for row in rows:
+        match row:
+            case ast.Tuple(elts=cells) | ast.Call(func=ast.Attribute(attr="param"), args=cells) if len(found) > 1:
+                yield from zip(found, cells, strict=False)
+            case _:
+                yield from ((name, row) for name in found)
+
+
+def sentences(source: Source) -> Iterator[str]:
+    """Places where a test compares with prose: more than MOST_WORDS words between two wildcards of a pattern."""
+    for function in source.nodes:
+        if isinstance(function, ast.FunctionDef):
+            compared = [part for value in compared_values(function) for part in parts_of(value)]
+            names = {part.id for part in compared if isinstance(part, ast.Name)}
+            compared += [part for name, value in named_values(function) if name in names for part in parts_of(value)]
+            for text in {part.value: part for part in compared if isinstance(part, ast.Constant)}.values():
+                if any(len(WORD.findall(part)) > MOST_WORDS for part in WILDCARD.split(str(text.value))):
+                    yield f"{source.name}:{text.lineno} {text.value!r}"
+
+
 def forks(source: Source) -> bool:
     return any(
         (isinstance(node, ast.Attribute) and node.attr in FORKS and ast.unparse(node.value) in FORKING_MODULES)
@@ -128,6 +198,16 @@ def test_tests_state_the_behaviour() -> None:
     assert [f"{path}:{node.name}" for path, node in tests if not ast.get_docstring(node)] == []
 
 
+def test_only_golden_files_hold_sentences() -> None:
+    """Other tests compare values, categories and codes, so that whoever rewrites a message changes no test.
+
+    Sentences are kept in tests/golden; the chaos checker shares no code with the product, and so has words of its own.
+    """
+    own_words = (ROOT / "tests/golden", ROOT / "tests/e2e/chaos")
+    sources = [parse(path) for path in TESTS if not any(path.is_relative_to(folder) for folder in own_words)]
+    assert [found for source in sources for found in sorted(sentences(source))] == []
+
+
 def test_only_the_zygote_forks() -> None:
     """Nothing but worker/zygote.py calls os.fork: a fork of a process with threads or CUDA is broken."""
     assert [source.name for source in map(parse, SOURCES) if forks(source)] == ["worker/zygote.py"]
@@ -144,18 +224,6 @@ def test_orchestrator_never_loads_a_framework() -> None:
         "import importlib, sys\n"
         f"for name in {modules!r}: importlib.import_module(name)\n"
         f"print(sorted({FRAMEWORKS!r} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "[]", done.stderr
-
-
-def test_help_loads_nothing_slow() -> None:
-    """--help answers before any heavy library is imported."""
-    code = (
-        "import sys\n"
-        "import orchestrator.cli.commands\n"
-        "slow = {'torch', 'pandas', 'numpy', 'scipy', 'rich', 'structlog', 'zmq', 'pynvml', 'jinja2', 'yaml'}\n"
-        "print(sorted(slow & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[]", done.stderr

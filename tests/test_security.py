@@ -148,7 +148,7 @@ def test_run_yaml_is_read_as_strictly_as_a_configuration(tmp_path: Path) -> None
     for wrong, words in (
         (text + "tool_version: '9'\n", "given twice"),
         (text.replace("command:", "command: &a", 1).replace("telemetry_note: ''", "telemetry_note: *a"), "aliases"),
-        (text.replace("telemetry_note: ''", "telemetry_note: !!bool maybe"), "is not true or false"),
+        (text.replace("telemetry_note: ''", "telemetry_note: !!bool maybe"), "true or false"),
     ):
         assert wrong != text
         run.paths.config.write_text(wrong)

@@ -28,7 +28,7 @@ _OOM_SCORE: Final = "1000"
 
 
 def become(spec: LaunchSpec, born_of: int) -> int:
-    """Turn this process into the launch `spec`, or exit with NOT_ADOPTED. Returns the fault.log descriptor.
+    """Turn this process into the launch `spec`, or exit with NOT_ADOPTED. Returns the descriptor of fault.log.
 
     born_of: PID of the parent, which the orchestrator replaces.
     """
@@ -46,7 +46,7 @@ def become(spec: LaunchSpec, born_of: int) -> int:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process with its parent; exit at once if the parent is already another one."""
+    """Have the kernel kill this process with its parent. Exits at once if the parent is already another process."""
     _prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent_pid:
         os._exit(WorkerExit.NOT_ADOPTED)
@@ -69,7 +69,7 @@ def rooms_root() -> str:
 
 
 def check_rooms(expected: str) -> None:
-    """Exit with WorkerExit.WRONG_ROOMS when the packages come from another folder than the orchestrator's."""
+    """Exit with WRONG_ROOMS when the packages come from another folder than the orchestrator's."""
     import protocol
 
     for room, file in (("worker", __file__), ("protocol", protocol.__file__)):
@@ -88,8 +88,7 @@ def _prctl(option: int, argument: ctypes.c_ulong | ctypes.c_char_p) -> None:
 
 
 def _await_parent(parent_pid: int, born_of: int) -> None:
-    """Wait until the middle process has left and the orchestrator is the parent; it may be dead already."""
-    give_up = time.monotonic() + _ADOPTION_TIMEOUT_S
+    give_up = time.monotonic() + _ADOPTION_TIMEOUT_S  # the orchestrator may be dead already
     while (parent := os.getppid()) != parent_pid:
         if parent != born_of or time.monotonic() > give_up:
             os._exit(WorkerExit.NOT_ADOPTED)
@@ -97,7 +96,6 @@ def _await_parent(parent_pid: int, born_of: int) -> None:
 
 
 def _redirect(paths: LaunchPaths) -> int:
-    """Append standard streams and stack dumps to the launch's files; returns the descriptor of the dumps."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     for path, target in ((paths.stdout, 1), (paths.stderr, 2)):
         opened = os.open(path, flags, 0o644)

@@ -28,7 +28,7 @@ class Gathering:
             raise CommunicationError(f"between {size} processes: {error}") from error
 
     def align(self) -> None:
-        """Wait until all processes have come this far. Raises CommunicationError."""
+        """Wait until all processes are here. Raises CommunicationError."""
         number = self.counted.begin()
         try:
             for other in self._others:
@@ -52,12 +52,11 @@ def _heard(meeting: str, others: int) -> list[socket.socket]:
 
 
 def _reached(meeting: str) -> socket.socket:
-    """Connect to the leader, which may be born later."""
     while True:
         other = socket.socket(socket.AF_UNIX)
         try:
             other.connect(meeting)
-        except (FileNotFoundError, ConnectionRefusedError):
+        except (FileNotFoundError, ConnectionRefusedError):  # the leader does not listen yet
             other.close()
             time.sleep(_LOOK_S)
         else:

@@ -1,6 +1,6 @@
 """Build a model without torch's random fills of parameters, whose weights are read from a file a moment later.
 
-Fills are by layers, torch.nn.init or a library, also through `parameter.data`. Buffers, which the file may not hold,
+Fills come from layers, torch.nn.init or a library, also through `parameter.data`. Buffers, which the file may not hold,
 are filled as always.
 """
 
@@ -16,7 +16,7 @@ _FILLS: Final = frozenset(
         *("kaiming_normal_", "kaiming_uniform_", "xavier_normal_", "xavier_uniform_", "trunc_normal_", "orthogonal_"),
     }
 )
-"""Names of a tensor's methods, or of functions of torch.nn.init, which transformers 5 replaces by its own."""
+"""Methods of a tensor, or functions of torch.nn.init, which transformers 5 replaces by its own."""
 _DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]  # torch declares it as a plain tensor
 _OF_A_PARAMETER: Final = "_gpubench_of_a_parameter"
 

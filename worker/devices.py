@@ -21,13 +21,12 @@ _DESCRIPTORS: Final = Path("/proc/self/fd")
 _GPU_FILES: Final = "/dev/nvidia"
 
 HALF: Final = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
-"""Precisions of two bytes, and torch's types for them."""
 
 
 def open_device(device: Device, precision: Precision) -> torch.device:
     """Make the device ready, its context included, and set the switches of `precision`.
 
-    Raises DeviceInheritedError where the process is not a fresh one, DeviceUnavailableError with CUDA's error as cause.
+    Raises DeviceInheritedError if the process is not a new one, DeviceUnavailableError with CUDA's error as cause.
     """
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     set_tf32(wanted=precision is Precision.TF32)
@@ -51,7 +50,7 @@ def _open_cuda(device: Device) -> torch.device:
     if inherited or initialized:
         raise DeviceInheritedError(
             f"{device.label}: this process already holds a GPU ({', '.join(inherited) or 'CUDA is initialised'}), "
-            "so it would not measure a fresh one; nothing may touch CUDA before a launch is forked"
+            "so the launch would not start fresh. Nothing may use CUDA before a launch is forked"
         )
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
     try:
@@ -61,10 +60,10 @@ def _open_cuda(device: Device) -> torch.device:
         found = str(torch.cuda.get_device_properties(0).uuid)
     except (RuntimeError, AssertionError, torch.cuda.DeferredCudaCallError) as error:
         raise DeviceUnavailableError(
-            f"{device.label} ({device.uuid}) cannot be opened, CUDA_VISIBLE_DEVICES {visible}: {error}"
+            f"{device.label} ({device.uuid}) cannot be opened with CUDA_VISIBLE_DEVICES {visible}: {error}"
         ) from error
     if count != 1:
-        raise DeviceUnavailableError(f"{device.label}: {count} GPUs are visible, expected {device.uuid} alone")
+        raise DeviceUnavailableError(f"{device.label}: {count} GPUs are visible, expected only {device.uuid}")
     if device.uuid.startswith("GPU-") and not _same_uuid(found, device.uuid):
         raise DeviceUnavailableError(f"{device.label}: CUDA opened GPU {found}, expected {device.uuid}")
     return torch.device("cuda", 0)
@@ -83,15 +82,14 @@ def gpu_descriptors() -> list[str]:
     return sorted(found)
 
 
-def _same_uuid(one: str, other: str) -> bool:
-    """Compare UUIDs with (NVML) and without (CUDA) their prefix."""
-    return one.lower().removeprefix("gpu-") == other.lower().removeprefix("gpu-")
+def _same_uuid(first: str, second: str) -> bool:
+    return first.lower().removeprefix("gpu-") == second.lower().removeprefix("gpu-")  # CUDA omits the prefix
 
 
 def set_tf32(*, wanted: bool) -> None:
     """Switch TF32 for products and for cuDNN, where it is on by default.
 
-    By the older of torch's two interfaces, which updates the newer one: mixing both raises from torch 2.9 on.
+    Uses the older of torch's two interfaces, which updates the newer one: mixing both raises from torch 2.9 on.
     """
     backends: Any = torch.backends  # torch declares only part of the newer interface
     with warnings.catch_warnings():
@@ -104,7 +102,7 @@ def set_tf32(*, wanted: bool) -> None:
 
 
 def tf32_switches() -> dict[str, bool]:
-    """TF32 switches that torch uses. Never raises, as the older interface does once both were used."""
+    """TF32 switches that torch uses. Never raises, unlike the older interface once both were used."""
     backends: Any = torch.backends
     cuda, cudnn = backends.cuda, backends.cudnn
     if _newer_interface():
@@ -121,8 +119,7 @@ def tf32_switches() -> dict[str, bool]:
 
 
 def _newer_interface() -> bool:
-    """Whether this torch has fp32_precision: since 2.9."""
-    return hasattr(torch.backends.cuda.matmul, "fp32_precision")
+    return hasattr(torch.backends.cuda.matmul, "fp32_precision")  # since torch 2.9
 
 
 def weights_type(precision: Precision, *, training: bool) -> torch.dtype:
@@ -138,13 +135,13 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
 
 def onednn_has_bf16() -> bool:
     """Whether oneDNN computes in bf16 on this CPU, which takes AVX-512."""
-    found: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return found
+    supported: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return supported
 
 
 @contextmanager
 def training_kernels(device: torch.device, precision: Precision) -> Iterator[None]:
-    """Disable oneDNN for training in half precision on a CPU device that oneDNN does not support in it.
+    """Disable oneDNN where it cannot train in this half precision on a CPU device.
 
     It cannot train recurrent layers in fp16 ("could not create a primitive descriptor"), nor in bf16 without AVX-512.
     Its convolutions in fp16 take four times as long as torch's own on a CPU without units for fp16.
@@ -154,13 +151,13 @@ def training_kernels(device: torch.device, precision: Precision) -> Iterator[Non
         yield
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it sets TF32 for GPUs of Intel too, and says that there are none
+        warnings.simplefilter("ignore")  # it warns that there are no GPUs of Intel
         with torch.backends.mkldnn.flags(enabled=False):
             yield
 
 
 def environment(device: torch.device, isolation: str) -> Environment:
-    """Software stack and state of this process. Versions are read from package metadata: nothing is imported."""
+    """Software and settings of this process. Versions are read from package metadata: nothing is imported."""
     cudnn = None
     if device.type == "cuda":
         cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -179,7 +176,6 @@ def environment(device: torch.device, isolation: str) -> Environment:
 
 
 def _flags() -> dict[str, str]:
-    """Switches that change times or results, after the measurement."""
     switches: dict[str, object] = {
         **tf32_switches(),
         "cudnn.benchmark": torch.backends.cudnn.benchmark,

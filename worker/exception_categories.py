@@ -1,6 +1,6 @@
 """Classification of a launch's exception as a Failure: the worker's half of the fault matrix.
 
-The first of RULES that applies gives the category. torch is never imported here: importing it may be what failed.
+torch is never imported here, because importing it may be what failed.
 """
 
 import errno
@@ -24,8 +24,7 @@ from worker.memory import Headroom
 
 _OUT_OF_MEMORY_CODE: Final = 2
 _HARDWARE: Final = frozenset({214})
-_STICKY: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 999})
-"""Codes after which the process can only be ended, by CUDA's documentation."""
+_STICKY: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 999})  # CUDA: the process must end
 _UNAVAILABLE: Final = frozenset({35, 46, 100, 101, 802, 803, 804})
 
 _CODES: Final = {
@@ -64,10 +63,9 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def failure(error: BaseException, phase: Phase, headroom: Headroom | None = None) -> Failure:
-    """Why a launch has no result. Never raises.
+    """Describe an exception as a Failure. Never raises.
 
-    phase: in which `error` was raised. headroom: by default now, while the exception's frames hold the model's
-    allocations.
+    phase: in which `error` was raised. headroom: by default now, while the exception's frames hold the model's memory.
     """
     seen = _Seen(tuple(_chain(error)), phase, memory.headroom() if headroom is None else headroom)
     category = next((category for category, applies in RULES if applies(seen)), Category.EXCEPTION)
@@ -100,8 +98,8 @@ class _Seen:
         return any(isinstance(error, kinds) for error in self.chain)
 
     def says(self, pattern: re.Pattern[str]) -> bool:
-        """Whether a RuntimeError of the chain, as all of torch's own errors are, matches."""
-        return any(isinstance(error, RuntimeError) and pattern.search(words(error)) for error in self.chain)
+        """Whether a RuntimeError of the chain (torch's own errors all are) matches."""
+        return any(isinstance(error, RuntimeError) and pattern.search(message_of(error)) for error in self.chain)
 
     def evidence(self) -> dict[str, str]:
         causes = {"chain": " ← ".join(map(_name, self.chain))} if len(self.chain) > 1 else {}
@@ -109,7 +107,6 @@ class _Seen:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it was raised from, or while handling; each once."""
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
@@ -119,14 +116,13 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _cuda_code(error: BaseException) -> int | None:
-    """Code of torch's error (from 2.8 on), or of its message."""
     torch = sys.modules.get("torch")
     accelerator_error = getattr(torch, "AcceleratorError", None)
     if accelerator_error is not None and isinstance(error, accelerator_error):
         code = getattr(error, "error_code", None)
         if isinstance(code, int):
             return code
-    if isinstance(error, RuntimeError) and (match := _CUDA_ERROR.search(words(error))):
+    if isinstance(error, RuntimeError) and (match := _CUDA_ERROR.search(message_of(error))):
         return _CODES.get(match[1].strip())
     return None
 
@@ -149,16 +145,17 @@ def _out_of_memory_in_disguise(seen: _Seen) -> bool:
 def _host_refused(seen: _Seen) -> bool:
     no_memory = any(isinstance(error, OSError) and error.errno == errno.ENOMEM for error in seen.chain)
     limited = seen.headroom.data_limit is not None or seen.headroom.address_limit is not None
-    in_disguise = limited and seen.says(_ONEDNN_FAILED)  # oneDNN does not say why; seen under RLIMIT_DATA
+    in_disguise = limited and seen.says(_ONEDNN_FAILED)  # oneDNN gives no reason under RLIMIT_DATA
     return no_memory or in_disguise or seen.has(MemoryError) or seen.says(_HOST_REFUSED)
 
 
 def _host_refused_beside_a_gpu(seen: _Seen) -> bool:
-    """On a CPU device the host's memory is the device's: a smaller batch helps there, but not here."""
+    """Whether the host, not the GPU, is out of memory, so that a smaller batch does not help."""
     beside_a_gpu = seen.headroom.device_total is not None or seen.headroom.device_error is not None
     return _host_refused(seen) and beside_a_gpu
 
 
+# The first that applies. Otherwise the category is EXCEPTION.
 RULES: Final[tuple[tuple[Category, Callable[[_Seen], bool]], ...]] = (
     (Category.START_FAILED, lambda seen: seen.has(DeviceInheritedError)),
     (Category.DEVICE_HARDWARE, lambda seen: seen.code in _HARDWARE),
@@ -174,7 +171,6 @@ RULES: Final[tuple[tuple[Category, Callable[[_Seen], bool]], ...]] = (
     (Category.NOT_BUILT, lambda seen: seen.has(NotBuiltError)),
     (Category.NOT_FINITE, lambda seen: seen.has(NotFiniteError)),
 )
-"""In order; an exception that none applies to is an EXCEPTION."""
 
 
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -185,23 +181,22 @@ def _name(error: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def words(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """Message of the error, whose __str__ may itself fail."""
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 - __str__ of a foreign exception may raise anything
-        return f"<its words cannot be read: {type(broken).__name__}>"
+        return f"<unreadable message: {type(broken).__name__}>"
 
 
 def _one_line(error: BaseException) -> str:
-    lines = plain(words(error)).strip().splitlines()
+    lines = plain(message_of(error)).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _trimmed(text: str) -> str:
-    """The end of a long traceback, which names the error."""
     text = plain(text)
-    mark = "[…]\n"
+    mark = "[…]\n"  # the end of a traceback names the error
     return text if len(text) <= TRACEBACK_LIMIT else mark + text[-(TRACEBACK_LIMIT - len(mark)) :]
 
 

@@ -20,8 +20,7 @@ from worker.errors import CommunicationError
 from worker.step_counter import Counted
 
 _BACKENDS: Final = {"cuda": "nccl", "cpu": "gloo"}
-_NEVER: Final = timedelta(days=1)
-"""Longer than any phase may take."""
+_NEVER: Final = timedelta(days=1)  # longer than any phase may take
 _ENVIRONMENT: Final = {
     "GLOO_SOCKET_IFNAME": "lo",
     "NCCL_SOCKET_IFNAME": "lo",
@@ -33,10 +32,10 @@ _MULTICAST: Final = "NCCL_NVLS_ENABLE"
 
 
 class Gang:
-    """All processes of a launch. All call common operations in one order; they raise CommunicationError."""
+    """All processes of a launch. All call common operations in one order; these raise CommunicationError."""
 
     def __init__(self, assign: Assign, device: torch.device) -> None:
-        """Wait until all are there. The device is open."""
+        """Wait until all processes are connected. The device is open."""
         self.devices = assign.cell.devices
         self.size = len(self.devices)
         self.rank = 0 if assign.gang is None else assign.gang.rank
@@ -47,7 +46,7 @@ class Gang:
             return
         self._counted = Counted(assign.gang)
         os.environ.update(_ENVIRONMENT)
-        with self._together():
+        with self._counted_operation():
             dist.init_process_group(
                 self.backend,
                 store=dist.FileStore(assign.gang.meeting, self.size),  # type: ignore[attr-defined]  # torch does not say
@@ -63,19 +62,19 @@ class Gang:
         return self.rank == 0
 
     def align(self) -> None:
-        """Let no device continue before all have come this far. The host of GPUs does not wait."""
+        """Let no device continue before all processes are here. The host of GPUs does not wait."""
         if self.size > 1:
             self.add_up(torch.zeros(1, device=self._device))
 
     def add_up(self, tensor: torch.Tensor) -> None:
-        """Replace the tensor by its sum over all."""
-        with self._together():
+        """Replace the tensor by its sum over all processes."""
+        with self._counted_operation():
             dist.all_reduce(tensor)
 
     def pass_on(self, by: int, outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
-        """Send to the process `by` ranks later, and receive from the one as much earlier."""
+        """Send to the process `by` ranks later, and receive from the process `by` ranks earlier."""
         to, origin = (self.rank + by) % self.size, (self.rank - by) % self.size
-        with self._together():
+        with self._counted_operation():
             both = [dist.P2POp(dist.isend, outgoing, to), dist.P2POp(dist.irecv, incoming, origin)]
             for work in dist.batch_isend_irecv(both):
                 work.wait()
@@ -85,12 +84,12 @@ class Gang:
         if self.size == 1:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.int64, device=self._device)
-        with self._together():
+        with self._counted_operation():
             dist.all_reduce(tensor, dist.ReduceOp.MAX)
-            found: list[int] = tensor.tolist()
-        return found
+            result: list[int] = tensor.tolist()
+        return result
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """Connection of the devices, for the report."""
         if self.backend == "gloo":
             return "gloo through the host's memory"
@@ -98,8 +97,7 @@ class Gang:
         return f"NCCL {version}, NVLink multicast {multicast()}"
 
     @contextmanager
-    def _together(self) -> Iterator[None]:
-        """Count a common operation before it begins: in a hang, the lowest counter did not come."""
+    def _counted_operation(self) -> Iterator[None]:
         assert self._counted is not None
         begun = self._counted.begin()
         try:
@@ -110,5 +108,5 @@ class Gang:
 
 def multicast() -> str:
     """Whether the environment lets NCCL use NVLink multicast, as text."""
-    asked = os.environ.get(_MULTICAST)
-    return "left to NCCL" if asked is None else f"set by {_MULTICAST}={asked}"
+    setting = os.environ.get(_MULTICAST)
+    return "left to NCCL" if setting is None else f"set by {_MULTICAST}={setting}"

@@ -1,34 +1,44 @@
 """End-to-end latency of inference: from inputs to outputs in the host's memory, measured after all else.
 
-    pinned inputs ── copy ──▶ device ── forward ──▶ outputs ── copy ──▶ pinned buffer, and only now the next one
+    pinned inputs ── copy ──▶ device ── forward ──▶ outputs ── copy ──▶ pinned buffer, then the next one
 
 The buffer has at most 64 MiB: pinning room for all logits of a language model takes longer than the rest of the launch.
 """
 
-import time
 from collections.abc import Callable, Iterable
+from time import monotonic, perf_counter_ns  # bound before a model's code can replace them
 from typing import Final
 
 import torch
 
 from worker import devices, outputs
+from worker.stopping import LEAST_ITERATIONS
 
 LONGEST_S: Final = 0.3
-"""For all latencies, in any profile; the last one may end later."""
+"""Time for all latencies, in any profile. The last one may end later."""
 _BUFFER_BYTES: Final = 64 * 1024 * 1024
 
 
 def times_ms(
-    forward: Callable[[], object], inputs: Iterable[torch.Tensor], device: torch.device, least_s: float
+    forward: Callable[[], object],
+    inputs: Iterable[torch.Tensor],
+    device: torch.device,
+    least_s: float,
+    passes_ms: list[float],
 ) -> list[float]:
-    """Latencies in milliseconds of `forward` over `inputs`, for half of `least_s` or 0.3 s, at least one."""
+    """Latencies in milliseconds of `forward` over `inputs`, for half of `least_s` or 0.3 s, at least LEAST_ITERATIONS.
+
+    passes_ms: the measured passes. They are the latencies on a CPU, where nothing is copied.
+    """
+    if device.type == "cpu":
+        return passes_ms
     trip = _RoundTrip(forward, inputs, device)
     times: list[float] = []
-    ends = time.monotonic() + min(least_s / 2, LONGEST_S)
-    while not times or time.monotonic() < ends:
-        start_ns = time.perf_counter_ns()
+    ends = monotonic() + min(least_s / 2, LONGEST_S)
+    while len(times) < LEAST_ITERATIONS or monotonic() < ends:
+        start_ns = perf_counter_ns()
         trip.once()
-        times.append((time.perf_counter_ns() - start_ns) / 1e6)
+        times.append((perf_counter_ns() - start_ns) / 1e6)
     return times
 
 
@@ -44,7 +54,6 @@ class _RoundTrip:
             self.once()  # the first copies of a process take longer
 
     def once(self) -> None:
-        """One latency's worth of work; over when everything is on the host."""
         for tensor, source in self._inputs:
             tensor.copy_(source, non_blocking=True)
         for output in outputs.tensors(self._forward()):
@@ -62,7 +71,7 @@ def _pinned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor's bytes as they lie in memory, without a copy where it has no holes."""
+    # Without a copy where the tensor has no holes.
     dense = tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
     flat = tensor.as_strided((tensor.numel(),), (1,)) if dense else tensor.contiguous().view(-1)
     return flat.view(torch.uint8)

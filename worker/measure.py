@@ -1,27 +1,32 @@
 """The measuring loop of all workloads and devices: warm up until steady, then measure until the stopper ends it.
 
-    first │ second │ block │ block │ … steady, or the cap │ measured block │ measured block │ … the stopper says so
+    first │ second │ block │ block │ … steady, or the cap │ measured block │ measured block │ … until it stops
     └──────────────── warm_up ───────────────────────────┘ └──────────────── measured ─────────────────────────┘
 
-Only between blocks does the host wait for the device and report progress.
+Where a load window is requested, further blocks follow, whose times are not kept. Only between blocks does the host
+wait for the device and report progress.
 """
 
+import resource
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Final
 
-from protocol import floats
+import msgspec
+
+from protocol import floats, settling
 from protocol.failure import Phase
-from protocol.messages import Measurement
-from protocol.result import Block, SteadyState, StopReason, WarmUp
+from protocol.messages import SETTLING_S, Measurement
+from protocol.result import Block, LoadWindow, SteadyState, StopReason, WarmUp
 from worker import timing
 from worker.stage import Stage
-from worker.steady import is_steady
+from worker.steady import WINDOW, is_steady
 from worker.stopping import LEAST_ITERATIONS, Stopper
 from worker.timing import Clock, Step, TimedBlock
 
+SETTLING_NS: Final = round(SETTLING_S * 1e9)
 _PROGRESS_EVERY_S: Final = 0.1
 
 
@@ -30,9 +35,9 @@ class Work:
     """Steps of one iteration, in order and by the names of their series.
 
     passes: of the steps in an iteration, one for each objective of training; series hold sums. waits: a step waits for
-    the device, so that launch_bound is unknown. prepare: called before every block, untimed. one_by_one: blocks of one
-    iteration. grouped: short iterations share a span. retries: of the device's allocator. least: iterations of adaptive
-    measuring.
+    the device, so that launch_bound and host_share are unknown. prepare: called before every block, untimed.
+    one_by_one: blocks of one iteration. grouped: short iterations share a span. retries: of the device's allocator.
+    least: minimum of iterations in adaptive measuring.
     """
 
     steps: dict[str, Step]
@@ -45,9 +50,9 @@ class Work:
     grouped: bool = True
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """One timed block, with `spans` spans for each group of iterations."""
+        """Run one timed block, with `spans` spans for each group of iterations."""
         self.prepare()
-        return timing.time_block(clock, tuple(self.steps.values()), iterations * self.passes, group)
+        return timing.time_block(clock, tuple(self.steps.values()), iterations * self.passes, group, self.passes)
 
     @property
     def spans(self) -> int:
@@ -55,7 +60,7 @@ class Work:
         return len(self.steps) * self.passes
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """Iterations of a block that is to last `duration_s`."""
+        """Iterations of a block that takes about `duration_s`."""
         return 1 if self.one_by_one else timing.iterations_for(duration_s * 1e3, iteration_ms, group)
 
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
@@ -64,7 +69,7 @@ class Work:
         return timing.group_for(clock, iteration_ms, self.spans, iterations) if grouped else 1
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Why measuring ends after a block, None where it goes on. reason: this process's own."""
+        """Reason to stop after a block, None to continue. reason: this process's own."""
         return reason
 
 
@@ -77,13 +82,16 @@ class Measured:
     group: int
     stop_reason: StopReason
     launch_bound: bool | None
+    host_share: float | None
+    host_cpu: float | None = None
 
 
 def warm_up(work: Work, clock: Clock, measurement: Measurement, stage: Stage) -> tuple[WarmUp, float]:
-    """Run until times are steady; returns the facts and the current time of one iteration in milliseconds.
+    """Run until times are steady. Returns the facts and the current time of one iteration in milliseconds.
 
-    The first two iterations are blocks of their own, by wall time. Runs `warm_up_iterations`, at least one, or at least
-    two. Ends at most one iteration after the cap, which counts from the end of the first. The caller enters the phase.
+    The first two iterations are blocks of their own, by wall time. Runs `warm_up_iterations` (at least one), or at
+    least two. Ends at most one iteration after the cap, which counts from the end of the first. The caller enters the
+    phase.
     """
     with stage.timed("warm_up"):
         first_ms = work.block(clock, 1).wall_ms
@@ -95,16 +103,16 @@ def warm_up(work: Work, clock: Clock, measurement: Measurement, stage: Stage) ->
 def _warm_up_exactly(
     work: Work, clock: Clock, measurement: Measurement, stage: Stage, first_ms: float
 ) -> tuple[WarmUp, float]:
-    asked = max(measurement.warm_up_iterations or 0, 1)
-    second_ms = work.block(clock, 1).wall_ms if asked > 1 else None
+    requested = max(measurement.warm_up_iterations or 0, 1)
+    second_ms = work.block(clock, 1).wall_ms if requested > 1 else None
     iteration_ms = first_ms if second_ms is None else second_ms
-    done = min(asked, 2)
-    pace = _Pace(stage)
-    while done < asked:
-        count = min(work.size(measurement.block_s, iteration_ms), asked - done)
+    done = min(requested, 2)
+    progress = _Progress(stage)
+    while done < requested:
+        count = min(work.size(measurement.block_s, iteration_ms), requested - done)
         iteration_ms = work.block(clock, count).wall_ms / count
         done += count
-        pace.tell(done / asked)
+        progress.report(done / requested)
     return _facts(SteadyState.FIXED, done, first_ms, second_ms), iteration_ms
 
 
@@ -114,21 +122,58 @@ def _warm_up_until_steady(
     begin = time.monotonic()
     second_ms = iteration_ms = work.block(clock, 1).wall_ms
     done = 2
-    medians_ms: list[float] = []
-    retries: list[int] = []
-    pace = _Pace(stage)
+    settled = _Settled(clock, measurement)
+    progress = _Progress(stage)
     while (left_s := begin + measurement.warm_up_cap_s - time.monotonic()) > 0:
-        pace.tell(1 - left_s / measurement.warm_up_cap_s)
+        progress.report(1 - left_s / measurement.warm_up_cap_s)
         group = work.group(clock, iteration_ms)
         count = work.size(min(measurement.block_s, left_s), iteration_ms, group)
         block = work.block(clock, count, group)
         iteration_ms = block.wall_ms / count
         done += count
-        medians_ms.append(median(_sums(block.spans_ms, work.spans)) / group)
-        retries.append(work.retries())
-        if is_steady(medians_ms, retries):
-            return _facts(SteadyState.REACHED, done, first_ms, second_ms), iteration_ms
-    return _facts(SteadyState.NONE, done, first_ms, second_ms), iteration_ms
+        settled.add(block, median(_sums(block.spans_ms, work.spans)) / group, iteration_ms, work.retries())
+        if settled.is_over():
+            break
+    facts = _facts(settled.state, done, first_ms, second_ms)
+    course = floats.pack(settled.medians_ms)
+    return msgspec.structs.replace(facts, course=course, settled_blocks=settled.blocks), iteration_ms
+
+
+class _Settled:
+    """End of the warm-up: times are steady, and of a device's own work also settled (protocol/settling.py).
+
+    At the cap, times count as steady if they were so after any block: noise hides it after single blocks.
+    """
+
+    def __init__(self, clock: Clock, measurement: Measurement) -> None:
+        self._clock, self._cap_s = clock, measurement.warm_up_cap_s
+        self._blocks: list[TimedBlock] = []
+        self._retries: list[int] = []
+        self._steady: list[bool] = []
+        self.medians_ms: list[float] = []
+        self._iteration_ms = 0.0
+        self.blocks = 0
+
+    def add(self, block: TimedBlock, median_ms: float, iteration_ms: float, retries: int) -> None:
+        self.medians_ms.append(median_ms)
+        self._blocks.append(block)
+        self._retries.append(retries)
+        self._iteration_ms = iteration_ms
+        self._steady.append(is_steady(self.medians_ms, self._retries))
+
+    def is_over(self) -> bool:
+        if not self._steady[-1]:
+            return False
+        newest = self._blocks[-WINDOW:]
+        if timing.launch_bound(self._clock, newest, self._iteration_ms) is not False:
+            return True  # the host decides, which no clock of a GPU slows down
+        block_s = (newest[-1].end_ns - newest[0].start_ns) / 1e9 / WINDOW
+        self.blocks = settling.settled_blocks(self.medians_ms, block_s, self._cap_s)
+        return self.blocks > 0
+
+    @property
+    def state(self) -> SteadyState:
+        return SteadyState.REACHED if any(self._steady) else SteadyState.NONE
 
 
 def _facts(state: SteadyState, iterations: int, first_ms: float, second_ms: float | None) -> WarmUp:
@@ -136,32 +181,64 @@ def _facts(state: SteadyState, iterations: int, first_ms: float, second_ms: floa
 
 
 def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, iteration_ms: float) -> Measured:
-    """Measure until the stopper ends it, from the `iteration_ms` of the warm-up on.
+    """Measure until the stopper ends it. iteration_ms: current time of one iteration.
 
-    Adaptive measuring does at least `work.least` iterations and ends at most one after `max_s`. Errors of the device
+    Adaptive measuring runs at least `work.least` iterations and ends at most one after `max_s`. Errors of the device
     surface at the end of a block.
     """
     stage.enter(Phase.MEASURE)
-    asked = None if measurement.iterations is None else max(measurement.iterations, 1)
-    group = work.group(clock, iteration_ms, asked)
-    stopper, pace, record = Stopper(measurement, work.least), _Pace(stage), _Record(work, group)
+    requested = None if measurement.iterations is None else max(measurement.iterations, 1)
+    group = work.group(clock, iteration_ms, requested)
+    stopper, progress, record = Stopper(measurement, work.least), _Progress(stage), _Record(work, group)
     with stage.timed("measure"):
-        begin = time.monotonic()
+        begin, before_s = time.monotonic(), _processors_s()
+        elapsed_s = 0.0
         reason = None
         while reason is None:
             duration_s = measurement.block_s
-            if asked is None:
+            if requested is None:
                 duration_s = min(duration_s, max(begin + measurement.max_s - time.monotonic(), 0.0))
             count = work.size(duration_s, iteration_ms, group)
-            if asked is not None:
-                count = min(count, asked - record.iterations)
+            if requested is not None:
+                count = min(count, requested - record.iterations)
             block = work.block(clock, count, group)
             record.add(block, count)
             iteration_ms = block.wall_ms / count
             elapsed_s = time.monotonic() - begin
-            pace.tell(record.iterations / asked if asked else elapsed_s / measurement.max_s)
+            progress.report(record.iterations / requested if requested else elapsed_s / measurement.max_s)
             reason = work.agreed(stopper.reason(record.totals_ms, record.iterations, elapsed_s))
-    return record.measured(clock, reason)
+    host_cpu = (_processors_s() - before_s) / elapsed_s if elapsed_s else None
+    return replace(record.measured(clock, reason), host_cpu=host_cpu)
+
+
+def load_window(
+    work: Work, clock: Clock, measurement: Measurement, stage: Stage, measured: Measured, *, since_ns: int
+) -> LoadWindow | None:
+    """Run further blocks after the measured ones until the work has lasted `load_s`.
+
+    since_ns: end of the first iteration. SETTLING_NS after it do not count, so a long warm-up contains the window's
+    start. None where no window is requested.
+    """
+    if not measurement.load_s:
+        return None
+    blocks, window_ns, earliest_ns = measured.blocks, round(measurement.load_s * 1e9), since_ns + SETTLING_NS
+    iteration_ms = (blocks[-1].end_ns - blocks[-1].start_ns) / 1e6 / blocks[-1].iterations
+    iterations, end_ns, progress = 0, blocks[-1].end_ns, _Progress(stage)
+    with stage.timed("measure"):
+        while (left_ns := earliest_ns + window_ns - end_ns) > 0:
+            progress.report(1 - left_ns / (SETTLING_NS + window_ns))
+            count = work.size(min(measurement.block_s, left_ns / 1e9), iteration_ms, measured.group)
+            block = work.block(clock, count, measured.group)
+            iterations += count
+            iteration_ms, end_ns = block.wall_ms / count, block.end_ns
+    start_ns = max(earliest_ns, min(blocks[0].start_ns, end_ns - window_ns))
+    return LoadWindow(start_ns=start_ns, end_ns=end_ns, iterations=iterations)
+
+
+def _processors_s() -> float:
+    """Processor time of this process, and of its children that have ended."""
+    usages = (resource.getrusage(target) for target in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 class _Record:
@@ -172,6 +249,7 @@ class _Record:
         self._group = group
         self._blocks: list[Block] = []
         self._spans_ms: list[float] = []
+        self._enqueue_ms: list[float] = []
         self.totals_ms: list[float] = []
         self.iterations = 0
 
@@ -180,6 +258,7 @@ class _Record:
         self._spans_ms += spans_ms
         self.totals_ms += _sums(spans_ms, self._work.spans)
         self.iterations += iterations
+        self._enqueue_ms.append(block.enqueue_ms)
         self._blocks.append(
             Block(start_ns=block.start_ns, enqueued_ns=block.enqueued_ns, end_ns=block.end_ns, iterations=iterations)
         )
@@ -187,13 +266,15 @@ class _Record:
     def measured(self, clock: Clock, reason: StopReason) -> Measured:
         steps, passes = self._work.steps, self._work.passes
         series = {name: floats.pack(_sums(self._spans_ms[at :: len(steps)], passes)) for at, name in enumerate(steps)}
-        bound = None if self._work.waits else timing.launch_bound(clock, self._blocks, fmean(self.totals_ms))
+        iteration_ms, waits = fmean(self.totals_ms), self._work.waits
+        bound = None if waits else timing.launch_bound(clock, self._blocks, iteration_ms)
         return Measured(
             blocks=tuple(self._blocks),
             series={"iteration": floats.pack(self.totals_ms), **series},
             group=self._group,
             stop_reason=reason,
             launch_bound=bound,
+            host_share=None if waits else timing.host_share(clock, self._enqueue_ms, iteration_ms),
         )
 
 
@@ -204,15 +285,15 @@ def _sums(values: Sequence[float], each: int) -> list[float]:
     return [sum(values[at : at + each]) for at in range(0, len(values), each)]
 
 
-class _Pace:
+class _Progress:
     """Reports the progress of a phase, at most ten times a second."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._told = -_PROGRESS_EVERY_S
+        self._reported_s = -_PROGRESS_EVERY_S
 
-    def tell(self, fraction: float) -> None:
+    def report(self, fraction: float) -> None:
         now = time.monotonic()
-        if now - self._told >= _PROGRESS_EVERY_S:
-            self._told = now
+        if now - self._reported_s >= _PROGRESS_EVERY_S:
+            self._reported_s = now
             self._stage.progress(fraction)

@@ -58,13 +58,13 @@ def allocator_retries(device: "torch.device") -> int:
 
 
 def module_bytes(module: "torch.nn.Module") -> int:
-    """Bytes of parameters and buffers, each counted once even where it is shared."""
+    """Bytes of parameters and buffers. Shared ones count once."""
     tensors = {*module.parameters(), *module.buffers()}
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def parameter_count(module: "torch.nn.Module") -> int:
-    """Number of parameters, each counted once even where it is shared."""
+    """Number of parameters. Shared ones count once."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
@@ -84,10 +84,10 @@ def resident_peak() -> int:
 
 @dataclass(frozen=True)
 class Headroom:
-    """Memory in bytes when something goes wrong. None: unknown.
+    """Memory in bytes when something fails. None: unknown.
 
-    device_*: of the GPU, with a CUDA context. data_*: data segment and RLIMIT_DATA; address_limit: RLIMIT_AS.
-    available: of the host. device_error: CUDA's error in place of the figures, which explains a library's vague one.
+    device_*: of the GPU, with a CUDA context. data_*: data segment and RLIMIT_DATA. address_limit: RLIMIT_AS.
+    available: of the host. device_error: CUDA's error, in place of the figures.
     """
 
     device_free: int | None = None
@@ -106,7 +106,7 @@ class Headroom:
 
 def headroom() -> Headroom:
     """Read the headroom now. Never raises, and imports nothing."""
-    known = Headroom(
+    host = Headroom(
         data=_status_bytes("VmData"),
         data_limit=_limit(resource.RLIMIT_DATA),
         address_limit=_limit(resource.RLIMIT_AS),
@@ -114,12 +114,12 @@ def headroom() -> Headroom:
     )
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
-        return known
+        return host
     try:
         free, total = torch.cuda.mem_get_info()
     except RuntimeError as error:
-        return replace(known, device_error=error)
-    return replace(known, device_free=free, device_total=total)
+        return replace(host, device_error=error)
+    return replace(host, device_free=free, device_total=total)
 
 
 def _limit(which: int) -> int | None:
@@ -132,7 +132,6 @@ def _status_bytes(field: str) -> int | None:
 
 
 def _proc_bytes(path: Path, field: str) -> int | None:
-    """A field such as "VmHWM:    123 kB" of a file in /proc, in bytes."""
     try:
         lines = path.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -140,5 +139,5 @@ def _proc_bytes(path: Path, field: str) -> int | None:
     for line in lines:
         name, _, value = line.partition(":")
         if name == field:
-            return int(value.split()[0]) * _KIB
+            return int(value.split()[0]) * _KIB  # "123 kB"
     return None

@@ -11,12 +11,12 @@ from torch.utils import _pytree
 from worker.errors import ModelCodeError, NotFiniteError
 
 _NOT_RUN: Final = (Iterator, AsyncIterator, Awaitable)
-"""Outputs that are computed only when somebody reads them."""
+"""Outputs that are not computed before they are read."""
 
 
 def tensors(outputs: object) -> Iterator[torch.Tensor]:
-    """Every tensor in torch's own nestings, mappings and dataclasses."""
-    if isinstance(outputs, torch.Tensor):  # as most models return it; walked inside a timed latency
+    """Yield every tensor in torch's own nestings, mappings and dataclasses."""
+    if isinstance(outputs, torch.Tensor):  # most models return one, and a timed latency walks it
         yield outputs
         return
     for leaf in _pytree.tree_leaves(outputs):
@@ -31,20 +31,21 @@ def tensors(outputs: object) -> Iterator[torch.Tensor]:
 
 
 def some(outputs: object, name: str) -> object:
-    """Outputs of the model `name`, unchanged. Raises ModelCodeError where there are none, or none computed yet."""
+    """Return the outputs of the model `name`. Raises ModelCodeError if there are none, or none computed yet."""
     leaves = _pytree.tree_leaves(outputs)
     if all(leaf is None or isinstance(leaf, _NOT_RUN) for leaf in leaves):
-        what = "nothing" if all(leaf is None for leaf in leaves) else f"a {type(leaves[0]).__name__}, which nobody runs"
+        what = (
+            "nothing" if all(leaf is None for leaf in leaves) else f"a {type(leaves[0]).__name__} that is not consumed"
+        )
         raise ModelCodeError(
-            f"forward of {name} returned {what}, so that its time would be that of no computation. Return what it "
-            "computes; a model whose work is a whole training step has a train_step(batch): measure it with "
-            "--phases training"
+            f"forward of {name} returned {what}, so its time would not include the computation. Return the result. "
+            "If the model does a whole training step, define train_step(batch) and use --phases training"
         )
     return outputs
 
 
 def require_finite(outputs: object, *, infinite: bool) -> None:
-    """Raise NotFiniteError where a tensor of the outputs holds NaN or infinity. infinite: infinity is allowed."""
+    """Raise NotFiniteError if a tensor of the outputs holds NaN or infinity. infinite: infinity is allowed."""
     for number, tensor in enumerate(tensors(outputs), start=1):
         for extreme in _extremes(tensor):
             if math.isnan(extreme) or (math.isinf(extreme) and not infinite):
@@ -55,9 +56,9 @@ def require_finite(outputs: object, *, infinite: bool) -> None:
 
 
 def _extremes(tensor: torch.Tensor) -> tuple[float, ...]:
-    """Least and largest number, both NaN where one is; empty for tensors without floating-point numbers."""
+    """Least and largest number, both NaN if one is; empty for tensors without floating-point numbers."""
     if tensor.is_nested or tensor.layout is not torch.strided or tensor.numel() == 0:
-        return ()  # torch cannot look at those of a nested one together
+        return ()  # torch has no aminmax for them
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     if not tensor.is_floating_point():

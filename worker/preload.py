@@ -1,6 +1,6 @@
 """Imports ahead of every launch that uses torch, so that nothing is imported in the middle of one.
 
-An optimizer, for example, pulls in torch._dynamo and 900 modules (1.2 s).
+An optimizer, for example, imports torch._dynamo and 900 modules (1.2 s).
 """
 
 import importlib
@@ -26,12 +26,12 @@ COMMON: Final = (
 
 
 def modules(model: tuple[str, ...]) -> tuple[str, ...]:
-    """Imports of a model and of every launch that uses torch; call it after importing the workload."""
+    """Imports of a model, and of every launch if torch is imported. Call it after importing the workload."""
     return (*model, *COMMON) if "torch" in sys.modules else model
 
 
 def import_all(named: tuple[str, ...]) -> dict[str, str]:
-    """Import `named`, then COMMON. Returns module → error for those that failed: they disable their own models only."""
+    """Import `named`, then COMMON. Returns module → error for the failed ones, which disable only their own models."""
     failed = _import_each(named)
     return failed | _import_each(modules(()))
 

@@ -74,8 +74,6 @@ def run(spec: LaunchSpec, fault_log: int) -> NoReturn:
 
 
 def _work(spec: LaunchSpec, assign: Assign, link: "_Link", fault_log: int) -> Outcome:
-    """Run the workload; its exceptions become a Failure."""
-
     def announce(phase: Phase) -> None:
         link.announce(phase)
         _arm(assign, phase, fault_log)
@@ -109,17 +107,16 @@ def _work(spec: LaunchSpec, assign: Assign, link: "_Link", fault_log: int) -> Ou
 
 
 def _keep(failure: Failure, paths: LaunchPaths) -> None:
-    """Write error.json, in case the message is lost."""
-    try:
+    try:  # in case the message is lost
         paths.unfinished_error.write_bytes(msgspec.json.format(msgspec.json.encode(failure), indent=2))
         paths.unfinished_error.rename(paths.error)
     except OSError as error:
-        with contextlib.suppress(OSError):  # neither can stderr.log, where the disk is full: the message still goes out
+        with contextlib.suppress(OSError):  # nor can stderr.log on a full disk: the message is still sent
             print(f"{paths.error} could not be written: {error}", file=sys.stderr)  # noqa: T201 - kept as evidence
 
 
 def _note(seen: Seen, paths: LaunchPaths) -> None:
-    """Store wrong bits on the disk before anything else: a GPU that errs may end this process. Lines may be torn."""
+    """Store a mismatch durably at once: a GPU that computes wrongly may end this process. Lines may be torn."""
     with contextlib.suppress(OSError):
         is_new = not paths.mismatches.exists()
         with paths.mismatches.open("ab", buffering=0) as file:
@@ -140,16 +137,13 @@ def _arm(assign: Assign, phase: Phase, fault_log: int) -> None:
 
 
 def _leave(status: WorkerExit) -> NoReturn:
-    """Exit without interpreter shutdown: at that point destructors can only do harm."""
     with contextlib.suppress(OSError):  # a disk that is full: the outcome is safe all the same
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(status)
+    os._exit(status)  # no interpreter shutdown: destructors can only do harm now
 
 
 class _Link:
-    """The worker's socket to the orchestrator."""
-
     def __init__(self, spec: LaunchSpec) -> None:
         self._spec = spec
         self._context = zmq.Context()
@@ -172,11 +166,10 @@ class _Link:
         )
 
     def progress(self, phase: Phase, fraction: float) -> None:
-        """Report progress; dropped when there is no room."""
         message = Progress(launch=self._spec.launch, token=self._spec.token, phase=phase, fraction=fraction)
         try:
             self._socket.send(codec.encode(message), zmq.NOBLOCK)
-        except zmq.Again:
+        except zmq.Again:  # a full queue drops progress
             return
 
     def receive(self, timeout_s: float) -> ToWorker | None:

@@ -29,7 +29,7 @@ class Stage:
         self._spent_ms = {"start": (time.monotonic_ns() - requested_ns) / 1e6}
 
     def enter(self, phase: Phase) -> None:
-        """Begin a phase."""
+        """Start a phase."""
         self.phase = phase
         self._announce(phase)
 
@@ -39,7 +39,7 @@ class Stage:
 
     @contextmanager
     def timed(self, entry: str) -> Iterator[None]:
-        """Add the time of the body to an entry of the ledger: import, context, build, load, warm_up, measure, count."""
+        """Add the time of the body to an entry of the ledger, a field of Ledger without its unit."""
         begin = time.monotonic_ns()
         try:
             yield

@@ -8,8 +8,8 @@ from typing import Final
 WINDOW: Final = 8
 """Blocks that must agree: 0.4 s under the quick profile, 2 s under the others.
 
-With 8, a drift of 0.2 % a block never passed, and noise of 1 % between blocks did at the second look; with 6, a drift
-of 0.1 % passed at once [sim]."""
+With 8, a drift of 0.2 % a block never passed, and noise of 1 % between blocks did at the second look. With 6, a
+drift of 0.1 % passed at once [sim]."""
 HALVES_LIMIT: Final = 0.01
 SLOPE_LIMIT: Final = 0.005
 
@@ -17,8 +17,8 @@ SLOPE_LIMIT: Final = 0.005
 def is_steady(medians_ms: Sequence[float], retries: Sequence[int]) -> bool:
     """Whether the last WINDOW blocks are steady: halves within 1 %, Theil-Sen slope below 0.5 %, no retries.
 
-    medians_ms: median iteration time of each block, in order. retries: up to the end of each block. Raises ValueError
-    when the two are not equally long.
+    medians_ms: median iteration time of each block. retries: up to the end of each block. Raises ValueError if the two
+    are not equally long.
     """
     if len(medians_ms) != len(retries):
         raise ValueError(f"{len(medians_ms)} medians, but {len(retries)} counts of retries")

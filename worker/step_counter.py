@@ -7,7 +7,7 @@ from protocol.messages import STEP, Gang
 
 
 class Counted:
-    """Counter of one process. number: operations begun so far."""
+    """Counter of one process. number: operations started so far."""
 
     def __init__(self, gang: Gang) -> None:
         self.number = 0
@@ -16,7 +16,7 @@ class Counted:
             self._steps = mmap.mmap(file.fileno(), 0)
 
     def begin(self) -> int:
-        """Count an operation before it begins."""
+        """Count an operation before it starts."""
         self.number += 1
         STEP.pack_into(self._steps, self._place, self.number)
         return self.number

@@ -5,17 +5,17 @@
 
 On CUDA a mark is an event in the stream: the host waits for the device only before the first and after the last. Spans
 contain the gaps in which the device waits for the host (`launch_bound`). Event resolution is about half a microsecond,
-so that below 0.5 ms an iteration one span covers as many iterations as make 1 ms.
+so below 0.5 ms an iteration one span covers as many iterations as make 1 ms.
 """
 
 import gc
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
+from time import monotonic_ns, perf_counter_ns  # bound before a model's code can replace them
 from typing import Final, Protocol
 
 from protocol.result import Block
@@ -27,21 +27,25 @@ _BEHIND: Final = 0.5
 
 Less than one: CUDA holds the host back after about a thousand launches, less than a training step of a large model."""
 _BEHIND_MS: Final = 5.0
-"""Enough, however long iterations are: of bert-base training (95 ms on an H200) a thousand launches are 38 ms."""
+"""Enough for any length of iteration: a thousand launches of bert-base training (95 ms on an H200) are 38 ms."""
 
 
 @dataclass(frozen=True)
 class TimedBlock:
-    """One block: its window on the monotonic clock, and the spans between its marks in milliseconds."""
+    """One block: its window on the monotonic clock, and the spans between its marks in milliseconds.
+
+    enqueue_ms: time that the host needed to enqueue the first iteration, while the device's queue was empty.
+    """
 
     start_ns: int
     enqueued_ns: int
     end_ns: int
     spans_ms: list[float]
+    enqueue_ms: float = 0.0
 
     @property
     def wall_ms(self) -> float:
-        """From before the first mark to the end of the last step's work."""
+        """Time from before the first mark to the end of the last step's work."""
         return (self.end_ns - self.start_ns) / 1e6
 
 
@@ -52,10 +56,10 @@ class Clock(Protocol):
     ahead_of_device: bool
 
     def begin(self, marks: int) -> None:
-        """Prepare that many marks and wait until the device is idle."""
+        """Prepare `marks` marks and wait until the device is idle."""
 
     def mark(self) -> None:
-        """End one span and begin the next."""
+        """End one span and start the next."""
 
     def finish(self) -> TimedBlock:
         """Wait for the device and read the spans."""
@@ -74,21 +78,21 @@ class HostClock:
     def begin(self, marks: int) -> None:
         """Start a block."""
         self._marks = []
-        self._start_ns = time.monotonic_ns()
+        self._start_ns = monotonic_ns()
 
     def mark(self) -> None:
         """Read the clock."""
-        self._marks.append(time.perf_counter_ns())
+        self._marks.append(perf_counter_ns())
 
     def finish(self) -> TimedBlock:
-        """The block that ends now."""
-        end_ns = time.monotonic_ns()
+        """Return the block that ends now."""
+        end_ns = monotonic_ns()
         spans_ms = [(after - before) / 1e6 for before, after in pairwise(self._marks)]
         return TimedBlock(self._start_ns, end_ns, end_ns, spans_ms)
 
 
 class CudaClock:
-    """Events in the current stream of the current device, from a pool filled before the block begins."""
+    """Events in the current stream of the current device, from a pool filled before the block starts."""
 
     shortest_span_ms = 1.0
     ahead_of_device = True
@@ -110,7 +114,7 @@ class CudaClock:
             self._pool.append(event)
         self._used = 0
         self._cuda.synchronize()
-        self._start_ns = time.monotonic_ns()
+        self._start_ns = monotonic_ns()
 
     def mark(self) -> None:
         """Record the next event."""
@@ -118,19 +122,19 @@ class CudaClock:
         self._used += 1
 
     def finish(self) -> TimedBlock:
-        """Wait for the device; errors of the block's kernels are raised here."""
-        enqueued_ns = time.monotonic_ns()
+        """Wait for the device. Errors of the block's kernels are raised here."""
+        enqueued_ns = monotonic_ns()
         self._cuda.synchronize()
-        end_ns = time.monotonic_ns()
+        end_ns = monotonic_ns()
         spans_ms = [before.elapsed_time(after) for before, after in pairwise(self._pool[: self._used])]
         return TimedBlock(self._start_ns, enqueued_ns, end_ns, spans_ms)
 
 
-def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int = 1) -> TimedBlock:
-    """Run `iterations` iterations, each of all `steps` in order, and time every step. The garbage collector is off.
+def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int = 1, passes: int = 1) -> TimedBlock:
+    """Run all `steps` in order, `iterations` times, and time every step. The garbage collector is off.
 
-    group: iterations that one span covers. Raises ValueError when it does not divide `iterations`, or for several
-    steps.
+    group: iterations that one span covers. passes: of the steps in one iteration, for `enqueue_ms`. Raises ValueError
+    if `group` does not divide `iterations`, or for several steps.
     """
     rounds, left_over = divmod(iterations, group)
     if left_over or (group > 1 and len(steps) > 1):
@@ -138,12 +142,16 @@ def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int 
     clock.begin(rounds * len(steps) + 1)
     with _collector_off():
         clock.mark()
-        for _ in range(rounds):
+        first_ns = 0
+        for number in range(rounds):
             for step in steps:
                 for _ in range(group):
                     step()
                 clock.mark()
-        return clock.finish()
+            if number == passes - 1:
+                first_ns = monotonic_ns()
+        block = clock.finish()
+    return replace(block, enqueue_ms=(first_ns - block.start_ns) / 1e6 / group)
 
 
 @contextmanager
@@ -165,7 +173,7 @@ def iterations_for(duration_ms: float, iteration_ms: float, group: int = 1) -> i
 
 
 def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | None) -> int:
-    """Iterations that one span should cover. iterations: measured in all, which it must divide; None for any number."""
+    """Iterations that one span should cover. iterations: their total, which it must divide; None for any number."""
     if steps > 1 or not 0 < iteration_ms < clock.shortest_span_ms / 2:
         return 1
     group = math.ceil(clock.shortest_span_ms / iteration_ms)
@@ -174,9 +182,19 @@ def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | N
     return max(size for size in range(1, min(group, iterations) + 1) if iterations % size == 0)
 
 
-def launch_bound(clock: Clock, blocks: Sequence[Block], iteration_ms: float) -> bool | None:
+def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_ms: float) -> bool | None:
     """Whether the device waited for the host: the median block ended soon after its last enqueue. None on a CPU."""
     if not clock.ahead_of_device:
         return None
     behind_ms = median((block.end_ns - block.enqueued_ns) / 1e6 for block in blocks)
     return behind_ms < min(_BEHIND * iteration_ms, _BEHIND_MS)
+
+
+def host_share(clock: Clock, enqueue_ms: Sequence[float], iteration_ms: float) -> float | None:
+    """Share of an iteration that the host needs to enqueue it. None on a CPU.
+
+    enqueue_ms: of the first iteration of each block. A full queue holds later ones back as long as the device works.
+    """
+    if not clock.ahead_of_device or iteration_ms <= 0:
+        return None
+    return median(enqueue_ms) / iteration_ms

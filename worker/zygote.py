@@ -1,4 +1,4 @@
-"""Process that has imported everything and forks a fresh process for each launch.
+"""Process that has imported everything and forks a new process for each launch.
 
 Nothing else in this project forks. It is single-threaded, never touches CUDA and makes no tensor. It imports the model
 classes of the plan, never user code.
@@ -23,8 +23,7 @@ from protocol import codec
 from protocol.messages import Fork, Forked, ForkFailed, LaunchSpec, Prepare, Ready, ToZygote
 from worker import adopt, preload, session
 
-CONTROL_FD: Final = 3
-"""Descriptor of the socket to the orchestrator."""
+CONTROL_FD: Final = 3  # socket to the orchestrator
 
 _TO_ZYGOTE: Final = codec.Decoder[ToZygote](ToZygote)
 _MAX_REQUEST_BYTES: Final = 256 * 1024
@@ -57,13 +56,11 @@ def _prepare(named: tuple[str, ...]) -> Ready:
 
 
 def _receive(control: socket.socket) -> ToZygote | None:
-    """The next request, None when the orchestrator is gone."""
     data = control.recv(_MAX_REQUEST_BYTES)
     return _TO_ZYGOTE.decode(data) if data else None
 
 
 def _fork(spec: LaunchSpec, control: socket.socket) -> Forked | ForkFailed:
-    """Fork a launch's process through a middle one, so that the orchestrator adopts it."""
     sys.stdout.flush()
     sys.stderr.flush()
     reader, writer = os.pipe()
@@ -80,7 +77,7 @@ def _fork(spec: LaunchSpec, control: socket.socket) -> Forked | ForkFailed:
         answer = pipe.read(_PID.size)
     os.waitpid(middle, 0)
     if len(answer) < _PID.size:
-        return ForkFailed(token=spec.token, message="the process in between died before it could fork")
+        return ForkFailed(token=spec.token, message="the intermediate process died before it could fork")
     return Forked(token=spec.token, pid=_PID.unpack(answer)[0])
 
 
@@ -95,7 +92,7 @@ def _leave_worker_behind(spec: LaunchSpec, control: socket.socket, reader: int, 
             control.close()
             session.run(spec, adopt.become(spec, born_of=middle))
         os.write(writer, _PID.pack(worker))
-    except BaseException:  # noqa: BLE001 - whatever it is, this process must not go on as a second zygote
+    except BaseException:  # noqa: BLE001 - this process must not continue as a second zygote
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)

@@ -1,4 +1,4 @@
-"""Attribute failures for the report: to the model, the device, or an earlier hardware failure. Pure."""
+"""Attribute failures to the model, the device, or an earlier hardware failure. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ _MEASURED: Final = frozenset({Status.OK, Status.DEGRADED})
 
 
 class Fault(NamedTuple):
-    """Attribution of a failure and its reason. blame: None where the question was another one."""
+    """Attribution of a failure, with its reason. blame: None where model or device is not the question."""
 
     blame: Blame | None
     words: str
 
 
-def whose_fault(archive: Archive, evidence: Evidence) -> Mapping[int, Fault]:
+def attribute_failures(archive: Archive, evidence: Evidence) -> Mapping[int, Fault]:
     """Map launches to the attribution of their failure, where there is one."""
     run = _Run(archive, evidence.outcomes)
     failed = ((attempt, attempt.failure) for attempt in archive.attempts if attempt.failure is not None)
-    found = {attempt.start.launch: _attribute(run, attempt, failure) for attempt, failure in failed}
-    return {launch: fault for launch, fault in found.items() if fault.words}
+    faults = {attempt.start.launch: _attribute(run, attempt, failure) for attempt, failure in failed}
+    return {launch: fault for launch, fault in faults.items() if fault.words}
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,6 @@ class _Run:
     outcomes: Mapping[str, CellOutcome]
 
     def elsewhere(self, cell: Cell) -> Iterator[tuple[Device, Cell, CellOutcome]]:
-        """The same cell on other devices of its kind, with its outcome there."""
         devices = self.archive.devices
         for twin in twins(cell, {uuid: device.name for uuid, device in devices.items()}):
             if twin.id in self.outcomes:
@@ -64,12 +63,12 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
         return Fault(None, "")
     if failure.stopped:
         return Fault(
-            Blame.UNTOLD, "neither the model's nor the device's: a signal from outside had stopped the process"
+            Blame.UNKNOWN, "neither the model's nor the device's: a signal from outside had stopped the process"
         )
     others: dict[str, Elsewhere] = {}
     for device, twin, outcome in run.elsewhere(cell):
-        failed = (one.failure for one in run.archive.tries.get(twin.id, ()))
-        failures = tuple(one.category for one in failed if one is not None and not one.stopped)
+        failed = (other.failure for other in run.archive.tries.get(twin.id, ()))
+        failures = tuple(other.category for other in failed if other is not None and not other.stopped)
         others[device.label] = Elsewhere(outcome.status in _MEASURED, failures, pending=False)
     match blame(category, others.values()):
         case Blame.MODEL:
@@ -78,22 +77,22 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
         case Blame.DEVICE:
             well = " and ".join(label for label, other in others.items() if other.measured)
             if failure.phase in BEFORE_DEVICE:
-                return Fault(Blame.UNTOLD, f"not the model's, which was measured on {well}; the device was not reached")
+                return Fault(Blame.UNKNOWN, f"not the model's: measured on {well}. Not the device's: not used yet")
             return Fault(Blame.DEVICE, f"the device's: the same cell was measured on {well}")
         case _:
             alone = not any(other.tells for other in others.values())
             found = _by_another_model(run, attempt, failure) if alone else None
             why = "the other devices gave no answer" if others else "no other device has the same cell"
-            untold = Fault(Blame.UNTOLD, f"the model's or the device's, which could not be told: {why}")
+            untold = Fault(Blame.UNKNOWN, f"inconclusive: {why}")
             return found or untold
 
 
 def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | None:
-    """Attribution by other models on the same GPU, later launches first; None where they do not help."""
+    """Attribute by other models on the same GPU, later launches first; None if they show nothing."""
     device = run.archive.devices[attempt.start.device]
     if device.kind is not DeviceKind.CUDA or not _points_at_device(run, attempt, failure):
         return None
-    here = [one for one in run.archive.attempts if one.start.device == device.uuid]
+    here = [other for other in run.archive.attempts if other.start.device == device.uuid]
     place = here.index(attempt)
     before, after = _ended_well(run, here[:place][::-1], attempt), _ended_well(run, here[place + 1 :], attempt)
     for other, well in chain(after, before):
@@ -104,21 +103,21 @@ def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | 
     return None
 
 
-def _ended_well(run: _Run, attempts: Iterable[Attempt], than: Attempt) -> Sequence[tuple[str, bool]]:
-    """The first launch that says something about the device, if of another model: that, and whether it went well."""
-    own = run.archive.cells[than.start.cell].model
-    for one in attempts:
-        cell, failed = run.archive.cells[one.start.cell], one.failure
-        if one.promised is not None:
+def _ended_well(run: _Run, attempts: Iterable[Attempt], attempt: Attempt) -> Sequence[tuple[str, bool]]:
+    """Model and success of the first launch that shows whether the device works; () if of this model."""
+    own = run.archive.cells[attempt.start.cell].model
+    for other in attempts:
+        cell, failed = run.archive.cells[other.start.cell], other.failure
+        if other.promised is not None:
             return () if cell.model == own else ((cell.model, True),)
         recovered = run.outcomes[cell.id].status in _MEASURED
-        if cell.model != own and failed is not None and not recovered and _points_at_device(run, one, failed):
+        if cell.model != own and failed is not None and not recovered and _points_at_device(run, other, failed):
             return ((cell.model, False),)
     return ()
 
 
 def _points_at_device(run: _Run, attempt: Attempt, failure: Failure) -> bool:
-    """Whether a faulty device may fail so; of a gang nothing tells which device it was."""
+    """Whether a faulty device may be the cause. In a gang, the device is unknown."""
     alone = len(run.archive.cells[attempt.start.cell].devices) == 1
     points = failure.category in POINTS_AT_DEVICE and not failure.stopped
     return alone and points and failure.phase not in BEFORE_DEVICE
@@ -136,7 +135,7 @@ def _too_little_memory(run: _Run, attempt: Attempt) -> str:
     ]
     if not alike:
         return ""
-    return f"suspect: batch size {size} fits on {' and '.join(alike)}, which is of the same kind; see what else uses it"
+    return f"suspect: batch size {size} fits on {' and '.join(alike)} of the same kind. Find what else uses memory"
 
 
 def _consequence(run: _Run, attempt: Attempt) -> str:
@@ -145,5 +144,5 @@ def _consequence(run: _Run, attempt: Attempt) -> str:
         if failure is None or failure.category not in HARDWARE or device == attempt.start.device:
             continue
         if earlier.started <= attempt.started:
-            return f"maybe nobody's here: {run.archive.devices[device].label} had failed before ({failure.category})"
+            return f"perhaps a consequence: {run.archive.devices[device].label} had failed before ({failure.category})"
     return ""

@@ -18,7 +18,7 @@ BOUNDS: Final = {
     "cap": "the largest size that is tried",
     "time": "the time that one iteration may take",
 }
-"""The scan's word → the report's, where these differ."""
+"""Bound of a scan → its words in the report."""
 
 
 def batch_scans(archive: Archive, evidence: Evidence) -> Iterator[BatchScan]:
@@ -27,26 +27,26 @@ def batch_scans(archive: Archive, evidence: Evidence) -> Iterator[BatchScan]:
 
 
 def is_an_answer(archive: Archive, evidence: Evidence, attempt: Attempt) -> bool:
-    """Whether an attempt without a result told a scan that its size is too large, which is no failure."""
+    """Whether an attempt without a result showed a scan that its size is too large: no failure."""
     if attempt.failure is None or archive.replay.state.cells[attempt.start.cell].batch_size != AUTO:
         return False
     tried = archive.replay.without(evidence.damaged).state.slots[attempt.slot].tried
-    return any(one.launch == attempt.start.launch for one in tried)
+    return any(trial.launch == attempt.start.launch for trial in tried)
 
 
 def _scan(cell: Cell, archive: Archive, evidence: Evidence) -> BatchScan:
     room = archive.stored.plan.rooms[cell.devices[0]]
-    found = archive.replay.without(evidence.damaged).state.slots[cell.id, 0]
-    largest, best = batch_scan.largest(found.tried), batch_scan.best(found.tried)
-    bound = batch_scan.bound(found.tried, room)
+    slot = archive.replay.without(evidence.damaged).state.slots[cell.id, 0]
+    largest, best = batch_scan.largest(slot.tried), batch_scan.best(slot.tried)
+    bound = batch_scan.bound(slot.tried, room)
     model = archive.stored.configuration.by_name[cell.model]
     outcome = evidence.outcomes[cell.id]
-    why = {attempt.start.launch: attempt.failure for attempt in archive.tries.get(cell.id, ())}
+    failures = {attempt.start.launch: attempt.failure for attempt in archive.tries.get(cell.id, ())}
     return BatchScan(
         cell=cell.id,
         status=outcome.status,
         reason=outcome.reason,
-        finished=found.status in SETTLED,
+        finished=slot.status in SETTLED,
         gpu_uuid=cell.devices[0],
         gpu_id=archive.devices[cell.devices[0]].gpu_id,
         model_name=cell.model,
@@ -62,18 +62,22 @@ def _scan(cell: Cell, archive: Archive, evidence: Evidence) -> BatchScan:
         bounded_by=BOUNDS.get(bound, bound),
         best_batch_size=None if best is None else best.batch_size,
         points=tuple(
-            _point(one, failure.category if (failure := why.get(one.launch)) else "", evidence.launches.get(one.launch))
-            for one in sorted(found.tried, key=lambda one: one.batch_size)
+            _point(
+                trial,
+                failure.category if (failure := failures.get(trial.launch)) else "",
+                evidence.launches.get(trial.launch),
+            )
+            for trial in sorted(slot.tried, key=lambda trial: trial.batch_size)
         ),
     )
 
 
-def _point(one: Tried, why_not: str, launch: LaunchEvidence | None) -> BatchPoint:
-    figures = one.figures
+def _point(tried: Tried, why_not: str, launch: LaunchEvidence | None) -> BatchPoint:
+    figures = tried.figures
     drift_percent = launch.figures.drift_percent if launch else None
     return BatchPoint(
-        batch_size=one.batch_size,
-        launch=one.launch,
+        batch_size=tried.batch_size,
+        launch=tried.launch,
         works=figures is not None,
         why_not=why_not,
         throughput_samples_per_sec=None if figures is None else figures.items_per_second,

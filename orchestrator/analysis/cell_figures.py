@@ -7,13 +7,22 @@ from typing import Final
 
 from msgspec.structs import asdict
 
+from orchestrator.analysis.compilation import of_launches as compilation
 from orchestrator.analysis.evidence import LaunchEvidence
-from orchestrator.analysis.plausibility import Seen
-from orchestrator.figures.cells import CellReport, GenerationMetrics, LoadMetrics, Measured, PhaseMetrics, ProbeMetrics
+from orchestrator.analysis.plausibility import Seen, contradicts
+from orchestrator.figures.cells import (
+    RESIDENT,
+    CellReport,
+    GenerationMetrics,
+    LoadMetrics,
+    Measured,
+    PhaseMetrics,
+    ProbeMetrics,
+)
 from orchestrator.figures.parts import Plausibility, Statistics
 from orchestrator.gpu.telemetry import clock_events, validity
-from orchestrator.stats.launch import CellFigures
-from protocol.cell import Cell, Device, DeviceKind, ModelSpec, Workload
+from orchestrator.stats.launch import CellFigures, launch_interval
+from protocol.cell import Cell, Device, DeviceKind, ModelSpec, SizeUnit, Workload
 from protocol.result import Memory, SeriesName, SteadyState
 
 MIB: Final = 1024 * 1024
@@ -35,17 +44,17 @@ class Counted:
 
     def median(self, read: Callable[[LaunchEvidence], float | None]) -> float | None:
         """Median over the launches that have a value."""
-        known = self.each(read)
-        return float(median(known)) if known else None
+        values = self.each(read)
+        return float(median(values)) if values else None
 
     def each(self, read: Callable[[LaunchEvidence], float | None]) -> tuple[float, ...]:
-        """The value of every launch that has one."""
+        """Values of the launches that have one."""
         return tuple(value for launch in self.launches if (value := read(launch)) is not None)
 
     def largest(self, read: Callable[[LaunchEvidence], float | None]) -> float | None:
         """Maximum over the launches that have a value."""
-        known = self.each(read)
-        return float(max(known)) if known else None
+        values = self.each(read)
+        return float(max(values)) if values else None
 
     def largest_mb(self, read: Callable[[LaunchEvidence], int | None]) -> float | None:
         """Maximum of sizes in bytes, as mebibytes."""
@@ -72,60 +81,69 @@ def measured(fate: CellReport, counted: Counted, value: Callable[[LaunchEvidence
     figures, launches = counted.figures, counted.launches
     on_cpu = counted.device.kind is DeviceKind.CPU
     states = [launch.result.warm_up.steady_state for launch in launches]
-    bound = [launch.result.launch_bound for launch in launches if launch.result.launch_bound is not None]
+    bound = [launch.result.host_bound for launch in launches if launch.result.host_bound is not None]
+    unsettled = max(counted.each(lambda launch: launch.figures.lasting_change), key=abs, default=None)
+    unsteady = SteadyState.NONE in states or unsettled is not None
+    values = counted.each(value)
     energy_j = counted.median(_energy_per_sample)
-    notes = dict.fromkeys(one.readings.note for one in launches if one.readings.note)
+    read = [launch.readings for launch in launches if launch.readings.power_draw_w is not None]
+    notes = dict.fromkeys(launch.note for launch in read or [launch.readings for launch in launches] if launch.note)
     return Measured(
         **asdict(fate),
-        steady_state=SteadyState.NONE if SteadyState.NONE in states else next(iter(states), None),
+        steady_state=SteadyState.NONE if unsteady else next(iter(states), None),
         stop_reason=", ".join(dict.fromkeys(launch.result.stop_reason for launch in launches)) or None,
         warm_up_iterations=sum(launch.result.warm_up.iterations for launch in launches) if launches else None,
-        first_iteration_ms=counted.median(lambda one: one.result.warm_up.first_iteration_ms),
-        second_iteration_ms=counted.median(lambda one: one.result.warm_up.second_iteration_ms),
+        first_iteration_ms=counted.median(lambda launch: launch.result.warm_up.first_iteration_ms),
+        second_iteration_ms=counted.median(lambda launch: launch.result.warm_up.second_iteration_ms),
         iterations=figures.iterations if figures else None,
         measured_seconds=figures.measured_s if figures else None,
         relative_half_width=figures.relative_half_width if figures else None,
         launch_spread_percent=figures.launch_spread_percent if figures else None,
-        launch_values=counted.each(value),
+        launch_values=values,
+        launch_interval_percent=_percent(launch_interval(values)),
         drift_percent=figures.drift_percent if figures else None,
         drifting=figures.drifting if figures else None,
+        unsettled_percent=_percent(unsettled),
         launch_bound=any(bound) if bound else None,
+        host_cpu_percent=_percent(counted.median(lambda launch: launch.result.host_cpu)),
+        host_memory_mb=counted.largest_mb(lambda launch: launch.result.memory.resident_bytes or None),
+        host_percent=_percent(counted.largest(lambda launch: launch.result.host_share)),
         peak_memory_mb=counted.largest_mb(
-            lambda one: one.result.memory.resident_bytes if on_cpu else peak(one.result.memory)
+            lambda launch: launch.result.memory.resident_bytes if on_cpu else peak(launch.result.memory)
         ),
         peak_memory_reserved_mb=counted.largest_mb(
-            lambda one: _greater(one.result.memory.cold_reserved_bytes, one.result.memory.warm_reserved_bytes)
+            lambda launch: _greater(launch.result.memory.cold_reserved_bytes, launch.result.memory.warm_reserved_bytes)
         ),
-        cold_memory_allocated_mb=counted.largest_mb(lambda one: one.result.memory.cold_allocated_bytes),
-        cold_memory_reserved_mb=counted.largest_mb(lambda one: one.result.memory.cold_reserved_bytes),
-        warm_memory_allocated_mb=counted.largest_mb(lambda one: one.result.memory.warm_allocated_bytes),
-        warm_memory_reserved_mb=counted.largest_mb(lambda one: one.result.memory.warm_reserved_bytes),
-        memory_basis=("resident set" if on_cpu else "allocated") if launches else None,
-        gpu_memory_used_mb=counted.largest_mb(lambda one: one.readings.memory_used_bytes),
-        gpu_utilization_percent=counted.median(lambda one: one.readings.gpu_utilization_percent),
-        memory_utilization_percent=counted.median(lambda one: one.readings.memory_utilization_percent),
-        power_draw_w=counted.median(lambda one: one.readings.power_draw_w),
+        cold_memory_allocated_mb=counted.largest_mb(lambda launch: launch.result.memory.cold_allocated_bytes),
+        cold_memory_reserved_mb=counted.largest_mb(lambda launch: launch.result.memory.cold_reserved_bytes),
+        warm_memory_allocated_mb=counted.largest_mb(lambda launch: launch.result.memory.warm_allocated_bytes),
+        warm_memory_reserved_mb=counted.largest_mb(lambda launch: launch.result.memory.warm_reserved_bytes),
+        memory_basis=(RESIDENT if on_cpu else "allocated") if launches else None,
+        gpu_memory_used_mb=counted.largest_mb(lambda launch: launch.readings.memory_used_bytes),
+        gpu_utilization_percent=counted.median(lambda launch: launch.readings.gpu_utilization_percent),
+        memory_utilization_percent=counted.median(lambda launch: launch.readings.memory_utilization_percent),
+        power_draw_w=counted.median(lambda launch: launch.readings.power_draw_w),
         energy_per_sample_j=energy_j,
         samples_per_sec_per_watt=1 / energy_j if energy_j else None,
-        temperature_c=counted.median(lambda one: one.readings.temperature_c),
-        temperature_max_c=counted.largest(lambda one: one.readings.temperature_max_c),
-        sm_clock_mhz=counted.median(lambda one: one.readings.sm_clock_mhz),
+        temperature_c=counted.median(lambda launch: launch.readings.temperature_c),
+        temperature_max_c=counted.largest(lambda launch: launch.readings.temperature_max_c),
+        sm_clock_mhz=counted.median(lambda launch: launch.readings.sm_clock_mhz),
         sm_clock_drift_percent=max(
-            counted.each(lambda one: one.readings.sm_clock_drift_percent), key=abs, default=None
+            counted.each(lambda launch: launch.readings.sm_clock_drift_percent), key=abs, default=None
         ),
-        memory_clock_mhz=counted.median(lambda one: one.readings.memory_clock_mhz),
-        clock_event_reasons=tuple(clock_events.words(one.readings.reasons for one in launches)),
-        power_capped_percent=_percent(counted.largest(lambda one: one.readings.power_violation)),
-        slowdown_percent=_percent(counted.largest(lambda one: one.readings.slowdown)),
+        memory_clock_mhz=counted.median(lambda launch: launch.readings.memory_clock_mhz),
+        clock_event_reasons=tuple(clock_events.reason_names(launch.readings.reasons for launch in launches)),
+        power_capped_percent=_percent(counted.largest(lambda launch: launch.readings.power_violation)),
+        slowdown_percent=_percent(counted.largest(lambda launch: launch.readings.slowdown)),
         throttled=_throttled(launches),
-        contaminated=counted.device.busy_with is not None or any(one.beside for one in launches),
+        contaminated=counted.device.busy_with is not None or any(launch.beside for launch in launches),
         telemetry_note="a CPU device has no NVML" if on_cpu else "; ".join(notes),
         statistics=_statistics(counted),
     )
 
 
 def _throttled(launches: Sequence[LaunchEvidence]) -> bool | None:
-    """Whether any launch was; None where none is known to be and some were not watched."""
+    """Whether any launch was throttled; None if launches without telemetry leave it unknown."""
     states = [validity.throttled(one.readings) for one in launches]
     if True in states:
         return True
@@ -137,7 +155,8 @@ def _percent(share: float | None) -> float | None:
 
 
 def _energy_per_sample(launch: LaunchEvidence) -> float | None:
-    energy_j, items = launch.readings.energy_j, launch.figures.items
+    energy_j, result = launch.readings.energy_j, launch.result
+    items = launch.figures.items + (result.load.iterations * result.items_per_iteration if result.load else 0)
     return energy_j / items if energy_j is not None and items else None
 
 
@@ -169,23 +188,35 @@ def load(base: Measured, counted: Counted) -> LoadMetrics:
     )
 
 
-def phase(base: Measured, counted: Counted, item: str, plausibility: Plausibility) -> PhaseMetrics:
-    """Figures of inference and training. item: the unit of a sample."""
+def phase(base: Measured, counted: Counted, spec: ModelSpec, plausibility: Plausibility) -> PhaseMetrics:
+    """Figures of inference and training."""
+    reads_tokens = spec.sizes is not None and spec.sizes.unit is SizeUnit.TOKENS
     figures = counted.figures
     latency = figures.pooled.get(SeriesName.LATENCY) if figures else None
+    forward_ms, latency_ms = counted.mean_ms(SeriesName.FORWARD), counted.mean_ms(SeriesName.LATENCY)
+    believed = None if contradicts(latency_ms, forward_ms) else latency
     return PhaseMetrics(
         **asdict(base),
-        sample_unit=item,
+        sample_unit=spec.item,
         plausibility=plausibility,
-        forward_time_ms=counted.mean_ms(SeriesName.FORWARD),
+        forward_time_ms=forward_ms,
         backward_time_ms=counted.mean_ms(SeriesName.BACKWARD),
         optimize_step_time_ms=counted.mean_ms(SeriesName.OPTIMIZER),
         total_iteration_time_ms=counted.mean_ms(SeriesName.ITERATION),
-        inference_latency_ms=counted.mean_ms(SeriesName.LATENCY),
+        inference_latency_ms=latency_ms if believed else None,
+        inference_latency_p50_ms=believed.p50_ms if believed else None,
+        inference_latency_p95_ms=believed.p95_ms if believed else None,
+        inference_latency_p99_ms=believed.p99_ms if believed else None,
         inference_latency_values=latency.count if latency else None,
         throughput_samples_per_sec=figures.throughput if figures else None,
         loss=counted.launches[0].result.loss if counted.launches else None,
+        energy_per_token_j=_each(base.energy_per_sample_j, counted.cell.input_size if reads_tokens else None),
+        compilation=compilation([one.result for one in counted.launches], counted.cell.precision),
     )
+
+
+def _each(energy_j: float | None, tokens: int | None) -> float | None:
+    return energy_j / tokens if energy_j is not None and tokens else None
 
 
 def generation(base: Measured, counted: Counted, plausibility: Plausibility) -> GenerationMetrics:
@@ -211,7 +242,7 @@ def generation(base: Measured, counted: Counted, plausibility: Plausibility) -> 
         tokens_generated=tokens,
         tokens_expected=expected,
         tokens_complete=None if tokens is None or expected is None else tokens == expected,
-        energy_per_token_j=counted.median(_energy_per_token),
+        energy_per_token_j=_each(base.energy_per_sample_j, cell.new_tokens),
     )
 
 
@@ -229,9 +260,9 @@ def probe(base: Measured, counted: Counted, spec: ModelSpec) -> ProbeMetrics:
         total_iteration_time_ms=counted.mean_ms(SeriesName.ITERATION),
         best_tflops=counted.largest(_best_tflops),
         sustained_tflops=counted.median(_sustained_tflops),
-        copy_gb_per_sec=counted.median(lambda one: _gb_per_sec(one, SeriesName.COPY)),
-        triad_gb_per_sec=counted.median(lambda one: _gb_per_sec(one, SeriesName.TRIAD)),
-        transfer_gb_per_sec=counted.median(lambda one: _gb_per_sec(one, SeriesName.ITERATION)),
+        copy_gb_per_sec=counted.median(lambda launch: _gb_per_sec(launch, SeriesName.COPY)),
+        triad_gb_per_sec=counted.median(lambda launch: _gb_per_sec(launch, SeriesName.TRIAD)),
+        transfer_gb_per_sec=counted.median(lambda launch: _gb_per_sec(launch, SeriesName.ITERATION)),
     )
 
 
@@ -246,6 +277,9 @@ def seen(counted: Counted, *, generates: bool) -> Seen | None:
         flops=result.flops_per_iteration,
         model_bytes=result.memory.model_bytes,
         generates=generates,
+        forward_ms=counted.mean_ms(SeriesName.FORWARD),
+        latency_ms=counted.mean_ms(SeriesName.LATENCY),
+        covered=min(counted.each(lambda launch: launch.figures.covered), default=None),
     )
 
 
@@ -274,13 +308,8 @@ def _per_output_token(whole_ms: float | None, first_ms: float | None, new_tokens
     return (whole_ms - first_ms) / (new_tokens - 1)
 
 
-def _energy_per_token(launch: LaunchEvidence) -> float | None:
-    energy_j, tokens = launch.readings.energy_j, launch.figures.tokens
-    return energy_j / tokens if energy_j is not None and tokens else None
-
-
 def _best_tflops(launch: LaunchEvidence) -> float | None:
-    """The fastest seen: the burst that chose the shape, or a faster block of the measurement."""
+    """TFLOPS at the fastest time: of the burst that chose the shape, or of a faster block."""
     means_ms = launch.figures.means_ms
     times_ms = (means_ms.get(SeriesName.BEST), means_ms.get(SeriesName.ITERATION), launch.figures.quickest_block_ms)
     return _tflops(launch, min((time_ms for time_ms in times_ms if time_ms), default=None))

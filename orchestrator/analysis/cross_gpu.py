@@ -1,7 +1,4 @@
-"""Compare the same cell on identical devices; those that differ in an identity fact are excluded.
-
-See docs/method.md, "Words" and "Identical GPUs". stragglers.py judges who is slow.
-"""
+"""Compare the same cell on identical devices (docs/method-reference.md, "Identical GPUs")."""
 
 from collections.abc import Iterator, Sequence
 from statistics import median, mode
@@ -13,7 +10,7 @@ from orchestrator.figures.comparisons import Spread, SpreadValue
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.table import Figure, main_figure
 from orchestrator.stats.percentiles import spread_percent
-from protocol.cell import Device, DeviceKind, Mode
+from protocol.cell import CompileMode, Device, DeviceKind, Mode
 from protocol.result import SteadyState
 
 COMPARED: Final = "COMPARED"
@@ -48,7 +45,7 @@ class Point(NamedTuple):
 
 
 class SideBySide(NamedTuple):
-    """A cell on identical devices. figure: what is compared. reasons: by point, why it is excluded, else None."""
+    """A cell on identical devices. figure: what is compared. reasons: why each point is excluded, or None."""
 
     group: Group
     figure: Figure
@@ -60,10 +57,10 @@ def side_by_side(
     devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
 ) -> tuple[SideBySide, ...]:
     """Each cell that two or more identical devices (name, kind, memory) were to run."""
-    known = {device.uuid: device for device in devices}
+    by_uuid = {device.uuid: device for device in devices}
     groups: dict[Group, list[tuple[Device, Measured]]] = {}
     for uuid, key, metric in measured(results, probes):
-        device = known[uuid]
+        device = by_uuid[uuid]
         group = Group(device.kind, device.name, device.memory_total_bytes, key)
         groups.setdefault(group, []).append((device, metric))
     return tuple(_side_by_side(group, metrics) for group, metrics in groups.items() if len(metrics) > 1)
@@ -104,6 +101,7 @@ def _spread(side: SideBySide) -> Spread:
         input_size=key.input_size,
         memory_format=key.memory_format or None,
         new_tokens=key.new_tokens,
+        compile_mode=key.compile_mode or CompileMode.EAGER,
         batch_size_requested=key.batch_size,
         metric=figure.field,
         values=tuple(_value(point, reason, middle) for point, reason in zip(points, reasons, strict=True)),
@@ -115,7 +113,6 @@ def _spread(side: SideBySide) -> Spread:
 
 
 def _not_comparable(point: Point, points: Sequence[Point]) -> str | None:
-    """The identity fact in which a device differs from most siblings; None without one."""
     metric = point.metric
     if point.value is None:
         return f"no result: {metric.status}"
@@ -152,14 +149,14 @@ def _notes(group: Group, points: Sequence[Point], reasons: Sequence[str | None])
     if group.kind is DeviceKind.CPU:
         yield NO_VERDICT_ON_CPU
     if group.cell.mode == Mode.LOADED and any(point.device.shared_gpu for point in points):
-        yield "slices of one GPU were at work at once: what one does to power and clocks, the others feel"
+        yield "slices of one GPU were at work at once, and share its power and clocks"
     for point, reason in zip(points, reasons, strict=True):
         if reason is not None:
             yield f"{NOT_COMPARABLE}: {point.device.label} ({reason})"
     shrunk = [point for point in points if point.metric.status in _OUT_OF_MEMORY]
     if shrunk and any(point.metric.status == Status.OK for point in points):
-        who = ", ".join(point.device.label for point in shrunk)
-        yield f"{who} ran out of memory where its identical siblings did not: look at what else holds memory there"
+        devices = ", ".join(point.device.label for point in shrunk)
+        yield f"{devices} ran out of memory where its identical siblings did not. Find what else uses memory there"
     unsteady = [point.device.label for point in points if point.value is not None and not point.steady]
     if unsteady:
         yield f"not steady after warm-up: {', '.join(unsteady)}"

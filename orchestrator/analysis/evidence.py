@@ -1,8 +1,5 @@
-"""Read a run's files once and reduce them to figures, between the archive and the pure merge.
+"""Reduce result files and telemetry to figures, between the archive and the pure merge.
 
-    launches/…/result.msgpack ──▶ hash checked ──▶ figures of each launch and cell ┐
-    telemetry/<uuid>.samples ──▶ readings over the measured blocks                 ┼──▶ Evidence ──▶ merge (pure)
-                                                                                   ┘
 At most the raw times of one cell and the samples of one GPU are in memory.
 """
 
@@ -13,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
 from statistics import fmean
-from typing import Final
+from typing import Final, TypeVar, cast
 
 import msgspec
 
@@ -39,57 +36,50 @@ from protocol.messages import Sample
 from protocol.result import Result
 from protocol.verification import Verification
 
+Value = TypeVar("Value", bound=msgspec.Struct)
+
 _AT_NS: Final = attrgetter("at_ns")
 _NO_SERIES: Final[dict[str, bytes]] = {}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class LaunchEvidence:
-    """One good launch. result: without blocks and series, to save memory.
+    """One good launch."""
 
-    measured_s: in measured blocks, without stalls. worked_ns: from the first block to the last, monotonic. Of a
-    burn-in: stalls of its worker, and rates in windows of ten seconds. beside: another process on its GPU, empty for
-    none.
-    """
-
-    result: Result
+    result: Result  # without blocks, series and course of the warm-up, to save memory
     figures: LaunchFigures
     readings: Readings
-    measured_s: float
-    worked_ns: tuple[int, int] | None = None
-    stalls: tuple[Span, ...] = ()
-    rates: tuple[Window, ...] = ()
-    beside: str = ""
+    measured_s: float  # in measured blocks, without stalls
+    worked_ns: tuple[int, int] | None = None  # from the first block to the last, monotonic
+    stalls: tuple[Span, ...] = ()  # of the worker, in a burn-in
+    rates: tuple[Window, ...] = ()  # in windows of ten seconds, in a burn-in
+    beside: str = ""  # another process on its GPU
 
 
 @dataclass(frozen=True)
 class DeviceEvidence:
-    """Means from the first launch to the last. By boot: climates (of a burn-in, per 10 s), traces (whole run)."""
+    """Telemetry of a device. Means are from the first launch to the last."""
 
     utilization_percent: float | None = None
     power_w: float | None = None
-    climates: Mapping[str, tuple[Climate, ...]] = field(default_factory=dict)
-    traces: Mapping[str, Trace] = field(default_factory=dict)
+    climates: Mapping[str, tuple[Climate, ...]] = field(default_factory=dict)  # by boot, in a burn-in, per 10 s
+    traces: Mapping[str, Trace] = field(default_factory=dict)  # by boot, of the whole run
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that merge needs beside the archive.
-
-    uncounted: launch → device → what a burn-in verified without a result (discarded_results.py). damaged: launch → what
-    is wrong with its file. clocks: how each GPU's clocks were held down. goes_on: the run still runs.
-    """
+    """Everything that merge needs beside the archive."""
 
     outcomes: Mapping[str, CellOutcome]
     launches: Mapping[int, LaunchEvidence]
     cells: Mapping[str, CellFigures]
-    damaged: Mapping[int, str]
+    damaged: Mapping[int, str]  # launch → what is wrong with its result file
     devices: Mapping[str, DeviceEvidence] = field(default_factory=dict)
     courses: Courses = field(default_factory=Courses)
-    clocks: Mapping[str, ClockUse] = field(default_factory=dict)
-    goes_on: bool = False
+    clocks: Mapping[str, ClockUse] = field(default_factory=dict)  # how each GPU's clocks were held down
+    goes_on: bool = False  # the run is still running
     suspect: tuple[str, ...] = ()
-    uncounted: Mapping[int, Mapping[str, Verification]] = field(default_factory=dict)
+    uncounted: Mapping[int, Mapping[str, Verification]] = field(default_factory=dict)  # launch → device
 
 
 def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
@@ -99,13 +89,14 @@ def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
     cells: dict[str, CellFigures] = {}
     devices: dict[str, DeviceEvidence] = {}
     uses: dict[str, ClockUse] = {}
+    interner = _Interner()
     stands, slots = archive.replay, outcomes.slots_by_cell(archive.replay.state)
     planned = archive.stored.plan.slots
     worked = _worked(archive)
     for device in archive.stored.devices:
         samples = _samples(archive, device)
         devices[device.uuid] = _average(archive, samples, worked)
-        uses[device.uuid] = clocks.over(samples.values())
+        uses[device.uuid] = clocks.clock_use(samples.values())
         tracks = {boot: Track(taken) for boot, taken in samples.items()}
         for attempts in (own for own in archive.tries.values() if own[0].start.device == device.uuid):
             results = dict(_results(archive, attempts, lost := dict[int, str]()))
@@ -114,17 +105,17 @@ def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
             for attempt in attempts:
                 if result := results.get(attempt.start.launch):
                     during = tracks[attempt.segment.boot_id]
-                    launches[attempt.start.launch] = _launch(device, result, during, attempt.beside)
+                    launches[attempt.start.launch] = _launch(device, result, during, attempt.beside, interner)
             cell = attempts[0].start.cell
             if counted := outcomes.launches_counted(stands.state, slots[cell], planned):
                 cells[cell] = figures.of_cell(
                     [results[number] for number in counted], [launches[number].figures for number in counted]
                 )
-    found = outcomes.derive(stands, goes_on=goes_on)
-    suspect, explained = smaller_gpus.raised(archive.stored.devices, archive.stored.plan.cells, found)
-    found |= suspect | explained
+    cell_outcomes = outcomes.derive(stands, goes_on=goes_on)
+    suspect, explained = smaller_gpus.find_suspects(archive.stored.devices, archive.stored.plan.cells, cell_outcomes)
+    cell_outcomes |= suspect | explained
     return Evidence(
-        outcomes=found,
+        outcomes=cell_outcomes,
         launches=launches,
         cells=cells,
         damaged=damaged,
@@ -138,12 +129,11 @@ def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
 
 
 def _uncounted(archive: Archive, good: Collection[int]) -> Iterator[tuple[int, Mapping[str, Verification]]]:
-    """What launches without a good result verified, in a run with cells of fixed length."""
     if archive.stored.configuration.cell_s is None:
         return
     for attempt in archive.attempts:
         launch, devices = attempt.start.launch, archive.cells[attempt.start.cell].devices
-        if launch not in good and (found := discarded_results.verified(archive, attempt, devices)):
+        if launch not in good and (found := discarded_results.read_verification(archive, attempt, devices)):
             yield launch, found
 
 
@@ -167,7 +157,7 @@ def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
 
 
 def _worked(archive: Archive) -> dict[str, Span]:
-    """Boot of the host → first start and last end of its attempts in ns; 0 without one."""
+    """Boot of the host → first start and last end of its attempts in ns; 0 without attempts."""
     attempts: dict[str, list[Attempt]] = {segment.boot_id: [] for segment in archive.segments}
     for attempt in archive.attempts:
         attempts[attempt.segment.boot_id].append(attempt)
@@ -195,11 +185,29 @@ def _average(archive: Archive, samples: Mapping[str, Sequence[Sample]], worked: 
     )
 
 
-def _launch(device: Device, result: Result, track: Track, beside: str) -> LaunchEvidence:
-    readings = track.over([(block.start_ns, block.end_ns) for block in result.blocks])
+class _Interner:
+    """Equal values of many launches (cell, software stack), kept once."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, msgspec.Struct] = {}
+
+    def intern(self, value: Value) -> Value:
+        return cast(Value, self._kept.setdefault(msgspec.msgpack.encode(value), value))
+
+
+def _launch(device: Device, result: Result, track: Track, beside: str, interner: _Interner) -> LaunchEvidence:
+    load = None if result.load is None else (result.load.start_ns, result.load.end_ns)
+    readings = track.readings([(block.start_ns, block.end_ns) for block in result.worked], load)
     stood_still = stalls.stalls(result) if result.verification is not None else ()
     return LaunchEvidence(
-        result=msgspec.structs.replace(result, blocks=(), series=_NO_SERIES),
+        result=msgspec.structs.replace(
+            result,
+            blocks=(),
+            series=_NO_SERIES,
+            warm_up=msgspec.structs.replace(result.warm_up, course=b""),
+            cell=interner.intern(result.cell),
+            environment=interner.intern(result.environment),
+        ),
         figures=figures.of_launch(result),
         readings=readings if device.slice_of is None else of_slice(readings),
         measured_s=sum(block.end_ns - block.start_ns - stalls.inside(block, stood_still) for block in result.blocks)
@@ -212,7 +220,7 @@ def _launch(device: Device, result: Result, track: Track, beside: str) -> Launch
 
 
 def _rates(result: Result, stood_still: Sequence[Span]) -> tuple[Window, ...]:
-    """Rates of a burn-in cell in operations, or else iterations, per second, without blocks that stalled."""
+    """Rates of a burn-in cell per second, in operations or else iterations, without stalled blocks."""
     blocks = [
         (block.start_ns, block.end_ns, block.iterations)
         for block in result.blocks
@@ -230,8 +238,8 @@ def kind_of_work(cell: Cell, batch_size: int) -> str:
 
 def mean(values: Iterable[float | None]) -> float | None:
     """Mean of the known values; None without one."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    read = [value for value in values if value is not None]
+    return fmean(read) if read else None
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The exit code of a run, with every reason for it. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.analysis import health
@@ -9,84 +9,127 @@ from orchestrator.analysis.kind_analysis import KindAnalysis
 from orchestrator.config.naming import plural
 from orchestrator.figures.comparisons import Standing
 from orchestrator.figures.health import HealthReport
-from orchestrator.figures.report import CellCounts, RunVerdict
+from orchestrator.figures.report import CellCounts
+from orchestrator.figures.run_verdict import Cause, CauseKind, RunVerdict, run_verdict
 from orchestrator.state.archive import Archive
 from orchestrator.stats.siblings import SiblingVerdict
-from protocol.exit_codes import MEANING, ExitCode
 
 TAINTED: Final = "tainted: faults were injected on purpose, so nothing here is a measurement"
-_WORDS: Final = {ExitCode.PASSED: "complete", ExitCode.HARDWARE: "hardware fault"}
 
 
 def verdict(
     archive: Archive,
     evidence: Evidence,
     judged: HealthReport,
-    found: KindAnalysis,
+    additions: KindAnalysis,
     slow: Sequence[Standing],
     *,
     counts: CellCounts,
     short: str,
 ) -> RunVerdict:
-    """The exit code and its reasons. A straggler is reported and changes no exit code; nor does what does not fit.
+    """Return the exit code and its reasons. Slow GPUs and cells that do not fit do not change it."""
+    causes = tuple(_causes(archive, evidence, judged, additions, counts=counts, short=short))
+    remarks: list[str] = []
+    if not causes:
+        remarks.append(f"every planned cell ({counts.planned}) is accounted for")
+        remarks.extend(_remarks(counts))
+        remarks.extend(health.warnings(judged))
+        remarks.extend(additions.warnings)
+    remarks.extend(describe_slow_gpus(slow))
+    if more := sum(standing.launches_added for standing in slow):
+        remarks.append(f"{plural(more, 'launch was', 'launches were')} added beyond the plan")
+    return run_verdict(causes, remarks)
 
-    found: additions of the kind of run. short: words for cells with launches to come.
-    """
-    reasons = [*found.incomplete, *([TAINTED] if archive.stored.configuration.tainted else [])]
-    reasons.extend(_without_end(archive, evidence))
+
+def describe_slow_gpus(slow: Iterable[Standing]) -> Iterator[str]:
+    """Describe the GPUs found slow. Those of a SPLIT node share one line."""
+    findings = [standing for standing in slow if standing.verdict.is_finding]
+    yield from dict.fromkeys(
+        f"{standing.verdict}: {standing.why}"
+        if standing.verdict is SiblingVerdict.SPLIT
+        else f"GPU {standing.gpu_id} is {_word(standing.verdict)}: {standing.why}{_probably(standing)}"
+        for standing in findings
+    )
+
+
+def _word(verdict: SiblingVerdict) -> str:
+    return verdict if verdict is SiblingVerdict.BELOW_BASELINE else f"a {verdict}"
+
+
+def _probably(standing: Standing) -> str:
+    return "" if standing.reason is None else f"; probably {standing.reason}"
+
+
+def _causes(
+    archive: Archive,
+    evidence: Evidence,
+    judged: HealthReport,
+    additions: KindAnalysis,
+    *,
+    counts: CellCounts,
+    short: str,
+) -> Iterator[Cause]:
+    tainted = [TAINTED] if archive.stored.configuration.tainted else []
+    texts_by_kind: Mapping[CauseKind, Iterable[str]] = {
+        CauseKind.BROKEN: _broken(archive),
+        CauseKind.FAULT: (*health.faults(judged), *additions.faults),
+        CauseKind.UNPROVEN: additions.incomplete,
+        CauseKind.TAINTED: tainted,
+        CauseKind.STOPPED: _stopped(archive, evidence),
+        CauseKind.CELLS: _cells(counts, goes_on=evidence.goes_on),
+        CauseKind.MEMORY: _memory(evidence, counts),
+        CauseKind.LAUNCHES: _launches(counts, short),
+        CauseKind.TIME: _time(counts),
+        CauseKind.HEALTH: health.gaps(judged),
+        CauseKind.BURN_IN: additions.unknown,
+    }
+    for kind, texts in texts_by_kind.items():
+        yield from (Cause(kind=kind, text=text) for text in texts)
+
+
+def _broken(archive: Archive) -> Iterator[str]:
+    if archive.finished is not None and archive.finished.broken:
+        yield f"gpubench itself failed: {archive.finished.reason or 'it left no reason'}"
+
+
+def _stopped(archive: Archive, evidence: Evidence) -> Iterator[str]:
+    if evidence.goes_on:
+        yield "the run is still running: this is its state so far"
+    elif archive.finished is None:
+        yield "the run did not end: its process died or was killed. `resume` continues it"
+    elif archive.finished.interrupted and not archive.finished.broken:
+        yield f"interrupted: {archive.finished.reason}"
+
+
+def _cells(counts: CellCounts, *, goes_on: bool) -> Iterator[str]:
     if counts.missing:
-        why = "not measured yet" if evidence.goes_on else "not finished"
-        reasons.append(f"{plural(counts.missing, 'cell')} of {counts.planned} without a result: {why}")
+        why = "not measured yet" if goes_on else "not finished"
+        yield f"{plural(counts.missing, 'cell')} of {counts.planned} without a result: {why}"
     if counts.failed:
-        reasons.append(f"{plural(counts.failed, 'cell')} of {counts.planned} without a result: failed")
+        yield f"{plural(counts.failed, 'cell')} of {counts.planned} without a result: failed"
+
+
+def _memory(evidence: Evidence, counts: CellCounts) -> Iterator[str]:
     if evidence.suspect:
         number = plural(len(evidence.suspect), "cell")
-        reasons.append(
-            f"{number} of {counts.planned} suspect: out of memory where another GPU of the same kind had room"
-        )
+        yield f"{number} of {counts.planned} suspect: out of memory where another GPU of the same kind had room"
+
+
+def _launches(counts: CellCounts, short: str) -> Iterator[str]:
     if counts.short_of_launches:
-        reasons.append(f"{plural(counts.short_of_launches, 'cell')} of {counts.planned} {short}")
+        yield f"{plural(counts.short_of_launches, 'cell')} of {counts.planned} {short}"
+
+
+def _time(counts: CellCounts) -> Iterator[str]:
     if counts.dropped and not counts.ok + counts.degraded:
-        reasons.append("no cell could be measured within the time limit")
-    if archive.finished is not None and archive.finished.interrupted:
-        reasons.append(f"interrupted: {archive.finished.reason}")
-    reasons.extend(health.gaps(judged))
-    reasons.extend(found.unknown)
-    broken = archive.finished is not None and archive.finished.broken
-    code = ExitCode.INTERNAL if broken else ExitCode.INCOMPLETE if reasons else ExitCode.PASSED
-    faults = [*health.faults(judged), *found.faults]
-    if faults:
-        code = code if broken else ExitCode.HARDWARE  # a broken run gives no verdict, but hides no fault
-        reasons = [*faults, *reasons]
-    if not reasons:
-        reasons.append(f"every planned cell ({counts.planned}) is accounted for")
-        reasons.extend(_remarks(counts))
-        reasons.extend(health.warnings(judged))
-        reasons.extend(found.warnings)
-    reasons.extend(
-        f"{archive.devices[one.gpu_uuid].label} is a {one.verdict}: {one.why}; probably {one.reason}"
-        for one in slow
-        if one.verdict is SiblingVerdict.STRAGGLER
-    )
-    if more := sum(one.launches_added for one in slow):
-        reasons.append(f"{plural(more, 'launch was', 'launches were')} added because a GPU was SUSPECT")
-    word = _WORDS.get(code, "incomplete")
-    return RunVerdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=tuple(reasons))
-
-
-def _without_end(archive: Archive, evidence: Evidence) -> Iterator[str]:
-    """Why a run without a recorded end is incomplete."""
-    if evidence.goes_on:
-        yield "the run still goes on: this is how far it has come"
-    elif archive.finished is None:
-        yield "the run did not come to its end: its process died or was killed; `resume` goes on with it"
+        yield "no cell could be measured within the time limit"
 
 
 def _remarks(counts: CellCounts) -> Iterator[str]:
     if smaller := counts.degraded + counts.referred:
         each = "it" if smaller == 1 else "each"
         cells = plural(smaller, "cell")
-        yield f"{cells} ran out of memory at the batch size asked for; a smaller one stands for {each}"
+        yield f"{cells} ran out of memory at the requested batch size; a smaller one stands for {each}"
     if counts.dropped:
         yield f"{plural(counts.dropped, 'cell')} dropped: there was no time within the limit, which is no failure"
     if counts.throttled:

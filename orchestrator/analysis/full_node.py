@@ -1,8 +1,4 @@
-"""What a full node costs: the ratio of the same cell with one device at work, and with all of them. Pure.
-
-Anything but the mode must be equal. Figures are geometric means over launches, like the ratio and its interval
-(stats/two_runs.py).
-"""
+"""Compare each cell alone and with all devices at work, by geometric means over launches. Pure."""
 
 from collections.abc import Iterator, Sequence
 from statistics import geometric_mean
@@ -35,73 +31,72 @@ def full_node(
     devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
 ) -> tuple[FullNode, ...]:
     """Each cell that a device was to measure in both modes, in the order of the results."""
-    found = list(_both(devices, results, probes))
-    reasons = [_not_comparable(one) for one in found]
-    pairs = [_pair(one) for one, reason in zip(found, reasons, strict=True) if reason is None]
+    cells = list(_both(devices, results, probes))
+    reasons = [_not_comparable(cell) for cell in cells]
+    pairs = [_pair(cell) for cell, reason in zip(cells, reasons, strict=True) if reason is None]
     judged = iter(two_runs.judge(pairs))
-    names = keys.names(one.key for one in found)
+    names = keys.names(cell.key for cell in cells)
     return tuple(
-        _loss_of_cell(one, names[one.key], reason, next(judged) if reason is None else None)
-        for one, reason in zip(found, reasons, strict=True)
+        _loss_of_cell(cell, names[cell.key], reason, next(judged) if reason is None else None)
+        for cell, reason in zip(cells, reasons, strict=True)
     )
 
 
 def _both(devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]) -> Iterator[_Both]:
-    known = {device.uuid: device for device in devices}
+    by_uuid = {device.uuid: device for device in devices}
     cells = {(uuid, key): metric for uuid, key, metric in measured(results, probes)}
     for (uuid, key), metric in cells.items():
         loaded = cells.get((uuid, msgspec.structs.replace(key, mode=Mode.LOADED.value)))
         if key.mode == Mode.SOLO and loaded is not None:
-            yield _Both(known[uuid], key, metric, loaded)
+            yield _Both(by_uuid[uuid], key, metric, loaded)
 
 
-def _not_comparable(one: _Both) -> str | None:
-    for mode, metric in ((Mode.SOLO, one.solo), (Mode.LOADED, one.loaded)):
+def _not_comparable(cell: _Both) -> str | None:
+    for mode, metric in ((Mode.SOLO, cell.solo), (Mode.LOADED, cell.loaded)):
         if not metric.launch_values or min(metric.launch_values) <= 0:
             return f"{mode}: no result: {metric.status}"
         if metric.contaminated:
             return f"{mode}: contaminated by another process"
         if metric.throttled:
             return f"{mode}: throttled"
-    if one.solo.batch_size != one.loaded.batch_size:
-        return f"ran at batch size {one.solo.batch_size} alone, {one.loaded.batch_size} with all at work"
+    if cell.solo.batch_size != cell.loaded.batch_size:
+        return f"ran at batch size {cell.solo.batch_size} alone, {cell.loaded.batch_size} with all at work"
     return None
 
 
-def _pair(one: _Both) -> Pair:
-    return Pair(before=_rates(one, one.loaded), after=_rates(one, one.solo), margin=margins.load().runs.cell.share)
+def _pair(cell: _Both) -> Pair:
+    return Pair(before=_rates(cell, cell.loaded), after=_rates(cell, cell.solo), margin=margins.load().runs.cell.share)
 
 
-def _rates(one: _Both, metric: Measured) -> list[float]:
-    """Rates of each launch: more is faster."""
-    is_time = main_figure(one.key.phase, one.key.model_name).better is Better.LOWER
+def _rates(cell: _Both, metric: Measured) -> list[float]:
+    is_time = main_figure(cell.key.phase, cell.key.model_name).better is Better.LOWER
     return [1 / value if is_time else value for value in metric.launch_values]
 
 
-def _loss_of_cell(one: _Both, cell: str, reason: str | None, judged: Judged | None) -> FullNode:
+def _loss_of_cell(both: _Both, name: str, reason: str | None, judged: Judged | None) -> FullNode:
     return FullNode(
-        gpu_uuid=one.device.uuid,
-        gpu_id=one.device.gpu_id,
-        cell=cell,
-        phase=one.key.phase,
-        model_name=one.key.model_name,
-        precision=one.key.precision,
-        input_size=one.key.input_size,
-        batch_size_requested=one.key.batch_size,
-        metric=main_figure(one.key.phase, one.key.model_name).field,
-        solo=_middle(one.solo.launch_values),
-        loaded=_middle(one.loaded.launch_values),
+        gpu_uuid=both.device.uuid,
+        gpu_id=both.device.gpu_id,
+        cell=name,
+        phase=both.key.phase,
+        model_name=both.key.model_name,
+        precision=both.key.precision,
+        input_size=both.key.input_size,
+        batch_size_requested=both.key.batch_size,
+        metric=main_figure(both.key.phase, both.key.model_name).field,
+        solo=_middle(both.solo.launch_values),
+        loaded=_middle(both.loaded.launch_values),
         ratio=None if judged is None else judged.ratio,
         low=None if judged is None else judged.low,
         high=None if judged is None else judged.high,
         lost_percent=None if judged is None else (1 - 1 / judged.ratio) * 100,
         not_comparable=reason,
-        notes=tuple(_notes(one)) if reason is None else (),
+        notes=tuple(_notes(both)) if reason is None else (),
     )
 
 
-def _notes(one: _Both) -> Iterator[str]:
-    modes = {Mode.SOLO: one.solo, Mode.LOADED: one.loaded}
+def _notes(cell: _Both) -> Iterator[str]:
+    modes = {Mode.SOLO: cell.solo, Mode.LOADED: cell.loaded}
     unsteady = [mode.value for mode, metric in modes.items() if metric.steady_state == SteadyState.NONE]
     if unsteady:
         yield f"{UNSTEADY}: {', '.join(unsteady)}"

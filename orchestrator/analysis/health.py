@@ -1,4 +1,4 @@
-"""From observed health signals to the report's verdicts, and to the reasons for the exit code."""
+"""Turn observed health signals into verdicts and into reasons for the exit code."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,8 +21,7 @@ from orchestrator.store.records import Segment
 from orchestrator.system.calendar_times import iso
 from protocol.cell import Device, DeviceKind
 
-Span = tuple[int, int]
-"""Start and end in monotonic ns."""
+Span = tuple[int, int]  # Start and end in monotonic ns
 
 _ALIKE: Final = {
     "vbios_version": "VBIOS",
@@ -42,7 +41,7 @@ def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault], le
     rules, devices = limits.load(), archive.stored.devices
     accusing = {launch for launch, fault in faults.items() if fault.blame is Blame.DEVICE}
     worked = _worked(archive)
-    found = tuple(
+    gpus = tuple(
         _device(
             device, _opinion(device, archive, evidence, rules, accusing, level=level, worked=worked), archive, evidence
         )
@@ -59,20 +58,20 @@ def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault], le
     )
     return HealthReport(
         level=level,
-        verdict=verdict.worst([*(device.verdict for device in found), node.verdict]),
-        gpus=found,
+        verdict=verdict.worst([*(device.verdict for device in gpus), node.verdict]),
+        gpus=gpus,
         node=node,
     )
 
 
 def faults(report: HealthReport) -> tuple[str, ...]:
     """A sentence for each failed signal."""
-    return tuple(_said(report, State.FAIL))
+    return tuple(_describe_signals(report, State.FAIL))
 
 
 def warnings(report: HealthReport) -> tuple[str, ...]:
     """A sentence for each warning."""
-    return tuple(_said(report, State.WARN))
+    return tuple(_describe_signals(report, State.WARN))
 
 
 def gaps(report: HealthReport) -> tuple[str, ...]:
@@ -85,10 +84,10 @@ def gaps(report: HealthReport) -> tuple[str, ...]:
 
 
 def _unread(device: DeviceHealth) -> str:
-    return f"required and unread: {', '.join(device.lacking)}" if device.lacking else "no signal was read"
+    return f"required signals not read: {', '.join(device.lacking)}" if device.lacking else "no signal was read"
 
 
-def _said(report: HealthReport, state: State) -> Iterator[str]:
+def _describe_signals(report: HealthReport, state: State) -> Iterator[str]:
     for device in report.gpus:
         for signal in device.signals:
             if signal.state is state:
@@ -112,20 +111,22 @@ def _opinion(
         return verdict.not_applicable("no GPU")
     courses = evidence.courses
     course = courses.gpus.get(device.uuid, Course())
-    alike = [other for other in archive.stored.devices if other.name == device.name and other is not device]
+    alike = [other for other in archive.stored.devices if _kind(other) == _kind(device) and other is not device]
     siblings = tuple(courses.gpus[other.uuid] for other in alike if other.uuid in courses.gpus)
     failed = [
         (attempt.start.launch, attempt.failure)
         for attempt in archive.attempts
         if attempt.failure is not None and attempt.device == device.uuid
     ]
+    bridged = any(one.highest.get("nvlinks_up", 0) > 0 for one in (course, *siblings))
+    alone = course.highest.get("peers") == 0 and not bridged
     case = Case(
         board=Board(
             name=device.name,
             architecture=device.architecture,
             kind=board_class(device.name, device.uuid),
-            nvlinks=rules.nvlinks.get(device.name, 0),
-            bridged=any(one.highest.get("nvlinks_up", 0) > 0 for one in (course, *siblings)),
+            nvlinks=0 if alone else rules.nvlinks.get(device.name, 0),
+            bridged=bridged,
         ),
         course=course,
         limits=rules.limits,
@@ -140,22 +141,27 @@ def _opinion(
     return verdict.of_gpu(case, required, gap=gap)
 
 
+def _kind(device: Device) -> tuple[str, int | None]:
+    memory = device.memory_total_bytes
+    return device.name, None if memory is None else round(memory / 2**30)
+
+
 def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
-    """Device → session → from the first launch on it to the end of the last, gangs included."""
-    found: dict[str, dict[Segment, Span]] = {}
+    """Device → session → span of its launches, gangs included."""
+    by_device: dict[str, dict[Segment, Span]] = {}
     for attempt in archive.attempts:
         for uuid in archive.cells[attempt.start.cell].devices:
-            spans = found.setdefault(uuid, {})
+            spans = by_device.setdefault(uuid, {})
             if attempt.end is not None and attempt.lasted_ms is not None:
                 begin_ns, end_ns = spans.get(attempt.segment, (attempt.start.at_ns, attempt.end.at_ns))
                 spans[attempt.segment] = min(begin_ns, attempt.start.at_ns), max(end_ns, attempt.end.at_ns)
-    return found
+    return by_device
 
 
 def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: str = "") -> Iterator[Work]:
-    """The work on a GPU in each session; on any GPU where it had none."""
+    """The work on a GPU in each session, or on any GPU if it had none."""
     gpus = [other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA]
-    of = [worked[one] for one in ([uuid] if uuid in worked else gpus) if one in worked]
+    of = [worked[gpu] for gpu in ([uuid] if uuid in worked else gpus) if gpu in worked]
     for segment in dict.fromkeys(archive.segments):
         if spans := [its[segment] for its in of if segment in its]:
             begin_ns, end_ns = min(begin for begin, _ in spans), max(end for _, end in spans)
@@ -163,7 +169,7 @@ def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: 
 
 
 def _differences(devices: Sequence[Device]) -> Iterator[str]:
-    """What sets a GPU apart from the others of its kind; of two, both are named."""
+    """Properties in which a GPU differs from most of its kind. Of two GPUs, both are named."""
     kinds: dict[str, list[Device]] = {}
     for device in devices:
         if device.kind is DeviceKind.CUDA:
@@ -221,6 +227,6 @@ def _signal(finding: Finding) -> SignalReport:
 
 
 def _xid(heard: Heard, archive: Archive) -> XidReport:
-    segment = next((one for one in archive.segments if one.boot_id == heard.boot_id), archive.segments[0])
+    segment = next((session for session in archive.segments if session.boot_id == heard.boot_id), archive.segments[0])
     at = segment.wall + (heard.at_ns - segment.monotonic_ns) / 1e9
     return XidReport(at=iso(at), xid=heard.xid, meaning=xids.kind(heard.xid))

@@ -1,12 +1,15 @@
 """What a kind of run adds to the report and to the reasons for its verdict. Defaults: a benchmark."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.config.run_configuration import Configuration, StoredRun
 from orchestrator.figures.burn_in import BurnInReport
 from orchestrator.figures.health import HealthReport
+from orchestrator.figures.operators import OperatorsReport
+from orchestrator.figures.report import Report
+from orchestrator.figures.run_verdict import Cause
 from orchestrator.state.archive import Archive
 
 
@@ -15,6 +18,7 @@ class KindAnalysis:
     """Findings of a kind beyond cells and health. incomplete, unknown: reasons, listed first and last."""
 
     burn_in: BurnInReport | None = None
+    operators: OperatorsReport | None = None
     incomplete: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
@@ -23,9 +27,10 @@ class KindAnalysis:
 
 @dataclass(frozen=True)
 class ReportTerms:
-    """How a kind of run is reported. short_of_launches: words for cells with launches to come."""
+    """How a kind of run is reported."""
 
     health_level: str = "benchmark"
     as_reported: Callable[[StoredRun], Configuration] = lambda stored: stored.configuration
-    short_of_launches: str = "measured by fewer launches than planned"
+    short_of_launches: str = "measured by fewer launches than planned"  # describes cells with launches to come
     analyse: Callable[[Archive, Evidence, HealthReport], KindAnalysis] = lambda *_: KindAnalysis()
+    judge: Callable[[Archive, Evidence, Report], Iterable[Cause]] = lambda *_: ()  # by the whole report

@@ -1,8 +1,6 @@
-"""Every value that the launches of a run measured, read launch by launch to save memory.
+"""Values that a run's launches measured, read launch by launch to save memory.
 
-    Archive, Evidence ──▶ Samples ── a cell's id ──▶ launches/<cell>/<n>/result.msgpack, read and checked again
-
-Results that the cell's figures exclude are included and marked. About 300 bytes a launch are kept.
+Results excluded from the cell's figures are included and marked. About 300 bytes a launch are kept.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -23,14 +21,13 @@ from protocol.result import Result
 
 LOST: Final = "its result file is missing or damaged"
 _OWN_ITERATIONS: Final[Mapping[str, int | None]] = MappingProxyType({"latency": 1, "inter_token": None, "best": None})
-"""Series that are not measured block by block → iterations that a value of them covers."""
+"""Series that are not measured block by block → iterations that a value covers."""
 
-_Usual = Mapping[str, tuple[float, float]]
-"""Series → the range without outliers, in ms."""
+_Usual = Mapping[str, tuple[float, float]]  # Series → the range without outliers, in ms
 
 
 class _Kept(msgspec.Struct, frozen=True, gc=False):
-    """A launch with a result, and what finding that again takes."""
+    """A launch with a result, and what is needed to read it again."""
 
     launch: int
     round: int
@@ -49,7 +46,7 @@ class _OfCell(NamedTuple):
 
 
 def of_run(archive: Archive, evidence: Evidence) -> Samples:
-    """A reader of the launches of a cell, which keeps neither the archive nor the evidence."""
+    """Return a reader of a cell's launches, which keeps neither the archive nor the evidence."""
     cells = {name: _of_cell(tries, archive.cells[name], evidence) for name, tries in archive.tries.items()}
     paths, devices = archive.paths, frozenset(archive.devices)
 
@@ -70,7 +67,7 @@ def _of_cell(tries: Iterable[Attempt], cell: Cell, evidence: Evidence) -> _OfCel
 
 def _kept(attempt: Attempt, promised: str, cell: Cell, evidence: Evidence) -> _Kept:
     start, value = attempt.start, cell_figures.LAUNCH_VALUE.get(cell.workload)
-    known = evidence.launches.get(start.launch)
+    launch_evidence = evidence.launches.get(start.launch)
     return _Kept(
         launch=start.launch,
         round=start.round,
@@ -78,8 +75,8 @@ def _kept(attempt: Attempt, promised: str, cell: Cell, evidence: Evidence) -> _K
         batch_size=start.batch_size,
         promised=promised,
         left_out=_why_not_counted(attempt, evidence.outcomes[cell.id]),
-        value=None if known is None or value is None else value(known),
-        iterations=None if known is None else known.figures.iterations,
+        value=None if launch_evidence is None or value is None else value(launch_evidence),
+        iterations=None if launch_evidence is None else launch_evidence.figures.iterations,
     )
 
 
@@ -98,7 +95,6 @@ def _read(kept: _Kept, cell: _OfCell, folder: LaunchPaths, devices: Collection[s
 
 
 def _why_not_counted(attempt: Attempt, outcome: CellOutcome) -> str:
-    """Why the figures of its cell exclude it; empty where they do not."""
     if attempt.start.launch in outcome.counted:
         return ""
     if attempt.failure is not None:

@@ -4,12 +4,11 @@
     a result at a smaller size                               degraded
     known to be too large; a smaller size is planned anyway  referred, to that cell
     out of memory at batch 1, or before the first forward    does not fit
-    another failure                                          failed
-    no attempt, because its model was skipped                failed
+    another failure, or its model was skipped                failed
     no time left for it                                      dropped
     no attempt, or only interrupted ones                     missing
 
-A scan for the batch size is ok when it knows the largest and the best size, which counts.
+A scan is ok when it knows the largest size and the best one, which counts.
 """
 
 from collections import defaultdict
@@ -28,62 +27,61 @@ from orchestrator.state.transitions import fitting
 from protocol.cell import AUTO, Cell
 from protocol.failure import Category, Failure
 
-NOT_YET: Final = "not measured yet: the run still goes on"
-"""Why a cell has no result while the run still runs."""
+NOT_YET: Final = "not measured yet: the run is still running"
 
 
 class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a cell. counted: the launches that make up its figures, one per round, all at batch_size.
-
-    refers_to: id of the planned cell that stands for this one. reason: for people, empty where all is well.
-    """
+    """The outcome of a cell."""
 
     status: Status
     batch_size: int | None = None
-    counted: tuple[int, ...] = ()
-    refers_to: str | None = None
-    reason: str = ""
+    counted: tuple[int, ...] = ()  # launches that make up its figures, one per round, all at batch_size
+    refers_to: str | None = None  # id of the planned cell that stands for this one
+    reason: str = ""  # for people, empty if the cell is ok
 
 
-_SKIPPED: Final = (
+_SKIPPED: Final = (  # by policy.Reach
     "the model is skipped",
     "the model is skipped in this workload, precision and input size",
     "the cell is skipped",
 )
-"""Words by policy.Reach."""
 
 
 def derive(replay: Replay, *, goes_on: bool = False) -> dict[str, CellOutcome]:
-    """The outcome of every planned cell, by its id. goes_on: the run still runs, missing results may come."""
+    """Return the outcome of every planned cell by its id. goes_on: missing results may still come."""
     view = _View(replay, goes_on=goes_on)
-    found: dict[str, CellOutcome] = {}
+    outcomes: dict[str, CellOutcome] = {}
     for cell in sorted(replay.plan.cells, key=lambda cell: cell.batch_size):  # what a larger size refers to comes first
-        found[cell.id] = view.outcome(cell, found)
-    return {cell.id: found[cell.id] for cell in replay.plan.cells}
+        outcomes[cell.id] = view.outcome(cell, outcomes)
+    return {cell.id: outcomes[cell.id] for cell in replay.plan.cells}
 
 
 def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
     """The launches of each cell, planned or added."""
-    found: dict[str, list[Slot]] = defaultdict(list)
+    by_cell: dict[str, list[Slot]] = defaultdict(list)
     for slot in state.slots:
-        found[slot[0]].append(slot)
-    return found
+        by_cell[slot[0]].append(slot)
+    return by_cell
 
 
 def launches_counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
-    """The launches of one cell that make up its figures: one per round, all at one batch size.
-
-    The smallest size counts, because it fitted every time; of a scan, the fastest. Added launches do not lower it.
-    """
+    """Launches that make up the figures of a cell: one per round, all at one batch size."""
     if not slots:
         return ()
     if state.cells[slots[0][0]].batch_size == AUTO:
         best = batch_scan.best(state.slots[slots[0]].tried)
         return () if best is None else (best.launch,)
     good = {slot: state.slots[slot] for slot in slots if state.slots[slot].status is SlotStatus.MEASURED}
-    of_the_plan = [one for slot, one in good.items() if slot in planned]
-    size = min((one.batch_size for one in of_the_plan or good.values()), default=None)
-    return tuple(sorted(one.launch for one in good.values() if one.batch_size == size and one.launch is not None))
+    of_the_plan = [slot_state for slot, slot_state in good.items() if slot in planned]
+    # The smallest size fitted every time. Added launches do not lower it.
+    size = min((slot_state.batch_size for slot_state in of_the_plan or good.values()), default=None)
+    return tuple(
+        sorted(
+            slot_state.launch
+            for slot_state in good.values()
+            if slot_state.batch_size == size and slot_state.launch is not None
+        )
+    )
 
 
 class _View:
@@ -95,10 +93,10 @@ class _View:
         self._unfit, self._unfit_at_all, self._not_built = _memory(replay)
 
     def outcome(self, cell: Cell, smaller: Mapping[str, CellOutcome]) -> CellOutcome:
-        found = self._outcome(cell, smaller)
-        if self._goes_on and found.status is Status.MISSING and not self._replay.quarantined.keys() & {*cell.devices}:
-            return msgspec.structs.replace(found, reason=NOT_YET)
-        return found
+        outcome = self._outcome(cell, smaller)
+        if self._goes_on and outcome.status is Status.MISSING and not self._replay.quarantined.keys() & {*cell.devices}:
+            return msgspec.structs.replace(outcome, reason=NOT_YET)
+        return outcome
 
     def _outcome(self, cell: Cell, smaller: Mapping[str, CellOutcome]) -> CellOutcome:
         slots = [self._state.slots[slot] for slot in self._slots.get(cell.id, ())]
@@ -113,23 +111,23 @@ class _View:
         if early is not None and without_result.status is not Status.FAILED:
             why = f"not tried: batch size {early} ran {_BEFORE_FORWARD}, so no size would fit"
             return CellOutcome(status=Status.DOES_NOT_FIT, reason=why)
-        if target := next((one.refers_to for one in slots if one.refers_to is not None), None):
+        if target := next((slot.refers_to for slot in slots if slot.refers_to is not None), None):
             return self._referred(cell, slots, target, smaller[target])
         if any(map(_is_unfit, slots)):
             return CellOutcome(status=Status.DOES_NOT_FIT, reason="out of memory down to batch size 1")
         return without_result
 
     def _of_scan(self, cell: Cell, slots: Sequence[SlotState]) -> CellOutcome:
-        found = slots[0]
-        best = batch_scan.best(found.tried)
-        if found.status is SlotStatus.MEASURED and best is not None:
+        scan = slots[0]
+        best = batch_scan.best(scan.tried)
+        if scan.status is SlotStatus.MEASURED and best is not None:
             return CellOutcome(status=Status.OK, batch_size=best.batch_size, counted=(best.launch,))
-        if found.status is SlotStatus.DOES_NOT_FIT:
+        if scan.status is SlotStatus.DOES_NOT_FIT:
             return CellOutcome(status=Status.DOES_NOT_FIT, reason="out of memory at batch size 1")
-        if found.status is SlotStatus.FAILED and found.launch is not None:
-            failure = self._failure(found.launch)
+        if scan.status is SlotStatus.FAILED and scan.launch is not None:
+            failure = self._failure(scan.launch)
             return CellOutcome(status=Status.FAILED, reason=f"{failure.category}: {failure.message}")
-        why = "not attempted" if found.launch is None else "the scan was not finished"
+        why = "not attempted" if scan.launch is None else "the scan was not finished"
         return self._skipped(cell) or self._dropped(cell) or CellOutcome(status=Status.MISSING, reason=why)
 
     def _measured(self, cell: Cell, launches: tuple[int, ...]) -> CellOutcome:
@@ -148,7 +146,7 @@ class _View:
             return outcome
         target = outcome.refers_to or target
         planned = self._state.cells[target].batch_size
-        tried = any(Category.OUT_OF_MEMORY in one.failures for one in slots)
+        tried = any(Category.OUT_OF_MEMORY in slot.failures for slot in slots)
         ran_out = f"batch size {cell.batch_size} ran out"
         why = ran_out if tried else f"not tried: batch size {self._unfit[_family(cell)]} ran out"
         shrunk = outcome.batch_size is not None and outcome.batch_size != planned
@@ -161,17 +159,17 @@ class _View:
         )
 
     def _without_result(self, cell: Cell, slots: Sequence[SlotState]) -> CellOutcome:
-        """No result for another reason than memory: by the slot that was tried last."""
+        """Outcome without a result for another reason than memory, by the slot tried last."""
         skipped = self._skipped(cell)
         if skipped is None and (dropped := self._dropped(cell)) is not None:
             return dropped
-        tried = [one for one in slots if one.launch is not None]
+        tried = [slot for slot in slots if slot.launch is not None]
         quarantine = next(filter(None, map(self._replay.quarantines.get, cell.devices)), "")
-        gone = f"the device was taken out of this run: {quarantine}" if quarantine else ""
+        gone = f"the device was quarantined: {quarantine}" if quarantine else ""
         if not tried:
             size = min((fitting(self._state, slot) for slot in self._slots.get(cell.id, ())), default=cell.batch_size)
             return skipped or _missing(gone or f"not attempted at batch size {size}")
-        last = max(tried, key=lambda one: one.launch or 0)
+        last = max(tried, key=lambda slot: slot.launch or 0)
         if last.launch in self._replay.lost:
             return CellOutcome(status=Status.FAILED, reason="its result file is missing or damaged")
         category = last.failures[-1] if last.failures else Category.INTERRUPTED
@@ -185,14 +183,13 @@ class _View:
         return CellOutcome(status=Status.FAILED, reason=_final(last, self._failure(last.launch)))
 
     def _skipped(self, cell: Cell) -> CellOutcome | None:
-        found = None
+        outcome = None
         for scope, words in zip(scopes(cell), _SKIPPED, strict=True):
             if why := self._replay.skipped.get(scope):
-                found = CellOutcome(status=Status.FAILED, reason=f"{words}: {why}")
-        return found
+                outcome = CellOutcome(status=Status.FAILED, reason=f"{words}: {why}")
+        return outcome
 
     def _dropped(self, cell: Cell) -> CellOutcome | None:
-        """Outcome of a cell with a dropped planned launch. A lost result is a failure instead."""
         slots = self._slots.get(cell.id, ())
         if any(self._state.slots[slot].launch in self._replay.lost for slot in slots):
             return None
@@ -216,7 +213,7 @@ def _final(slot: SlotState, failure: Failure) -> str:
     if failure.category is not Category.INTERRUPTED:
         return f"{failure.category}: {failure.message}"
     times = slot.failures.count(Category.INTERRUPTED)
-    return f"interrupted {times} times and not tried again: {failure.message}; a new run measures it"
+    return f"interrupted {times} times and not tried again: {failure.message}. Start a new run to measure it"
 
 
 def _is_unfit(slot: SlotState) -> bool:
@@ -228,7 +225,7 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Family → smallest batch out of memory, the same before the first forward; cells that failed before it."""
+    """Family → smallest batch out of memory, ever and before the first forward; cells that ran out before it."""
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}
     not_built: set[str] = set()
@@ -245,5 +242,4 @@ def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]
 
 
 def _family(cell: Cell) -> Cell:
-    """What cells share that differ only in the batch size."""
     return msgspec.structs.replace(cell, batch_size=0)

@@ -1,7 +1,6 @@
-"""Check a measured time against what the same device reached in the same run without a model. Pure.
+"""Check a measured time against the probes of the same device in the same run. Pure.
 
-gemm, sustained, in the same precision ─▶ the share of it that a model's operations reach: at most 100 %
-hbm, copy or triad, the faster         ─▶ the least time to read a model's weights once
+A model reaches at most 100 % of sustained gemm, and reads its weights no faster than hbm copies or adds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,11 +13,13 @@ from protocol.result import COUNTED_WITHIN_MS, SteadyState
 
 NOT_COUNTED: Final = "operations were not counted: torch's counter does not see every kernel of this model, or failed"
 TOO_LONG: Final = (
-    f"operations were not counted: that takes one iteration more, and one of more than {COUNTED_WITHIN_MS / 1000:g} s "
-    "is not repeated for it"
+    "operations were not counted: that takes one more iteration, which is not run if one takes more than "
+    f"{COUNTED_WITHIN_MS / 1000:g} s"
 )
-WRITTEN: Final = "operations are not counted where text is generated"
+WRITTEN: Final = "operations are not counted for generation"
 _MOST_PERCENT: Final = 100.0
+_LEAST_COVERED: Final = 0.8
+"""Share of the measured blocks that their iterations must add up to: the rest is one synchronisation a block."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,15 @@ class Reached:
 
 @dataclass(frozen=True)
 class Seen:
-    """Mean iteration, its operations, and bytes of weights. generates: text, whose operations are not counted."""
+    """Facts that decide the plausibility of a cell."""
 
-    iteration_ms: float
-    flops: float | None
-    model_bytes: int
-    generates: bool = False
+    iteration_ms: float  # mean
+    flops: float | None  # of an iteration
+    model_bytes: int  # of the weights
+    generates: bool = False  # text, whose operations are not counted
+    forward_ms: float | None = None
+    latency_ms: float | None = None
+    covered: float | None = None  # least share of the measured time of a launch that its iterations add up to
 
 
 def reached(probes: Sequence[ProbeMetrics], gpu_uuid: str) -> Reached:
@@ -63,12 +67,22 @@ def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
     if percent is not None and percent > _MOST_PERCENT:
         flags.append(
             f"{percent:.0f}% of what gemm sustains here in {precision}: either fewer operations were done than are "
-            "counted (Winograd and FFT convolutions do with fewer), or the time is wrong"
+            "counted (Winograd and FFT convolutions need fewer), or the time is wrong"
         )
     if least_ms is not None and seen.iteration_ms < least_ms:
         flags.append(
-            f"an iteration takes {seen.iteration_ms:.3g} ms, but to read the model's weights once takes "
+            f"an iteration takes {seen.iteration_ms:.3g} ms, but reading the model's weights once takes "
             f"{least_ms:.3g} ms: either some of them were not read (or came from a cache), or the time is wrong"
+        )
+    if seen.covered is not None and seen.covered < _LEAST_COVERED:
+        flags.append(
+            f"the iterations add up to {seen.covered:.0%} of the time that they took: their clock was slowed down. "
+            "Look for code of the model that changes the module time"
+        )
+    if contradicts(seen.latency_ms, seen.forward_ms):
+        flags.append(
+            f"latency is not reported: it was {seen.latency_ms:.3g} ms, below the forward time, which is a part of it. "
+            "Use a longer profile"
         )
     missing = [
         f"{SHARE_IN_DOUBT}: {device.doubts[precision]}" if percent is not None and precision in device.doubts else "",
@@ -86,8 +100,12 @@ def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
     )
 
 
+def contradicts(latency_ms: float | None, forward_ms: float | None) -> bool:
+    """Whether the latency is below the forward pass, which is a part of it."""
+    return latency_ms is not None and forward_ms is not None and latency_ms < forward_ms
+
+
 def _doubt(probe: ProbeMetrics) -> str:
-    """Why a gemm rate is no good reference; empty where it is."""
     if probe.sustained_tflops is None:
         return ""
     unsteady = "not steady after warm-up" if probe.steady_state == SteadyState.NONE else ""

@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from msgspec.structs import replace
+
 from orchestrator.analysis import exit_code, summary
-from orchestrator.analysis.attribution import whose_fault
+from orchestrator.analysis.attribution import attribute_failures
 from orchestrator.analysis.batch_scans import batch_scans
 from orchestrator.analysis.cell_figures import mb
 from orchestrator.analysis.cross_gpu import side_by_side, spreads
@@ -25,6 +27,7 @@ from orchestrator.figures.report import (
     Report,
     SegmentReport,
 )
+from orchestrator.figures.run_verdict import run_verdict
 from orchestrator.gpu.environment import EFFECTS
 from orchestrator.state.added_launches import Doubt
 from orchestrator.state.archive import Archive
@@ -37,13 +40,13 @@ def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
     """The report of a run, finished or not, with every planned cell. terms: additions of its kind."""
     measured_probes = probes(archive, evidence)
     merged = results(archive, evidence, measured_probes)
-    faults = whose_fault(archive, evidence)
+    faults = attribute_failures(archive, evidence)
     judged = health(archive, evidence, faults, terms.health_level)
-    found = terms.analyse(archive, evidence, judged)
+    additions = terms.analyse(archive, evidence, judged)
     sides = side_by_side(archive.stored.devices, merged, measured_probes)
     summed = summary.summary(archive, evidence, merged)
     slow = standings(archive.stored.devices, sides, _added(archive)) if merged or measured_probes else ()
-    return Report(
+    report = Report(
         schema_version=SCHEMA_VERSION,
         metadata=_metadata(archive, evidence),
         gpu_info=tuple(
@@ -54,7 +57,7 @@ def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
         results=merged,
         probes=measured_probes,
         batch_scans=tuple(batch_scans(archive, evidence)),
-        cells=tuple(cells(archive, evidence)),
+        cells=tuple(cells(archive, evidence, merged, measured_probes)),
         left_out=tuple(_exclusions(archive)),
         summary=summed,
         cross_gpu=spreads(sides),
@@ -63,14 +66,17 @@ def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
         overhead=summary.overhead(archive, evidence),
         failures=tuple(summary.failures(archive, evidence, faults)),
         verdict=exit_code.verdict(
-            archive, evidence, judged, found, slow, counts=summed.cells, short=terms.short_of_launches
+            archive, evidence, judged, additions, slow, counts=summed.cells, short=terms.short_of_launches
         ),
         baseline_comparison=None,
         thresholds=(),
         costs=(),
         health=judged,
-        burn_in=found.burn_in,
+        burn_in=additions.burn_in,
+        operators=additions.operators,
     )
+    causes = (*report.verdict.causes, *terms.judge(archive, evidence, report))
+    return replace(report, verdict=run_verdict(causes, report.verdict.remarks))
 
 
 def in_doubt(archive: Archive, evidence: Evidence) -> tuple[Doubt, ...]:
@@ -119,7 +125,7 @@ def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
                 boot_id=segment.boot_id,
                 tool_version=segment.tool_version,
                 launches=started[segment],
-                stood_still_seconds=tuple(one.seconds for one in stood_still),
+                stood_still_seconds=tuple(pause.seconds for pause in stood_still),
             )
             for segment, duration_s, stood_still in zip(
                 archive.segments, archive.durations_s, archive.stood_still, strict=True
@@ -129,7 +135,7 @@ def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
         telemetry_note=stored.telemetry_note,
         settings=tuple(
             SettingReport(name=name, value=value, effect=EFFECTS.get(name, "unknown to this version"))
-            for name, value in dict.fromkeys(one for segment in archive.segments for one in segment.settings)
+            for name, value in dict.fromkeys(setting for segment in archive.segments for setting in segment.settings)
         ),
     )
 
@@ -167,35 +173,35 @@ def _gpu_info(device: Device, evidence: DeviceEvidence, taken_out: str | None) -
 
 
 def _exclusions(archive: Archive) -> Iterator[LeftOutReport]:
-    for one in archive.stored.plan.left_out:
-        gpu_id = archive.devices[one.device].gpu_id
-        yield LeftOutReport(gpu_uuid=one.device, gpu_id=gpu_id, model_name=one.model, reason=one.why)
+    for exclusion in archive.stored.plan.left_out:
+        gpu_id = archive.devices[exclusion.device].gpu_id
+        yield LeftOutReport(gpu_uuid=exclusion.device, gpu_id=gpu_id, model_name=exclusion.model, reason=exclusion.why)
 
 
-def _configuration(archive: Archive, asked: Configuration) -> ConfigurationReport:
+def _configuration(archive: Archive, configuration: Configuration) -> ConfigurationReport:
     return ConfigurationReport(
-        precision=",".join(asked.precisions),
-        precisions=asked.precisions,
-        warmup_iterations=asked.measurement.warm_up_iterations,
-        test_iterations=asked.measurement.iterations,
-        batch_sizes=asked.batch_sizes,
-        training_batch_sizes=asked.training_batch_sizes,
-        generation_batch_sizes=asked.generation_batch_sizes,
-        sequence_lengths=asked.sequence_lengths,
-        input_sizes=asked.input_sizes,
-        memory_format=asked.memory_format,
-        monitor_gpu_enabled=asked.monitor,
-        monitor_interval_ms=asked.monitor_interval_ms,
-        required_signals=asked.required_signals,
-        profile=asked.profile,
-        preset=asked.preset,
-        time_limit_seconds=asked.time_limit_s,
-        mode=",".join(dict.fromkeys(cell.mode for cell in archive.stored.plan.cells) or asked.modes),
-        seed=asked.seed,
-        isolation=asked.isolation,
-        launches=asked.launches,
-        target_relative_half_width=asked.measurement.relative_half_width,
-        models=tuple(model.name for model in asked.models),
-        workloads=asked.workloads,
-        allow_busy=asked.allow_busy,
+        precision=",".join(configuration.precisions),
+        precisions=configuration.precisions,
+        warmup_iterations=configuration.measurement.warm_up_iterations,
+        test_iterations=configuration.measurement.iterations,
+        batch_sizes=configuration.batch_sizes,
+        training_batch_sizes=configuration.training_batch_sizes,
+        generation_batch_sizes=configuration.generation_batch_sizes,
+        sequence_lengths=configuration.sequence_lengths,
+        input_sizes=configuration.input_sizes,
+        memory_format=configuration.memory_format,
+        monitor_gpu_enabled=configuration.monitor,
+        monitor_interval_ms=configuration.monitor_interval_ms,
+        required_signals=configuration.required_signals,
+        profile=configuration.profile,
+        preset=configuration.preset,
+        time_limit_seconds=configuration.time_limit_s,
+        mode=",".join(dict.fromkeys(cell.mode for cell in archive.stored.plan.cells) or configuration.modes),
+        seed=configuration.seed,
+        isolation=configuration.isolation,
+        launches=configuration.launches,
+        target_relative_half_width=configuration.measurement.relative_half_width,
+        models=tuple(model.name for model in configuration.models),
+        workloads=configuration.workloads,
+        allow_busy=configuration.allow_busy,
     )

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from orchestrator.analysis import cell_figures, plausibility, time_ledgers
+from orchestrator.analysis import cell_figures, compilation, plausibility, time_ledgers
 from orchestrator.analysis.cell_figures import Counted
 from orchestrator.analysis.evidence import Evidence, LaunchEvidence
 from orchestrator.config.workloads import PHASES, WORKLOADS
+from orchestrator.figures import keys
 from orchestrator.figures.cells import (
     CellReport,
     GenerationMetrics,
@@ -19,6 +20,7 @@ from orchestrator.figures.cells import (
     Status,
 )
 from orchestrator.figures.parts import AttemptReport, Statistics
+from orchestrator.figures.quality import quality
 from orchestrator.figures.report import CellEntry
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
@@ -27,7 +29,6 @@ from protocol.cell import AUTO, Cell, Workload
 from protocol.paths import attempt_name
 
 DAMAGED: Final = "damaged"
-"""Outcome of an attempt whose result file is missing or damaged."""
 
 
 class _Entry(NamedTuple):
@@ -43,19 +44,19 @@ class _Entry(NamedTuple):
     new_tokens: int | None
 
 
-def results(archive: Archive, evidence: Evidence, measured_without: Sequence[ProbeMetrics]) -> tuple[ModelResult, ...]:
-    """Every planned cell of a model, in its entry, in the plan's order. measured_without: results of the probes."""
+def results(archive: Archive, evidence: Evidence, probe_results: Sequence[ProbeMetrics]) -> tuple[ModelResult, ...]:
+    """Every planned cell of a model, in its entry, in the plan's order."""
     entries: dict[_Entry, list[Cell]] = {}
     for cell in archive.stored.plan.cells:
         if cell.workload in PHASES:
             entries.setdefault(_entry(cell), []).append(cell)
     reporter = _Reporter(archive, evidence)
     reached = {
-        (uuid, mode): plausibility.reached([probe for probe in measured_without if probe.mode == mode], uuid)
+        (uuid, mode): plausibility.reached([probe for probe in probe_results if probe.mode == mode], uuid)
         for uuid, mode in dict.fromkeys((entry.device, entry.mode) for entry in entries)
     }
-    return tuple(
-        reporter.model_result(entry, cells, reached[entry.device, entry.mode]) for entry, cells in entries.items()
+    return compilation.beside_eager(
+        [reporter.model_result(entry, cells, reached[entry.device, entry.mode]) for entry, cells in entries.items()]
     )
 
 
@@ -65,8 +66,12 @@ def probes(archive: Archive, evidence: Evidence) -> tuple[ProbeMetrics, ...]:
     return tuple(reporter.probe(cell) for cell in archive.stored.plan.cells if cell.workload is Workload.PROBE)
 
 
-def cells(archive: Archive, evidence: Evidence) -> Iterator[CellEntry]:
+def cells(
+    archive: Archive, evidence: Evidence, of_models: Sequence[ModelResult], of_probes: Sequence[ProbeMetrics]
+) -> Iterator[CellEntry]:
     """Every planned cell, in the order of the plan."""
+    metrics: dict[str, Measured] = {metric.cell: metric for result in of_models for _, metric in keys.of_model(result)}
+    metrics |= {probe.cell: probe for probe in of_probes}
     planned = Counter(cell for cell, _ in archive.stored.plan.slots)
     for cell in archive.stored.plan.cells:
         outcome = evidence.outcomes[cell.id]
@@ -88,6 +93,7 @@ def cells(archive: Archive, evidence: Evidence) -> Iterator[CellEntry]:
             launches=len(outcome.counted),
             launches_planned=planned[cell.id],
             attempts=len(archive.tries.get(cell.id, ())),
+            quality=quality(outcome.status, metrics.get(cell.id)),
         )
 
 
@@ -97,7 +103,7 @@ def _entry(cell: Cell) -> _Entry:
         model=cell.model,
         precision=cell.precision,
         mode=cell.mode,
-        compile_mode=cell.compile_mode,
+        compile_mode=cell.compile_name,
         input_size=cell.input_size,
         memory_format=cell.memory_format,
         new_tokens=cell.new_tokens,
@@ -128,7 +134,7 @@ class _Reporter:
                 case Workload.GENERATION:
                     generation[key] = cell_figures.generation(base, counted, judged)
                 case _:
-                    phases[cell.workload][key] = cell_figures.phase(base, counted, model.item, judged)
+                    phases[cell.workload][key] = cell_figures.phase(base, counted, model, judged)
         statistics, statistics_of = _largest({**phases, Workload.GENERATION: generation})
         return ModelResult(
             gpu_uuid=entry.device,
@@ -156,7 +162,6 @@ class _Reporter:
         return cell_figures.probe(self._measured(counted, cell.batch_size), counted, self._models[cell.model])
 
     def _parameters(self, cells: list[Cell]) -> int | None:
-        """The parameter count of a user's model, as its launches counted it."""
         return next((launch.result.parameters for cell in cells for launch in self._launches(cell)), None)
 
     def _requested(self, cell: Cell) -> int | None:

@@ -12,9 +12,13 @@ from protocol.failure import Category
 _WITHOUT: Final = frozenset({Status.FAILED, Status.MISSING})
 
 
-def root(found: Sequence[FailureReport]) -> FailureReport | None:
+def root(failures: Sequence[FailureReport]) -> FailureReport | None:
     """The earliest of the gravest failures. Interrupted and stopped attempts explain nothing."""
-    causes = [one for one in found if one.category is not None and not has_trait(one.category, Trait.NO_ROOT_CAUSE)]
+    causes = [
+        failure
+        for failure in failures
+        if failure.category is not None and not has_trait(failure.category, Trait.NO_ROOT_CAUSE)
+    ]
     return min(causes, key=_gravity, default=None)
 
 

@@ -27,7 +27,7 @@ CAPPED: Final = CLOCK_EVENT_REASONS[POWER_CAP]
 
 @dataclass(frozen=True)
 class JudgedCell:
-    """A cell of identical GPUs: judged points by GPU, and in held those of throttled GPUs."""
+    """A cell of identical GPUs. points: by GPU, without throttled ones. held: throttled ones."""
 
     name: str
     key: CellKey
@@ -35,7 +35,13 @@ class JudgedCell:
     points: Mapping[str, Point]
     held: Mapping[str, Point]
 
-    def beside(self, uuid: str) -> Mapping[str, Point]:
+    @property
+    def waited(self) -> frozenset[str]:
+        """GPUs that waited for the host, if most did. If only one did, its host makes it slow."""
+        waited = frozenset(uuid for uuid, point in self.points.items() if point.metric.launch_bound)
+        return waited if len(waited) * 2 > len(self.points) else frozenset()
+
+    def points_with(self, uuid: str) -> Mapping[str, Point]:
         """The points among which a GPU is judged, its own included."""
         return {**self.points, uuid: self.held[uuid]} if uuid in self.held else self.points
 
@@ -48,28 +54,28 @@ def by_mode(cells: Sequence[JudgedCell]) -> dict[str, dict[str, Sibling]]:
 
 def _judged(cells: Sequence[JudgedCell], modes: int) -> dict[str, Sibling]:
     shares = margins.load().shares
-    found = {one.gpu: one for one in siblings.judge(_rates(cells), shares, asked=modes)}
+    siblings_by_gpu = {sibling.gpu: sibling for sibling in siblings.judge(_rates(cells), shares, judgements=modes)}
     for uuid in dict.fromkeys(uuid for cell in cells for uuid in cell.held):
         # The spread of its launches, due to heat, must not widen the intervals of the others.
-        beside = siblings.judge(_rates(cells, uuid), shares, asked=modes)
-        found |= {one.gpu: one for one in beside if one.gpu == uuid}
-    return found
+        beside = siblings.judge(_rates(cells, uuid), shares, judgements=modes)
+        siblings_by_gpu |= {sibling.gpu: sibling for sibling in beside if sibling.gpu == uuid}
+    return siblings_by_gpu
 
 
 def _rates(cells: Sequence[JudgedCell], held: str = "") -> list[SiblingCell]:
-    """Rates of the GPUs that were not throttled, and of GPU `held`."""
     return [
         SiblingCell(
             name=cell.name,
             bound=cell.bound,
-            rates={uuid: point.metric.launch_values for uuid, point in cell.beside(held).items()},
+            rates={uuid: point.metric.launch_values for uuid, point in cell.points_with(held).items()},
+            waited=cell.waited,
         )
         for cell in cells
     ]
 
 
 def judged_cells(sides: Sequence[SideBySide]) -> list[JudgedCell]:
-    """The cells to judge. Names tell cells of one mode apart, because the mode is named beside them."""
+    """The cells to judge. Their names leave out the mode, which is shown beside them."""
     of_no_mode = [msgspec.structs.replace(side.group.cell, mode="") for side in sides]
     names = keys.names(of_no_mode)
     return [_cell(names[key], side) for key, side in zip(of_no_mode, sides, strict=True)]
@@ -86,14 +92,14 @@ def _cell(name: str, side: SideBySide) -> JudgedCell:
 
 def excluded_gpus(side: SideBySide) -> dict[str, str]:
     """The GPUs that a cell excludes, with the reason."""
-    found = {}
+    reasons = {}
     for point, reason in zip(side.points, side.reasons, strict=True):
         unusable = "" if min(point.metric.launch_values, default=0.0) > 0 else "no rate above zero"
         # Heat keeps the times of a throttled GPU from settling.
         unsteady = "" if point.steady or point.metric.throttled else UNSTEADY
         if why := ("" if reason == THROTTLED else reason) or unsteady or unusable:
-            found[point.device.uuid] = why
-    return found
+            reasons[point.device.uuid] = why
+    return reasons
 
 
 def _bound(key: CellKey, metrics: Sequence[Measured]) -> Bound:

@@ -1,7 +1,4 @@
-"""Mark cells as suspect that ran out of memory on one GPU, and were measured on others of the same kind. Pure.
-
-They are explained instead where more memory was in use there before the run.
-"""
+"""Mark cells as suspect that ran out of memory on one GPU, but not on others of its kind. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -14,25 +11,24 @@ from orchestrator.state.fault_placement import twins
 from protocol.cell import Cell, Device, DeviceKind
 
 _RAN_OUT: Final = frozenset({Status.DEGRADED, Status.REFERRED, Status.DOES_NOT_FIT})
-_ALIKE_BYTES: Final = 256 * 1024 * 1024
-"""By how much the memory in use on equal GPUs may differ: what the driver keeps."""
+_ALIKE_BYTES: Final = 256 * 1024 * 1024  # By how much the memory in use on equal GPUs may differ: what the driver keeps
 
 Outcomes = dict[str, CellOutcome]
 
 
-def raised(
-    devices: Sequence[Device], cells: Iterable[Cell], became: Mapping[str, CellOutcome]
+def find_suspects(
+    devices: Sequence[Device], cells: Iterable[Cell], outcomes: Mapping[str, CellOutcome]
 ) -> tuple[Outcomes, Outcomes]:
-    """Suspect outcomes, and those explained by memory in use, by id of their cell."""
+    """Suspect outcomes, and those explained by more memory in use before the run, by cell id."""
     by_uuid = {device.uuid: device for device in devices}
     kinds = {device.uuid: device.name for device in devices if device.kind is DeviceKind.CUDA}
     suspect: Outcomes = {}
     explained: Outcomes = {}
     for cell in cells:
-        own, outcome = by_uuid[cell.devices[0]], became[cell.id]
+        own, outcome = by_uuid[cell.devices[0]], outcomes[cell.id]
         if own.uuid not in kinds or outcome.status not in _RAN_OUT:
             continue
-        alike = [by_uuid[twin.devices[0]] for twin in twins(cell, kinds) if _measured(twin, became)]
+        alike = [by_uuid[twin.devices[0]] for twin in twins(cell, kinds) if _measured(twin, outcomes)]
         if not alike:
             continue
         if more := _more_in_use(own, alike):
@@ -42,8 +38,8 @@ def raised(
     return suspect, explained
 
 
-def _measured(twin: Cell, became: Mapping[str, CellOutcome]) -> bool:
-    return twin.id in became and became[twin.id].status is Status.OK
+def _measured(twin: Cell, outcomes: Mapping[str, CellOutcome]) -> bool:
+    return twin.id in outcomes and outcomes[twin.id].status is Status.OK
 
 
 def _more_in_use(own: Device, alike: Sequence[Device]) -> str:
@@ -53,7 +49,7 @@ def _more_in_use(own: Device, alike: Sequence[Device]) -> str:
 
 
 def _suspect(cell: Cell, outcome: CellOutcome, own: Device, alike: Sequence[Device]) -> CellOutcome:
-    """A smaller result keeps its status; a size that would not fit at all counts as a failure."""
+    """A smaller result keeps its status. A size that does not fit at all counts as a failure."""
     labels = " and ".join(other.label for other in alike)
     totals = ", ".join(_total(device) for device in (own, *alike))
     reason = (

@@ -1,9 +1,4 @@
-"""Which GPU is slower than its identical siblings, where, and why. stats/ judges. Pure.
-
-cells side by side (cross_gpu.py) ── rates of launches, each mode apart ── siblings.py ──▶ the worse verdict
-  ── traits of the GPU in its slowest cells ── sibling_reasons.py ──▶ reason ──▶ next step
-a throttled GPU ── throttled_gpus.py ──▶ reason ──▶ next step, whatever its verdict
-"""
+"""Judge which GPU is slower than its identical siblings, in which cells, why, and what helps. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,26 +24,39 @@ from protocol.cell import Device, DeviceKind
 SHOWN_CELLS: Final = 5
 ON_A_SLICE: Final = "slices of a GPU get no performance verdict: they share its power and its clocks"
 _NOTHING: Final = Sibling(gpu="", verdict=SiblingVerdict.NONE, why="", effects={}, slow_cells={})
-_GRAVEST_FIRST: Final = (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT, SiblingVerdict.OK, SiblingVerdict.NONE)
+_GRAVEST_FIRST: Final = (
+    SiblingVerdict.STRAGGLER,
+    SiblingVerdict.IN_CELLS,
+    SiblingVerdict.SPLIT,
+    SiblingVerdict.SUSPECT,
+    SiblingVerdict.OK,
+    SiblingVerdict.NONE,
+)
+OF_A_SPLIT: Final = (
+    "compare a GPU of each group with a baseline of this board (run --solo --compare-baseline), or with another node. "
+    "Until then consider neither group healthy"
+)
 NEXT_STEP: Final = {
-    Reason.HEAT: "look at its cooling: fans, airflow, dust, and what stands before and behind its slot",
-    Reason.POWER: "exchange it with another slot: if the slot stays slow, look at its power supply, else at the board",
-    Reason.CLOCK: "look for clocks that were set, and at what holds them down: nvidia-smi -q -d CLOCK,PERFORMANCE",
-    Reason.LINK: "put the board, or its riser, in anew, and look at the slot's settings in the BIOS",
-    Reason.MEMORY: "look at its memory errors in the chapter on health, then load it for a night: --burn-in 8h",
-    Reason.HOST: "look at what else works on the host's cores near it, and at their governor (doctor)",
+    Reason.HEAT: "check its cooling: fans, airflow, dust, and what stands before and behind its slot",
+    Reason.POWER: "swap it with another slot: if the slot stays slow, check its power supply, else the board",
+    Reason.CLOCK: "check whether its clocks were set, or what throttles them: nvidia-smi -q -d CLOCK,PERFORMANCE",
+    Reason.LINK: "reseat the board or its riser, and check the slot's settings in the BIOS",
+    Reason.MEMORY: "check its memory errors in the chapter on health, then run a long burn-in: --burn-in 8h",
+    Reason.HOST: "find other processes on the host's cores near it, and check their governor (doctor)",
 }
-_OF_A_LIMIT: Final = "give it the limit of its siblings, or measure it beside GPUs of its own: nvidia-smi -q -d POWER"
-_NEXT: Final = "load it for an hour with --burn-in 1h, which verifies what it computes, and look at its health"
+_OF_A_LIMIT: Final = "set it to the limit of its siblings, or compare it with GPUs of its limit: nvidia-smi -q -d POWER"
+_NEXT: Final = "run a burn-in (--burn-in 1h), which verifies what it computes, and check its health"
 
 
 def standings(
     devices: Sequence[Device], sides: Sequence[SideBySide], added: Mapping[str, int] = MappingProxyType({})
 ) -> tuple[Standing, ...]:
-    """One for each device, in their order. added: device → launches beyond the plan."""
-    found = {one.gpu_uuid: one for group, mine in _alike(devices, sides) for one in _of_group(group, mine)}
+    """Return one standing per device, in their order. added: device → launches beyond the plan."""
+    by_uuid = {
+        standing.gpu_uuid: standing for group, mine in _alike(devices, sides) for standing in _of_group(group, mine)
+    }
     more = {device.uuid: added.get(device.uuid, 0) for device in devices}
-    return tuple(msgspec.structs.replace(found[uuid], launches_added=number) for uuid, number in more.items())
+    return tuple(msgspec.structs.replace(by_uuid[uuid], launches_added=number) for uuid, number in more.items())
 
 
 def doubts(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[Doubt]:
@@ -56,13 +64,13 @@ def doubts(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[D
     for group, mine in _alike(devices, sides):
         cells = sibling_cells.judged_cells(mine)
         ids = [tuple(point.metric.cell for point in side.points) for side in mine]
-        by_name = {(cell.key.mode, cell.name): one for cell, one in zip(cells, ids, strict=True)}
+        by_name = {(cell.key.mode, cell.name): own_ids for cell, own_ids in zip(cells, ids, strict=True)}
         judged = sibling_cells.by_mode(cells)
         for device in group:
             own = {} if _no_verdict(device, group) else _by_gravity(device, judged)
             if next(iter(own.values()), _NOTHING).verdict is SiblingVerdict.SUSPECT:
-                for mode, one in own.items():
-                    yield from (Doubt(device.uuid, by_name[mode, name]) for name in one.in_question)
+                for mode, sibling in own.items():
+                    yield from (Doubt(device.uuid, by_name[mode, name]) for name in sibling.in_question)
 
 
 def _alike(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[tuple[list[Device], list[SideBySide]]]:
@@ -81,9 +89,9 @@ def _of_group(group: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[
     for side in sides:
         for uuid, reason in sibling_cells.excluded_gpus(side).items():
             missing[uuid][reason] += 1
-    slowed = throttled_gpus.found(sides)
+    slowed = throttled_gpus.throttled_cells(sides)
     for device in group:
-        left_out, down = missing[device.uuid], throttled_gpus.by_its_driver(slowed.get(device.uuid, ()))
+        left_out, down = missing[device.uuid], throttled_gpus.explain_throttling(slowed.get(device.uuid, ()))
         if why := _no_verdict(device, group):
             yield _without(device, group, why, left_out, down)
             continue
@@ -95,7 +103,6 @@ def _of_group(group: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[
 
 
 def _by_gravity(device: Device, judged: Mapping[str, Mapping[str, Sibling]]) -> dict[str, Sibling]:
-    """Verdicts on a GPU by mode, the gravest first."""
     own = {mode: by_gpu[device.uuid] for mode, by_gpu in judged.items() if device.uuid in by_gpu}
     order = sorted(own, key=lambda mode: (_GRAVEST_FIRST.index(own[mode].verdict), own[mode].p or 0.0))
     return {mode: own[mode] for mode in order}
@@ -105,32 +112,31 @@ def _by_gravity(device: Device, judged: Mapping[str, Mapping[str, Sibling]]) -> 
 
 
 def _no_verdict(device: Device, group: Sequence[Device]) -> str:
-    """Why a GPU can have no verdict, whatever was measured; empty where it can."""
     if device.kind is DeviceKind.CPU:
         return NO_VERDICT_ON_CPU
     if device.slice_of is not None:
         return ON_A_SLICE
     if len(group) < LEAST_GPUS:
-        who = "alone of its kind" if len(group) == 1 else f"one of {len(group)} identical GPUs"
+        count = "alone of its kind" if len(group) == 1 else f"one of {len(group)} identical GPUs"
         return (
-            f"{who}: who of fewer than {LEAST_GPUS} is slow cannot be told from each other, only against a baseline "
+            f"{count}: it takes at least {LEAST_GPUS} to see which one is slow. Compare with a baseline "
             "(--compare-baseline; the one that ships was measured with --solo)"
         )
     return ""
 
 
 def _why_not(device: Device, cells: Sequence[JudgedCell], left_out: Counter[str]) -> str:
-    mine = [among for cell in cells if device.uuid in (among := cell.beside(device.uuid))]
+    mine = [among for cell in cells if device.uuid in (among := cell.points_with(device.uuid))]
     if not mine:
         facts = "; ".join(reason for reason, _ in left_out.most_common())
-        return f"not comparable: {facts}" if facts else "nothing that compares was measured on it"
+        return f"not comparable: {facts}" if facts else "no comparable cell was measured on it"
     if max(map(len, mine)) < LEAST_GPUS:
-        return f"fewer than {LEAST_GPUS} of its identical GPUs compare with it"
-    return "one launch of each cell: no verdict; measure again with --launches 3"
+        return f"fewer than {LEAST_GPUS} identical GPUs have comparable results"
+    return "one launch of each cell: no verdict. Measure again with --launches 3"
 
 
 def _without(device: Device, group: Sequence[Device], why: str, left_out: Counter[str], down: Why | None) -> Standing:
-    cause = down or throttled_gpus.by_its_limit(device, group)
+    cause = down or throttled_gpus.explain_power_limit(device, group)
     return Standing(
         gpu_uuid=device.uuid,
         gpu_id=device.gpu_id,
@@ -164,39 +170,46 @@ def _standing(
     left_out: Counter[str],
     down: Why | None,
 ) -> Standing:
-    """own: its verdict by mode, the gravest first. down: why it was throttled."""
     mode, gravest = next(iter(own.items()))
     decides = min(gravest.effects.values(), key=lambda effect: (effect.p, effect.low))
-    slow = [] if gravest.verdict is SiblingVerdict.OK else list(_slowest(cells, own))
-    why = _why(device, slow[0][0], down) if slow else down
-    wanted = max(one.wanted for one in own.values())
+    is_even = gravest.verdict in (SiblingVerdict.OK, SiblingVerdict.SPLIT)
+    slow = [] if is_even else list(_slowest(cells, own))
+    cause = _why(device, slow[0][0], down) if slow else down
+    if gravest.faster and device.uuid not in gravest.faster:
+        cause = _why_behind(device, gravest.faster, [cell for cell in cells if cell.key.mode == mode]) or cause
+    wanted = max(sibling.wanted for sibling in own.values())
+    faster = [other.label for other in group if other.uuid in gravest.faster]
+    why = f"{gravest.why} (faster: {', '.join(faster)})" if faster else gravest.why
+    next_step = OF_A_SPLIT if faster else "" if cause is None else NEXT_STEP.get(cause.reason, _NEXT)
     return Standing(
         gpu_uuid=device.uuid,
         gpu_id=device.gpu_id,
         gpu_name=device.name,
         verdict=gravest.verdict,
-        why=gravest.why if len(own) == 1 else f"{mode}: {gravest.why}",
+        why=why if len(own) == 1 else f"{mode}: {why}",
         identical=len(group),
         percent=decides.ratio * 100,
         low_percent=decides.low * 100,
         high_percent=decides.high * 100,
         p=gravest.p,
         effects=tuple(
-            _effect("", each, limit, effect) for each, one in own.items() for limit, effect in one.effects.items()
+            _effect("", each, limit, effect)
+            for each, sibling in own.items()
+            for limit, effect in sibling.effects.items()
         ),
         slowest_cells=tuple(
             _effect(cell.name, cell.key.mode, cell.bound, effect) for cell, effect in slow[:SHOWN_CELLS]
         ),
-        reason=None if why is None else why.reason,
-        reason_text="" if why is None else why.words,
-        next_step="" if why is None else NEXT_STEP.get(why.reason, _NEXT),
+        reason=None if cause is None else cause.reason,
+        reason_text="" if cause is None else cause.words,
+        next_step=next_step,
         not_comparable=dict(left_out),
         launches_wanted=decides.launches + wanted if wanted and gravest.verdict is SiblingVerdict.SUSPECT else None,
     )
 
 
 def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tuple[JudgedCell, Effect]]:
-    """The cells in which a GPU is slower: those beyond their own margin first, then by how much."""
+    """Cells in which a GPU is slower: those beyond their own margin first, then by how much."""
     alone = [
         (cell, own[cell.key.mode].alone[cell.name], cell.name in own[cell.key.mode].slow_cells)
         for cell in cells
@@ -206,17 +219,33 @@ def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tu
     return [(cell, effect) for cell, effect, _ in alone if effect.ratio < 1]
 
 
+def _why_behind(device: Device, faster: frozenset[str], cells: Sequence[JudgedCell]) -> Why | None:
+    """Explain why a GPU of a SPLIT node is slower, by the cell in which it is furthest behind."""
+    ratios = []
+    for cell in cells:
+        own = cell.points_with(device.uuid).get(device.uuid)
+        ahead = [cell.points[uuid] for uuid in faster & set(cell.points)]
+        if own is not None and ahead:
+            typical = median(median(point.metric.launch_values) for point in ahead)
+            behind = median(own.metric.launch_values) / typical
+            ratios.append((behind, cell, own, ahead))
+    if not ratios:
+        return None
+    _, cell, own, ahead = min(ratios, key=lambda compared: compared[0])
+    return sibling_reasons.why(sibling_cells.work(cell.key), _traits(own), [_traits(point) for point in ahead])
+
+
 def _why(device: Device, cell: JudgedCell, down: Why | None) -> Why:
     if down is not None and device.uuid in cell.held:
         return down
     others = [_traits(point) for uuid, point in cell.points.items() if uuid != device.uuid]
-    found = sibling_reasons.why(sibling_cells.work(cell.key), _traits(cell.points[device.uuid]), others)
-    return found if down is None else replace(found, words=f"{found.words}; and {down.words}")
+    why = sibling_reasons.why(sibling_cells.work(cell.key), _traits(cell.points[device.uuid]), others)
+    return why if down is None else replace(why, words=f"{why.words}; and {down.words}")
 
 
 def _traits(point: Point) -> Traits:
     device, metric = point.device, point.metric
-    known = metric.sm_clock_mhz is not None
+    has_telemetry = metric.sm_clock_mhz is not None
     link = None
     if device.pcie_generation is not None and device.pcie_width is not None:
         link = (device.pcie_generation, device.pcie_width)
@@ -225,7 +254,7 @@ def _traits(point: Point) -> Traits:
             rate=median(metric.launch_values),
             clock_mhz=metric.sm_clock_mhz,
             temperature_c=metric.temperature_c,
-            capped=float(sibling_cells.CAPPED in metric.clock_event_reasons) if known else None,
+            capped=float(sibling_cells.CAPPED in metric.clock_event_reasons) if has_telemetry else None,
         ),
         memory_clock_mhz=metric.memory_clock_mhz,
         link=link,

@@ -18,10 +18,10 @@ from orchestrator.gpu.telemetry import validity
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
 
-NO_SCORE: Final = "a score needs a baseline: --compare-baseline, of run or of report, with one of your own"
+NO_SCORE: Final = "a score needs a baseline of your own (--compare-baseline)"
 NO_SCORE_OF_GPUS: Final = (
-    "a score needs a baseline, of run or of report: --compare-baseline h200-141gb, for what a GPU does alone (on "
-    "several GPUs: --solo) in fp32 at batch 32, or one of your own"
+    "a score needs a baseline: use --compare-baseline h200-141gb (a GPU alone, in fp32 at batch 32; several GPUs need "
+    "--solo), or a baseline of your own"
 )
 
 
@@ -55,7 +55,7 @@ def overhead(archive: Archive, evidence: Evidence) -> Overhead:
     else:
         saved_ms = zygote_ms - median(spent.start_ms + spent.import_ms for spent, _ in ledgers)
         pays_from = math.ceil(zygote_ms / saved_ms) if saved_ms > 0 else None
-        note = "an estimate: a new interpreter for each launch is taken to cost what the zygote's own start did"
+        note = "an estimate: it assumes that a new interpreter costs as much as the start of the zygote"
     return Overhead(
         isolation=isolation,
         launches=len(ledgers),
@@ -67,7 +67,7 @@ def overhead(archive: Archive, evidence: Evidence) -> Overhead:
 
 
 def failures(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) -> Iterator[FailureReport]:
-    """Every launch without a result, earliest first, thus nearest to the cause. faults: attribution by launch."""
+    """Every launch without a result, earliest first, thus nearest to the cause."""
     for attempt in sorted(archive.attempts, key=lambda attempt: attempt.started):
         if outcome_word(attempt, evidence.damaged) == "result" or batch_scans.is_an_answer(archive, evidence, attempt):
             continue
@@ -104,9 +104,9 @@ def _counts(archive: Archive, evidence: Evidence) -> CellCounts:
     planned.subtract(cell for cell, _ in archive.dropped.keys() & slots)
     counts = {launch for outcome in evidence.outcomes.values() for launch in outcome.counted}
     made = Counter(
-        one.start.cell
-        for one in archive.attempts
-        if one.start.launch in counts and (one.start.cell, one.start.round) in slots
+        attempt.start.cell
+        for attempt in archive.attempts
+        if attempt.start.launch in counts and (attempt.start.cell, attempt.start.round) in slots
     )
     short = (cell for cell, outcome in evidence.outcomes.items() if outcome.counted and made[cell] < planned[cell])
     return CellCounts(

@@ -1,4 +1,4 @@
-"""Why a GPU was held down: by its driver, for heat or a brake, or by a lower power limit. Pure."""
+"""Explain why a GPU is slow: throttled by its driver, or by a lower power limit. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from orchestrator.gpu.telemetry import clock_events
 from orchestrator.stats.slowdown_reasons import Reason, Why
 from protocol.cell import Device
 
-_HEAT: Final = clock_events.words([0x020 | 0x040])
-_BRAKE: Final = clock_events.words([0x080])
-_SLOWDOWN: Final = clock_events.words([clock_events.SLOWDOWN])
+_HEAT: Final = clock_events.reason_names([0x020 | 0x040])
+_BRAKE: Final = clock_events.reason_names([0x080])
+_SLOWDOWN: Final = clock_events.reason_names([clock_events.SLOWDOWN])
 
 
 class Held(NamedTuple):
@@ -22,7 +22,7 @@ class Held(NamedTuple):
     point: Point
 
 
-def found(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
+def throttled_cells(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
     """GPU → the cells in which it was throttled."""
     held: dict[str, list[Held]] = {}
     for side in sides:
@@ -32,29 +32,29 @@ def found(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
     return held
 
 
-def by_its_driver(held: Sequence[Held]) -> Why | None:
-    """Why, by the cell with the longest throttling; None without any."""
+def explain_throttling(held: Sequence[Held]) -> Why | None:
+    """Explain throttling by the cell in which it lasted longest; None without any."""
     if not held:
         return None
-    cell, (_, metric, _) = max(held, key=lambda one: one.point.metric.slowdown_percent or 0.0)
+    cell, (_, metric, _) = max(held, key=lambda throttled: throttled.point.metric.slowdown_percent or 0.0)
     seen = [word for word in _SLOWDOWN if word in metric.clock_event_reasons]
     hottest = "" if metric.temperature_max_c is None else f", up to {metric.temperature_max_c:g} degrees C"
     return Why(
         reason=_reason(seen),
-        words=f"its driver held it down for {metric.slowdown_percent or 0.0:.0f}% of the measured time in {cell.words} "
+        words=f"its driver throttled it for {metric.slowdown_percent or 0.0:.0f}% of the measured time in {cell.words} "
         f"({cell.mode}; {', '.join(seen) or 'for temperature, by its counter'}{hottest})",
     )
 
 
 def _reason(seen: Sequence[str]) -> Reason:
-    """A hardware slowdown alone may be heat or power, which NVML does not say: the clock is what is known."""
+    """Of a hardware slowdown NVML does not say whether heat or power caused it, so the reason is the clock."""
     if not seen or any(word in _HEAT for word in seen):
         return Reason.HEAT
     return Reason.POWER if any(word in _BRAKE for word in seen) else Reason.CLOCK
 
 
-def by_its_limit(device: Device, group: Sequence[Device]) -> Why | None:
-    """A power limit below that of most siblings; None where more than half share no limit."""
+def explain_power_limit(device: Device, group: Sequence[Device]) -> Why | None:
+    """Return a power limit below that of most siblings; None if most share no limit."""
     own = device.power_limit_w
     ((usual, times),) = Counter(other.power_limit_w for other in group).most_common(1)
     if own is None or usual is None or own >= usual or 2 * times <= len(group):

@@ -1,7 +1,7 @@
 """Where the time of launches went, and what one process per launch cost.
 
-    START ── start │ import │ context │ build │ load │ warm_up │ measure │ count ── record ── END ── teardown ── free
-             └────────────────── reported by the worker ────────────────┘
+    START ── start │ import │ … │ warm_up │ measure │ count ── record ── END ── teardown ── free
+             └──── reported by the worker (Ledger) ───────┘
 
 The entries add up to the whole time: what the worker does not report before END is `record`.
 """
@@ -17,7 +17,7 @@ from orchestrator.figures.parts import LaunchLedger
 from orchestrator.state.attempts import Attempt
 from protocol.result import Ledger
 
-_MEASURING: Final = frozenset({"load_ms", "warm_up_ms", "measure_ms"})
+_MEASURING: Final = frozenset({"compile_ms", "load_ms", "warm_up_ms", "measure_ms"})
 _OVERHEAD: Final = attrgetter(*(name for name in Ledger.__struct_fields__ if name not in _MEASURING))
 
 
@@ -37,11 +37,11 @@ def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
 
 
 def record_ms(spent: Ledger, attempt: Attempt) -> float | None:
-    """From START to END, without what the worker reported; None where the two are not on one clock."""
+    """Time from START to END that the worker did not report; None if not on one clock."""
     return None if attempt.lasted_ms is None else attempt.lasted_ms - sum(msgspec.structs.astuple(spent))
 
 
 def overhead_ms(spent: Ledger, attempt: Attempt) -> float:
-    """Time of a launch beyond loading, warm-up and measuring."""
+    """Time of a launch beyond compiling, loading, warm-up and measuring."""
     teardown_ms = attempt.left.teardown_ms if attempt.left else 0.0
     return float(sum(_OVERHEAD(spent)) + (record_ms(spent, attempt) or 0.0) + teardown_ms)

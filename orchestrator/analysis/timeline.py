@@ -1,7 +1,4 @@
-"""What happened when on each device of a run. Pure.
-
-Launches too close together are merged; those without a result stay apart, up to MOST_FAILED of them.
-"""
+"""Launches of each device over time; those close together are merged, unless they failed. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -18,7 +15,7 @@ MOST_FAILED: Final = 100
 
 
 def timeline(archive: Archive, evidence: Evidence, without_result: Collection[int]) -> Timeline:
-    """The timeline of all devices. without_result: the launches that the report counts as failures."""
+    """The timeline of all devices. without_result: launches that the report counts as failures."""
     spans: dict[str, list[Span]] = {uuid: [] for uuid in archive.devices}
     clocks = _clocks(archive)
     for attempt in archive.attempts:
@@ -35,11 +32,11 @@ def timeline(archive: Archive, evidence: Evidence, without_result: Collection[in
 
 
 def _clocks(archive: Archive) -> Mapping[str, float]:
-    """Boot → seconds from the run's beginning to monotonic zero, by its first session: the clock may be set later."""
-    found: dict[str, float] = {}
+    """Boot → seconds from the run's start to monotonic zero, by the boot's first session."""
+    clocks: dict[str, float] = {}
     for segment in archive.segments:
-        found.setdefault(segment.boot_id, segment.wall - archive.header.created - segment.monotonic_ns / 1e9)
-    return found
+        clocks.setdefault(segment.boot_id, segment.wall - archive.header.created - segment.monotonic_ns / 1e9)
+    return clocks
 
 
 def _span(attempt: Attempt, cell: Cell, clock: float, *, failed: bool) -> Span:
@@ -65,26 +62,26 @@ def _device(uuid: str, spans: Iterable[Span], evidence: DeviceEvidence, clocks: 
     )
     return DeviceTimeline(
         gpu_uuid=uuid,
-        spans=tuple(sorted([*together(good), *failed[:MOST_FAILED]], key=lambda span: span.start_s)),
+        spans=tuple(sorted([*merge_spans(good), *failed[:MOST_FAILED]], key=lambda span: span.start_s)),
         unseen=len(failed[MOST_FAILED:]),
         stretches=tuple(sorted(stretches, key=lambda stretch: stretch.at_s[0])),
     )
 
 
-def together(spans: Sequence[Span], most: int = MOST_SPANS) -> Iterator[Span]:
-    """At most `most` spans, ordered by time: those that begin in one stretch of time are merged."""
+def merge_spans(spans: Sequence[Span], most: int = MOST_SPANS) -> Iterator[Span]:
+    """Merge spans that begin in one stretch of time, to at most `most` spans in order of time."""
     if len(spans) <= most:
         yield from spans
         return
     first_s = spans[0].start_s
     length_s = (spans[-1].start_s - first_s) / (most - 1)
-    found: dict[int, list[Span]] = {}
+    stretches: dict[int, list[Span]] = {}
     for span in spans:
-        found.setdefault(int((span.start_s - first_s) / length_s) if length_s else 0, []).append(span)
-    yield from (_one(alike) for alike in found.values())
+        stretches.setdefault(int((span.start_s - first_s) / length_s) if length_s else 0, []).append(span)
+    yield from (_merge(alike) for alike in stretches.values())
 
 
-def _one(spans: Sequence[Span]) -> Span:
+def _merge(spans: Sequence[Span]) -> Span:
     if len(spans) == 1:
         return spans[0]
     workloads = dict.fromkeys(span.workload for span in spans)

@@ -10,10 +10,12 @@ from orchestrator.cli import (
     completion,
     doctor,
     explain,
+    gate,
     history,
     info,
     list_models,
     make_baseline,
+    ops,
     quick,
     report,
     resume,
@@ -47,7 +49,7 @@ Examples:
 @click.version_option(TOOL_VERSION, message="%(prog)s %(version)s")
 @click.pass_context
 def orchestrate(context: click.Context, /, **params: Unpack[RunParams]) -> None:
-    """Measure every model on every GPU, each cell in a fresh process, and merge the results into one report."""
+    """Measure every model on every GPU, each cell in a new process, and merge the results into one report."""
     if context.invoked_subcommand is None:
         context.exit(run.measure(context, params))
     refuse_misplaced(context)
@@ -56,15 +58,15 @@ def orchestrate(context: click.Context, /, **params: Unpack[RunParams]) -> None:
 @click.group("torch-gpu-benchmark", cls=Program, context_settings=SETTINGS, epilog=EXAMPLES)
 @click.version_option(TOOL_VERSION, message="%(prog)s %(version)s")
 def benchmark() -> None:
-    """Tell how fast these GPUs, these models and this stack are.
+    """Measure how fast GPUs, models and the software stack are.
 
-    `torch-gpu-benchmark run` measures; `torch-gpu-benchmark run --help` explains its options.
+    `torch-gpu-benchmark run` measures. `torch-gpu-benchmark run --help` explains its options.
     """
 
 
 for _program in (orchestrate, benchmark):
     for _module in (
-        *(run, quick, triage, resume, status, watch, stop, report, compare, make_baseline),
+        *(run, quick, triage, resume, status, watch, stop, report, compare, gate, ops, make_baseline),
         *(explain, history, doctor, selftest, info, list_models, completion),
     ):
         _program.add_command(_module.command)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli import output_formats
+from orchestrator.cli import output_formats, session_spread
 from orchestrator.cli.decorators import RUNS_FOLDER, run_option
 from orchestrator.cli.list_options import ListOption
 from orchestrator.cli.program import RunCommand
@@ -38,6 +38,7 @@ FORMATS: Final = ("text", "json", "md", "html")
     help="What counts as the same, for every cell. [default: 1; loading and generation: 2; other boards: more]",
 )
 @click.option(
+    "-f",
     "--format",
     "kind",
     metavar="NAME",
@@ -50,9 +51,8 @@ FORMATS: Final = ("text", "json", "md", "html")
     "--fail-on",
     cls=ListOption,
     metavar="VERDICTS",
-    help="Verdicts that end with 1: slower, faster, inconclusive, not-comparable (also of cells that the second run "
-    "lacks), several with commas, or none. "
-    "[default: slower]",
+    help="Verdicts that end with 1: slower, probably-slower, faster, no-change-seen, inconclusive, not-comparable "
+    "(also of cells that the second run lacks), several with commas, or none. [default: slower,probably-slower]",
 )
 @RUNS_FOLDER
 @run_option("history_db")
@@ -70,11 +70,11 @@ def command(
     runs_folder: str,
     history_db: str | None,
 ) -> None:
-    """Hold runs against the first one, A: which cells are faster, slower, the same, and how sure that is.
+    """Compare runs with the first one, A: which cells are faster, slower or the same, and how certain that is.
 
-    Each is a report (report.json), the folder of a run, its id as `history` lists it, a baseline or the name of one
-    that ships, or @last, @last~1 and so on: the newest runs.
-    Ends with 1 on a regression, with 4 where nothing of a run was comparable or conclusive, with 0 else.
+    Each is a report (report.json), the folder of a run, its id as `history` lists it, a baseline or the name of a
+    shipped one, or @last, @last~1 and so on: the newest runs. Exit code 1: a regression. Exit code 4: a cell could not
+    be judged or is missing. Exit code 0: neither.
     """
     from orchestrator.compare import comparison
     from orchestrator.compare.as_junit import to_junit
@@ -95,24 +95,29 @@ def command(
         folders.require_file(Path(junit), "--junit")
     first, *others = report_reader.sides(runs, runs_folder, history_db)
     shipped = margins.load()
-    compared = [comparison.compare(first, other, shipped, threshold) for other in others]
+    compared = [
+        comparison.compare(first, other, shipped, threshold, session_spread.learned(first, other, shipped, history_db))
+        for other in others
+    ]
     code = comparison.exit_code(compared, failing)
     if junit is not None:
         write_durably(Path(junit), to_junit(compared, failing))
-    output_formats.tell(_rendered(compared, chosen, code), output)
+    output_formats.deliver(_rendered(compared, chosen, code), output)
     context.exit(code)
 
 
 def _failing(text: str | None) -> "frozenset[ChangeVerdict]":
+    from orchestrator.compare.comparison import FAIL_ON
     from orchestrator.config.yaml_schema import require_known
     from orchestrator.stats.two_runs import ChangeVerdict
 
     if text is None:
-        return frozenset({ChangeVerdict.SLOWER})
+        return FAIL_ON
     if text == "none":
         return frozenset()
-    words = {one.lower().replace(" ", "-"): one for one in ChangeVerdict if one is not ChangeVerdict.SAME}
-    return frozenset(words[require_known(word, "--fail-on", words, "verdict")] for word in text.split(","))
+    others = [verdict for verdict in ChangeVerdict if verdict is not ChangeVerdict.SAME]
+    by_name = {verdict.lower().replace(" ", "-"): verdict for verdict in others}
+    return frozenset(by_name[require_known(name, "--fail-on", by_name, "verdict")] for name in text.split(","))
 
 
 def _rendered(compared: "Sequence[Comparison]", kind: str, code: "ExitCode") -> str | bytes:
@@ -122,10 +127,12 @@ def _rendered(compared: "Sequence[Comparison]", kind: str, code: "ExitCode") -> 
         from orchestrator.compare.as_html import to_html
 
         return to_html(compared, code)
+    from orchestrator.compare.chapters import ended
+
     if kind == "md":
         from orchestrator.compare.as_markdown import to_markdown
 
-        return to_markdown(compared)
+        return to_markdown(compared, ended(code))
     from orchestrator.compare.as_text import to_text
 
-    return to_text(compared, code)
+    return to_text(compared, ended(code))

@@ -1,4 +1,4 @@
-"""--compare-baseline, --thresholds, --price: read before anything is run."""
+"""--compare-baseline, --thresholds and --price, read before anything is run."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -29,7 +29,7 @@ def read(
     models: Iterable[ModelSpec],
     origins: Mapping[str, str] = MappingProxyType(OPTION),
 ) -> Against:
-    """Read what a run is compared with. origins: by the keys of OPTION. Raises UserError."""
+    """Read the references of a run. origins: by the keys of OPTION. Raises UserError."""
     if price is not None and not 0 < price <= MOST_PRICE:
         origin = origins["compare.price"]
         raise ConfigError(f"{origin}: expected a price above 0 and at most {MOST_PRICE:,.0f}, got {price:g}")
@@ -38,9 +38,9 @@ def read(
     side = None
     if baseline is not None:
         side = report_reader.baseline(baseline, runs_folder, history_db, origin=origins["compare.baseline"])
-    known = () if thresholds is None else tuple(models)
-    probes = tuple(one.name for one in known if is_probe(one))
-    names = tuple(one.name for one in known if not is_probe(one))
+    specs = () if thresholds is None else tuple(models)
+    probes = tuple(spec.name for spec in specs if is_probe(spec))
+    names = tuple(spec.name for spec in specs if not is_probe(spec))
     return Against(
         baseline=side,
         thresholds=() if thresholds is None else limits.load(Path(thresholds), names, probes),

@@ -1,36 +1,59 @@
 """click options of a run, made from the tables in config/options.py for both programs."""
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypedDict, TypeVar
+from typing import Any, Final, NotRequired, TypedDict, TypeVar
 
 import click
 
 from orchestrator.cli.list_options import ListOption
-from orchestrator.config.options import COMPARISON, HISTORY, MEASUREMENT, PLACES, REHEARSAL, SESSION, Kind, Option
+from orchestrator.config.options import (
+    COMPARISON,
+    HISTORY,
+    MEASUREMENT,
+    PLACES,
+    REHEARSAL,
+    SESSION,
+    SHOWN,
+    Kind,
+    Option,
+)
 from orchestrator.errors import ConfigError, UserError
 from orchestrator.kinds.burn_in import options as burn_in
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-OPTIONS: Final = (*MEASUREMENT, *burn_in.OPTIONS, *COMPARISON, *PLACES, *HISTORY, *REHEARSAL, *SESSION)
-"""Every option of a run, and every key of a configuration file, in the order of --help."""
+_MOST_USED: Final = (
+    *("gpu_ids", "models", "batch_sizes", "precision", "phases"),
+    *("profile", "output", "format", "config", "dry_run"),
+)
+SECTIONS: Final = {
+    "What is measured, and how": MEASUREMENT,
+    "Burn-in": burn_in.OPTIONS,
+    "Comparison": COMPARISON,
+    "Files": (*PLACES, *HISTORY),
+    "While it runs, and at its end": (*REHEARSAL, *SHOWN, *SESSION),
+}
+
+OPTIONS: Final = tuple(option for options in SECTIONS.values() for option in options)
+"""Every option of a run, and every key of a configuration file."""
 
 RUNS_FOLDER: Final = click.option(
     "--runs-folder",
     metavar="FOLDER",
     type=click.Path(),
     default="runs",
-    help="Where runs are looked for: the newest, and ids. [default: ./runs]",
+    help="Folder in which ids and @last find runs. [default: ./runs]",
 )  # of commands that read runs
 
 
 class SessionParams(TypedDict):
-    """Parameters of SESSION. None: not given."""
+    """Parameters of SESSION, None if not given. quiet: how often. full: of SHOWN, which a gate does not have."""
 
+    full: NotRequired[bool]
     verbose: bool | None
-    quiet: bool
+    quiet: int
     log_format: str
     strict: bool
     on_finish: str | None
@@ -40,7 +63,7 @@ class SessionParams(TypedDict):
 
 
 class HistoryParams(TypedDict):
-    """Parameters of HISTORY. None: not given."""
+    """Parameters of HISTORY, None if not given."""
 
     history: bool | None
     history_db: str | None
@@ -56,11 +79,22 @@ class RunParams(SessionParams):
     dry_run: bool
 
 
+def sections(names: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Sort parameters into titled sections of --help: the command's own, those most used, and SECTIONS."""
+    left = list(names)
+    tables = {title: [option.name for option in options] for title, options in SECTIONS.items()}
+    own = [name for name in left if all(name not in table for table in tables.values())]
+    for title, table in {"Options": own, "Most used": _MOST_USED, **tables}.items():
+        if here := [name for name in table if name in left]:
+            yield title, here
+        left = [name for name in left if name not in here]
+
+
 def require_report_file(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
     """Return the value of -o. Raises BadParameter for "-"."""
     if value == "-":
         raise click.BadParameter(
-            "reports are files, and '-' is none. Leave -o out, then `cat` the report in the folder of the run"
+            "reports are files, and '-' is none. Remove -o, then `cat` the report in the folder of the run"
         )
     return value
 
@@ -86,7 +120,7 @@ def _decorate(command: Command, options: Iterable[Callable[[Command], Command]])
 def offering(
     choices: Callable[[], Iterable[str]], *, several: bool
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Complete with these words; in a list, complete its last item. A broken file offers none."""
+    """Complete with `choices`, in a list its last item. A broken file offers none."""
 
     def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
         *before, word = incomplete.split(",") if several else [incomplete]
@@ -109,13 +143,15 @@ def _click_option(option: Option, default: str = "") -> Callable[[Command], Comm
     if option.constant or option.kind is Kind.SWITCH:
         # Without a key there is no file to decide where the option is not given.
         extra |= {"is_flag": True, "default": None if option.key else False}
+    elif option.kind is Kind.REPEATED:
+        extra["count"] = True
     elif option.kind.is_list and option.separator:
         extra |= {"cls": ListOption, "separator": option.separator}
     elif option.kind.is_list:
         extra["multiple"] = True
     elif option.kind is Kind.FILE:
         extra["type"] = click.Path()
-    elif option.kind is Kind.AMOUNT:
+    elif option.kind in {Kind.AMOUNT, Kind.SECONDS}:
         extra["type"] = float
     elif option.kind is Kind.NUMBER and not option.key:
         extra["type"] = click.IntRange(option.least, option.most)
@@ -128,8 +164,8 @@ def _click_option(option: Option, default: str = "") -> Callable[[Command], Comm
 def add_options(
     options: Iterable[Option], defaults: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[Command], Command]:
-    """Add these options, in the order of --help. defaults: shown ones of a preset, by parameter."""
-    made = [_click_option(one, defaults.get(one.name, "")) for one in options if one.flags]
+    """Add these options, in the order of --help. defaults: shown defaults of a preset, by parameter."""
+    made = [_click_option(option, defaults.get(option.name, "")) for option in options if option.flags]
     return functools.partial(_decorate, options=made)
 
 
@@ -139,7 +175,7 @@ def run_options(defaults: Mapping[str, str] = MappingProxyType({})) -> Callable[
 
 
 def run_option(name: str, default: str = "") -> Callable[[Command], Command]:
-    """Make the run option of this parameter for another command. default: as for `_click_option`."""
+    """Make the run option of this parameter for another command. default: overrides the shown one."""
     return _click_option(next(option for option in OPTIONS if option.name == name), default)
 
 
@@ -151,4 +187,4 @@ def which_run(command: Command) -> Command:
 def require_one_volume(params: SessionParams) -> None:
     """Refuse --verbose together with --quiet. Raises ConfigError."""
     if params["verbose"] and params["quiet"]:
-        raise ConfigError("-v/--verbose and --quiet contradict each other; leave one of them out")
+        raise ConfigError("-v/--verbose and --quiet contradict each other. Remove one of them")

@@ -7,6 +7,7 @@ import click
 
 from orchestrator.cli.program import RunCommand
 from orchestrator.cli.streams import say
+from orchestrator.config.naming import plural
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ Examples:
 _WIDTH: Final = 118
 
 
-@click.command("doctor", cls=RunCommand, short_help="Say what stands in the way of a run.", epilog=EXAMPLES)
+@click.command(
+    "doctor", cls=RunCommand, short_help="Check whether a run can start, and how to fix problems.", epilog=EXAMPLES
+)
 @click.option(
     "--runs-folder",
     metavar="FOLDER",
@@ -34,32 +37,32 @@ _WIDTH: Final = 118
     "--gpu-ids",
     metavar="IDS",
     default="all",
-    help="The devices of that run, as `run` takes them: 0,1; UUIDs; cpu:0. [default: all]",
+    help="Devices of that run: 0,1; UUIDs; cpu:0. [default: all]",
 )
 @click.pass_context
 def command(context: click.Context, /, runs_folder: str, gpu_ids: str) -> None:
-    """Look at driver, CUDA, torch, GPUs, cores, memory, disks and limits, and say how to mend what is wrong.
+    """Check driver, CUDA, torch, GPUs, cores, memory, disks and limits, and say how to fix problems.
 
-    Ends with 0 where a run on all GPUs, or on those that are named, could begin (there may be warnings), with 4 where
-    it could not. Changes nothing.
+    Exit code 0: a run on all GPUs, or on the given devices, can start (there may be warnings). Exit code 4: it cannot.
+    Changes nothing.
     """
     from orchestrator import doctor
 
-    found = tuple(doctor.examine(runs_folder, gpu_ids))
-    say(describe(found, "all GPUs" if gpu_ids == "all" else gpu_ids))
-    broken = any(one.level is doctor.Level.BROKEN for one in found)
+    findings = tuple(doctor.examine(runs_folder, gpu_ids))
+    say(describe(findings, "all GPUs" if gpu_ids == "all" else gpu_ids))
+    broken = any(finding.level is doctor.Level.BROKEN for finding in findings)
     context.exit(ExitCode.INCOMPLETE if broken else ExitCode.PASSED)
 
 
-def describe(found: "Sequence[Finding]", on: str) -> str:
-    """Describe each finding with its fix, then the conclusion. on: the devices of the run, in words."""
+def describe(findings: "Sequence[Finding]", on: str) -> str:
+    """Describe each finding with its fix, then the conclusion. on: the devices of the run, as text."""
     from orchestrator.doctor import Level
 
     lines = []
-    for one in found:
-        head = f"{one.level:<8} {one.subject:<9} "
-        fix = [f"do: {one.fix}"] if one.fix else []
-        for number, text in enumerate([one.words, *fix]):
+    for finding in findings:
+        head = f"{finding.level:<8} {finding.subject:<9} "
+        fix = [f"do: {finding.fix}"] if finding.fix else []
+        for number, text in enumerate([finding.message, *fix]):
             first = head if number == 0 else " " * len(head)
             lines += textwrap.wrap(
                 text,
@@ -69,9 +72,10 @@ def describe(found: "Sequence[Finding]", on: str) -> str:
                 break_long_words=False,
                 break_on_hyphens=False,
             )
-    counts = {level: sum(one.level is level for one in found) for level in Level}
+    counts = {level: sum(finding.level is level for finding in findings) for level in Level}
     if counts[Level.BROKEN]:
-        end = f"A run on {on} cannot begin: {counts[Level.BROKEN]} to mend, {counts[Level.WARNING]} warnings."
+        problems = plural(counts[Level.BROKEN], "problem")
+        end = f"A run on {on} cannot start: {problems} to fix, {plural(counts[Level.WARNING], 'warning')}."
     else:
-        end = f"A run can begin; {counts[Level.WARNING]} warnings."
+        end = f"A run can start: {plural(counts[Level.WARNING], 'warning')}."
     return "\n".join((*lines, "", end))

@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from orchestrator.cli import exclusions
+from orchestrator.cli import plan_notes
 from orchestrator.cli.program import table
-from orchestrator.config.naming import plural, shortened
+from orchestrator.config.naming import plural
 from orchestrator.config.report_formats import target
 from orchestrator.config.run_configuration import Configuration, Plan
 from orchestrator.config.yaml_schema import listed
@@ -26,16 +26,24 @@ _HOW: Final = {Mode.SOLO: "one after the other", Mode.LOADED: "all at once"}
 WIDTH: Final = 80
 
 
-def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device], notes: Sequence[str] = ()) -> str:
-    """Describe the plan in at most 80 columns, and where its files would go."""
+def describe(
+    plan: Plan,
+    configuration: Configuration,
+    devices: Sequence[Device],
+    notes: Sequence[str] = (),
+    *,
+    launches: str = "",
+) -> str:
+    """Describe the plan in at most 80 columns, and where its files go. launches: reason for their number."""
     return "\n".join(
         (
             *_tables(plan, configuration, devices),
             *_channels_last(plan.cells),
             *_burn_in(configuration, devices),
-            *_folded(f"Left out: {sentence}." for sentence in exclusions.sentences(plan, devices)),
+            *_folded(f"Excluded: {sentence}." for sentence in plan_notes.exclusions(plan, devices)),
             *_folded(f"Note: {note}." for note in notes),
             *_totals(plan, configuration, devices),
+            *_folded([launches] if launches else []),
             *(f"Report: {target(Path(configuration.output_path), kind)}" for kind in configuration.formats),
             f"Run:    a new folder in {configuration.runs_folder}",
             "Nothing was run or written.",
@@ -44,10 +52,9 @@ def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device]
 
 
 def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
-    """Yield the size of the run, and what a time limit leaves of it. A burn-in plans more rounds than fit."""
     if configuration.burn_in is not None:
         lasts = written(configuration.burn_in.duration_s)
-        yield f"It ends within {lasts}, reports included; what there is no time for is dropped."
+        yield f"It ends within {lasts}, reports included. Cells without time are dropped."
         return
     total = estimate.about(estimate.total_s(plan, configuration, devices))
     yield f"{plural(len(plan.cells), 'cell')}, {plural(plan.launches, 'launch', 'launches')}, {total} in all."
@@ -66,41 +73,42 @@ def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device])
 
 
 def _without_time(plan: Plan, fitting: Collection[str]) -> Iterable[str]:
-    told: dict[str, set[bool]] = {}
+    fits_by_name: dict[str, set[bool]] = {}
     for cell in plan.cells:
         batch = "" if cell.workload is Workload.PROBE or not cell.batch_size else f" b{cell.batch_size}"
         mode = f" {cell.mode}" if len({other.mode for other in plan.cells}) > 1 else ""
-        told.setdefault(f"{cell.model} {cell.workload} {cell.precision}{batch}{mode}", set()).add(cell.id in fitting)
-    if without := [name for name, fits in told.items() if fits == {False}]:
+        name = f"{cell.model} {cell.workload} {cell.precision}{batch}{mode}"
+        fits_by_name.setdefault(name, set()).add(cell.id in fitting)
+    if without := [name for name, fits in fits_by_name.items() if fits == {False}]:
         yield f"Probably no time for: {', '.join(without)}."
 
 
 def _burn_in(configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
-    asked = configuration.burn_in
-    if asked is None:
+    burn_in = configuration.burn_in
+    if burn_in is None:
         return []
     lines = []
-    if asked.steps:
-        first, *others = asked.steps.values()
+    if burn_in.steps:
+        first, *others = burn_in.steps.values()
         apart = any(other.offset_s != first.offset_s for other in others)
         when = "one device after the other" if apart else "all devices in phase"
         lines.append(f"Steps of load: {first.on_s:g} s at work, {first.off_s:g} s at rest, {when}.")
-    if asked.max_temperature_c is not None and any(device.kind is DeviceKind.CUDA for device in devices):
-        lines.append(f"A GPU that is at {asked.max_temperature_c} degrees C for {HELD_S:g} s is stopped, and fails.")
+    if burn_in.max_temperature_c is not None and any(device.kind is DeviceKind.CUDA for device in devices):
+        lines.append(f"A GPU that is at {burn_in.max_temperature_c} degrees C for {HELD_S:g} s is stopped, and fails.")
     by_uuid = {device.uuid: device for device in devices}
-    lines += [f"Injected: {injections.description(one, by_uuid[one.device])}." for one in asked.injections]
-    if asked.injections:
-        lines.append("The run is tainted by that: it proves the detectors, and can never pass.")
+    lines += [f"Injected: {injections.describe(fault, by_uuid[fault.device])}." for fault in burn_in.injections]
+    if burn_in.injections:
+        lines.append("This taints the run: it tests the detectors, and can never pass.")
     return _folded(lines)
 
 
 def _tables(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> list[str]:
-    """Make a table for each kind of device: devices of a kind run the same cells in the same order."""
     cells = {cell.id: cell for cell in plan.cells}
+    # Devices of a kind run the same cells in the same order.
     alike: dict[tuple[tuple[str, ...], ...], list[Device]] = {}
     for device in devices:
         order = plan.order[device.uuid]
-        # Every round holds every cell once, but for scans; the first one is shown.
+        # Every round holds every cell once, except scans.
         first_round = [cells[cell_id] for cell_id, number in order if number == 0]
         alike.setdefault(tuple(map(_row, first_round)), []).append(device)
     modes = tuple(dict.fromkeys(cell.mode for cell in plan.cells))
@@ -110,8 +118,9 @@ def _tables(plan: Plan, configuration: Configuration, devices: Sequence[Device])
         first = [cells[cell_id] for cell_id, number in plan.order[group[0].uuid] if number == 0]
         how, launches = _how(plan, configuration, devices, group, first)
         numbered = [
-            (str(number), *row, *([cell.mode] if len(modes) > 1 else []), launch)
+            part
             for number, (row, cell, launch) in enumerate(zip(rows, first, launches, strict=True), start=1)
+            for part in _wrapped((str(number), *row, *([cell.mode] if len(modes) > 1 else []), launch))
         ]
         lines += [
             *_devices(group, len(devices), modes),
@@ -123,12 +132,18 @@ def _tables(plan: Plan, configuration: Configuration, devices: Sequence[Device])
     return lines
 
 
+def _wrapped(row: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
+    number, name, *others = row
+    first, *rest = textwrap.wrap(name, NAME_WIDTH, break_on_hyphens=False) or [""]
+    yield number, first, *others
+    yield from (("", part, *("" for _ in others)) for part in rest)
+
+
 def _row(cell: Cell) -> tuple[str, ...]:
-    name = shortened(cell.model, NAME_WIDTH)
     size = "" if cell.input_size is None else str(cell.input_size)
     if cell.new_tokens is not None:
         size += f"+{cell.new_tokens}"
-    return (name, cell.workload, cell.precision, str(cell.batch_size or "auto"), size)
+    return (cell.model, cell.workload, cell.precision, str(cell.batch_size or "auto"), size)
 
 
 def _about(cell: Cell, configuration: Configuration, group: Sequence[Device], devices: Sequence[Device]) -> str:
@@ -151,12 +166,12 @@ def _folded(lines: Iterable[str]) -> list[str]:
 
 
 def _devices(devices: Sequence[Device], of: int, modes: Sequence[Mode]) -> list[str]:
-    shown = [f"  {device.label}: {device.name}"[:WIDTH] for device in devices[:DEVICES_SHOWN]]
+    shown = _folded(f"  {device.label}: {device.name}" for device in devices[:DEVICES_SHOWN])
     shared = [device.label for device in devices if device.shared_cores]
     if len(devices) > DEVICES_SHOWN:
         shown.append(f"  and {len(devices) - DEVICES_SHOWN} more")
     if shared:
-        shown += _folded([f"  There are not enough cores: {listed(shared, 'and')} share theirs with others of these."])
+        shown += _folded([f"  There are not enough cores: {listed(shared, 'and')} share theirs with other devices."])
     how = " and ".join(_HOW[mode] for mode in modes)
     if of == 1:
         return ["One device runs the cells below:", *shown]
@@ -172,19 +187,20 @@ def _how(
     group: Sequence[Device],
     first: Sequence[Cell],
 ) -> tuple[list[str], list[str]]:
-    """Describe how `first`, the first round on one device of `group`, runs, and what a launch of each cell takes."""
-    asked = configuration.burn_in
-    if asked is None:
+    """Describe how `first`, the first round on one device of `group`, runs, and the time of a launch of each cell."""
+    burn_in = configuration.burn_in
+    if burn_in is None:
         number = configuration.launches
         order = "one launch of each cell, in this order:"
         if number > 1:
             order = f"{number} launches of each cell: this round,\nthen {number - 1} more in other orders:"
-        words = f"Profile {configuration.profile}, seed {configuration.seed}, {order}"
-        return [words], [_about(cell, configuration, group, devices) for cell in first]
-    each = max((rounds.of(plan, configuration, devices, device) for device in group), key=lambda one: one.round_s)
-    words = f"Burn-in of {written(asked.duration_s)}, level {asked.level}, seed {configuration.seed}:"
-    cell_s = f"{asked.cell_s[group[0].kind]:.3g} s"
-    told = f"about {rounds.round_in_words(each.round_s)} each with their starts"
-    often = f"with time for about {rounds.how_many(each.possible)} of them"
-    lines = [words, *_folded([f"rounds of {len(first)} cells of {cell_s}, {told}, {often}; this is the first:"])]
-    return lines, [rounds.in_words(launch_s) for launch_s in each.launches_s]
+        title = f"Profile {configuration.profile}, seed {configuration.seed}, {order}"
+        return [title], [_about(cell, configuration, group, devices) for cell in first]
+    each = (rounds.of(plan, configuration, devices, device) for device in group)
+    longest = max(each, key=lambda estimated: estimated.round_s)
+    title = f"Burn-in of {written(burn_in.duration_s)}, level {burn_in.level}, seed {configuration.seed}:"
+    cell_s = f"{burn_in.cell_s[group[0].kind]:.3g} s"
+    takes = f"about {rounds.format_round(longest.round_s)} each with start-up"
+    number_of_rounds = f"with time for about {rounds.format_count(longest.possible)}"
+    summary = f"rounds of {len(first)} cells of {cell_s}, {takes}, {number_of_rounds}. The first round:"
+    return [title, *_folded([summary])], [rounds.format_launch(launch_s) for launch_s in longest.launches_s]

@@ -2,22 +2,25 @@
 
 import errno
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import to_builtins
 
 from orchestrator import terminal
-from orchestrator.cli import exclusions
+from orchestrator.analysis import evidence
+from orchestrator.cli import plan_notes
 from orchestrator.cli.decorators import HistoryParams, SessionParams
 from orchestrator.cli.exit_notification import Ending, exit_code_of
 from orchestrator.cli.history_recording import record
+from orchestrator.cli.shown_report import places, shown
 from orchestrator.cli.streams import StdoutError, complain, say
 from orchestrator.config.naming import plural
 from orchestrator.config.report_formats import ALWAYS
 from orchestrator.config.run_configuration import StoredRun
 from orchestrator.engine import run
 from orchestrator.engine.display_events import Display, Notice
+from orchestrator.engine.kind import Kind, Outcome
 from orchestrator.errors import StorageError
 from orchestrator.figures.report import Report
 from orchestrator.gpu.health.judges import Action
@@ -25,10 +28,9 @@ from orchestrator.gpu.health.verdict import HealthVerdict as Health
 from orchestrator.gpu.inventory import Look
 from orchestrator.kinds import registry
 from orchestrator.kinds.burn_in.settings import written
-from orchestrator.report.as_text import to_text
 from orchestrator.run_reports import reporting
 from orchestrator.run_reports.reporting import UnwrittenError
-from orchestrator.stats.siblings import SiblingVerdict
+from orchestrator.state import archive
 from orchestrator.store import report_places
 from protocol.exit_codes import ExitCode
 from protocol.paths import RunPaths
@@ -43,8 +45,12 @@ def work(
     notes: Sequence[str] = (),
     look: Look | None = None,
     history: HistoryParams | None = None,
+    present: Callable[[Outcome], str] = lambda outcome: outcome.text,
 ) -> ExitCode:
-    """Start or resume the run in that folder, and keep its outcome in `ending`. notes: told at its start."""
+    """Start or resume the run in that folder, and keep its outcome in `ending`.
+
+    notes: shown at its start. present: turns the outcome into printed text.
+    """
     ending.paths = paths
     display = terminal.make(
         quiet=params["quiet"], verbose=bool(params["verbose"]), log_format=params["log_format"], stream=sys.stderr
@@ -52,44 +58,58 @@ def work(
     display = ending.followed(stored, display)
     try:
         kind = registry.of(stored.configuration)
-        left, launches = run.left_to_do(stored, paths, kind)
-        for notice in _beginning(stored, paths, (left, launches), notes):
+        remaining, launches = run.left_to_do(stored, paths, kind)
+        for notice in _beginning(stored, paths, (remaining, launches), notes):
             display.tell(notice)
-        over = not left and run.is_over(paths)
+        over = not remaining and run.is_over(paths)
         written, refused = True, None
         try:
             if over:
+                run.clear_up(stored, paths)
                 report, written = _shown_again(stored, paths, display)
             else:
                 report = run.execute(
                     stored, paths, display, look, ending.stop_signals, kind=kind, write_report=reporting.write
                 )
-            code = ExitCode(report.verdict.exit_code)
         except reporting.UnwrittenError as error:
-            report, code, refused = error.report, ExitCode.INTERNAL, error
-        if params["strict"]:
-            code = _strict(code, report)
+            report, refused = error.report, error
+        outcome = _outcome(report, stored, paths, kind)
+        code, why = ExitCode(report.verdict.exit_code), report.verdict.why
+        if refused is not None:
+            code, why = ExitCode.INTERNAL, "the report could not be written"
+        if params["strict"] and code is ExitCode.PASSED and (imperfect := ", ".join(_imperfections(report))):
+            code, why = ExitCode.MISSED, f"{imperfect} (counted by --strict)"
         reports = _reports(stored, paths, refused)
-        ending.reported(report, next(iter(reports), None), code)
-        display.tell(_ended(stored, report, code, reports))
+        ending.reported(report, next(iter(reports), None), code, why)
+        display.tell(_ended(stored, report, code, why, reports))
     except BaseException as error:
         display.tell(_broken_off(stored, exit_code_of(error)))
         if not isinstance(error, StorageError):
             raise
         remedy = _remedy(error, paths.folder, paths)
         raise StorageError(
-            f"{error}. {remedy}, then `gpubench-orchestrate report {paths.folder}` makes the report of what "
-            f"was measured, and `gpubench-orchestrate resume {paths.folder}` measures the rest."
+            f"{error}. {remedy}, then `gpubench-orchestrate report {paths.folder}` reports the results so far, and "
+            f"`gpubench-orchestrate resume {paths.folder}` measures the rest."
         ) from error
     finally:
         display.close()
     if written:
         record(report, stored, paths, history)
-    full = [] if params["quiet"] else [to_text(report, kind.layout), *_places(reports, paths, report)]
-    _summarise(reports, ending.line(), full)
+    answer = present(outcome)  # writes files, also where nothing is printed
+    if params["quiet"] < terminal.SILENT:
+        details = (*places(reports, paths.folder), *_going_on(paths, report))
+        printed = shown(report, kind.layout, details, full=params.get("full", False), answer=answer)
+        _summarise(reports, (*(() if params["quiet"] else (printed,)), ending.line()))
     if refused is not None:
         raise StorageError(_unwritten(refused, stored, paths, reports)) from refused
     return code
+
+
+def _outcome(report: Report, stored: StoredRun, paths: RunPaths, kind: Kind) -> Outcome:
+    if kind.outcome is None:
+        return Outcome("")
+    loaded = archive.load(paths, stored)
+    return kind.outcome(loaded, evidence.gather(loaded), report)
 
 
 def _unwritten(error: UnwrittenError, stored: StoredRun, paths: RunPaths, reports: Sequence[Path]) -> str:
@@ -97,114 +117,107 @@ def _unwritten(error: UnwrittenError, stored: StoredRun, paths: RunPaths, report
     if error.copies_alone:
         remedy = _remedy(error, Path(stored.configuration.output_path).parent, paths)
         return (
-            f"{error}. The run itself is over, and its report is in {there}: only the copy at -o could not be written. "
-            f"{remedy}, or choose another place: `gpubench-orchestrate report {paths.folder} -o FILE` writes it."
+            f"{error}. The run is over and its report is in {there}; only the copy at -o is missing. {remedy}, or "
+            f"choose another place: `gpubench-orchestrate report {paths.folder} -o FILE` writes it."
         )
-    rest = f"the rest of its report is there: {there}" if reports else "everything measured is kept"
+    rest = f"the rest of its report is in {there}" if reports else "its results are kept"
     return (
-        f"{error}. The run itself is over, and {rest}. {_remedy(error, paths.folder, paths)}, then "
-        f"`gpubench-orchestrate resume {paths.folder}` writes what is missing, and measures nothing again."
+        f"{error}. The run is over, and {rest}. {_remedy(error, paths.folder, paths)}, then "
+        f"`gpubench-orchestrate resume {paths.folder}` writes the missing files without measuring again."
     )
 
 
 def _shown_again(stored: StoredRun, paths: RunPaths, display: Display) -> tuple[Report, bool]:
     report, written = reporting.complete(stored, paths)
     if report.summary.cells.failed:
-        words = (
-            f"{plural(report.summary.cells.failed, 'cell')} failed for good, and `resume` tries nothing of that again: "
-            f"`gpubench-orchestrate explain {paths.folder}` says why. What is mended since is measured by a new run of "
-            "those models (-m)."
+        message = (
+            f"{plural(report.summary.cells.failed, 'cell')} failed, and `resume` does not repeat them. See "
+            f"`gpubench-orchestrate explain {paths.folder}`, fix the cause, and start a new run of those models (-m)."
         )
-        display.tell(Notice(level="warning", message=words))
+        display.tell(Notice(level="warning", message=message))
     out = {gpu.gpu_uuid for gpu in report.gpu_info if gpu.taken_out}
     if stored.configuration.burn_in is not None and out:
         labels = ", ".join(device.label for device in stored.devices if device.uuid in out)
-        rest = "taken out of this burn-in, which is over: all others had their time. Once mended, it needs a new"
-        display.tell(Notice(level="warning", message=f"{labels}: {rest} burn-in (--burn-in, --gpu-ids)."))
+        rest = "quarantined, and this burn-in is over. Fix the cause and start a new burn-in (--burn-in, --gpu-ids)."
+        display.tell(Notice(level="warning", message=f"{labels}: {rest}"))
     return report, written
 
 
 def _remedy(error: StorageError, folder: Path, paths: RunPaths) -> str:
-    """Return what to do about a refused write in `folder`. The run itself must not be cleared away."""
     cause = error.__cause__
+    # The run itself must not be deleted.
     match cause.errno if isinstance(cause, OSError) else errno.ENOSPC:
         case errno.ENOSPC | errno.EDQUOT:
             standing = next(place for place in (folder, *folder.parents) if place.exists())
             mount = next(place for place in (standing, *standing.parents) if place.is_mount())
-            return f"Free space on the file system at {mount}, but not in {paths.folder}, where everything measured is"
+            return (
+                f"Free space on the file system at {mount}, but delete nothing in {paths.folder}, which has all results"
+            )
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            return "See to it that you may write there"
+            return "Get write permission there"
         case _:
-            return "Mend that"
+            return "Fix this"
 
 
-def _places(reports: Sequence[Path], paths: RunPaths, report: Report) -> Iterator[str]:
-    yield from (f"Report: {path}" for path in reports)
-    yield f"Run:    {paths.folder}"
+def _going_on(paths: RunPaths, report: Report) -> Iterator[str]:
     gpus = () if report.burn_in is None else report.burn_in.gpus
-    if report.metadata.interrupted or any(one.action is Action.RESUME for gpu in gpus for one in gpu.reasons):
-        yield f"Go on with `gpubench-orchestrate resume {paths.folder}`"
+    if report.metadata.interrupted or any(reason.action is Action.RESUME for gpu in gpus for reason in gpu.reasons):
+        yield f"Continue: `gpubench-orchestrate resume {paths.folder}`"
 
 
-def _summarise(reports: Sequence[Path], end: str, before: Sequence[str]) -> None:
-    """Print the outcome, its end in one line last. A failure here does not change how the run ended."""
+def _summarise(reports: Sequence[Path], outcome: Sequence[str | bytes]) -> None:
     try:
-        say("\n".join((*before, end)))
-    except StdoutError as error:
+        for text in outcome:
+            say(text)
+    except StdoutError as error:  # does not change how the run ended
         complain(f"warning: {error}. The report is in {', '.join(map(str, reports))}")
 
 
-def _strict(code: ExitCode, report: Report) -> ExitCode:
+def _imperfections(report: Report) -> Iterator[str]:
     cells, health = report.summary.cells, report.health
     verdicts = {health.node.verdict, *(gpu.verdict for gpu in health.gpus)}
     if report.burn_in is not None:
         verdicts.add(report.burn_in.verdict)
-    straggles = any(one.verdict is SiblingVerdict.STRAGGLER for one in report.stragglers)
-    imperfect = cells.degraded + cells.referred + cells.does_not_fit or Health.WARN in verdicts or straggles
-    return ExitCode.MISSED if code is ExitCode.PASSED and imperfect else code
+    if smaller := cells.degraded + cells.referred + cells.does_not_fit:
+        yield f"{plural(smaller, 'cell')} not measured at the requested batch size"
+    if Health.WARN in verdicts:
+        yield "a WARN"
+    if any(straggler.verdict.is_finding for straggler in report.stragglers):
+        yield "a slow GPU"
 
 
-def _reports(stored: StoredRun, paths: RunPaths, refused: UnwrittenError | None) -> list[Path]:
-    """Return the written file of each format: in the run's folder if another run has replaced it at -o."""
-    own_files = [paths.report(kind) for kind in stored.configuration.formats]
-    fresh = () if refused is None else refused.published
-    found = []
-    for path, own in zip(report_places.published(stored, paths) or own_files, own_files, strict=True):
-        try:
-            taken = path not in fresh and path.read_bytes() != own.read_bytes()
-        except OSError:  # missing, or in a folder that is closed to us
-            taken = True
-        found.append(own if taken else path)
+def _reports(stored: StoredRun, paths: RunPaths, refused: UnwrittenError | None) -> tuple[Path, ...]:
     if refused is None:
-        return found
-    return [path for path in found if path.exists()] or [path for path in map(paths.report, ALWAYS) if path.exists()]
+        return report_places.shown(stored, paths)
+    places = report_places.shown(stored, paths, refused.published)
+    written = tuple(path for path in places if path.exists())
+    return written or tuple(path for path in map(paths.report, ALWAYS) if path.exists())
 
 
-# ── what a log collector is told ──────────────────────────────────────────────────────────────────────────────────────
+# ── records for log collectors ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _beginning(stored: StoredRun, paths: RunPaths, to_do: tuple[int, int], notes: Sequence[str]) -> Iterator[Notice]:
     yield _started(stored, paths, *to_do)
     if place := _elsewhere(stored, paths):
         yield Notice(level="info", message=f"note: {place}")
-    for sentence in exclusions.sentences(stored.plan, stored.devices):
-        yield Notice(level="info", message=f"left out: {sentence}")
+    for sentence in plan_notes.exclusions(stored.plan, stored.devices):
+        yield Notice(level="info", message=f"excluded: {sentence}")
     for device in stored.devices:
-        if said := stored.earlier.get(device.uuid):
-            yield Notice(level="warning", message=f"{device.label} ({device.uuid}), earlier: {said}")
+        if finding := stored.earlier.get(device.uuid):
+            yield Notice(level="warning", message=f"{device.label} ({device.uuid}), earlier: {finding}")
     for note in notes:
         yield Notice(level="info", message=f"note: {note}")
 
 
-def _started(stored: StoredRun, paths: RunPaths, left: int, launches: int) -> Notice:
-    """Describe the run. left, launches: remaining and planned; unknown for a burn-in."""
+def _started(stored: StoredRun, paths: RunPaths, remaining: int, launches: int) -> Notice:
     cells, burn_in = len(stored.plan.cells), stored.configuration.burn_in
     number = plural(launches, "launch", "launches")
     planned = f"{plural(cells, 'cell')}, {number if burn_in is None else written(burn_in.duration_s) + ' of rounds'}"
-    if not left:
-        planned += ", nothing left to do"
-    elif left < launches and burn_in is None:
-        planned += f", {left} of them left"
+    if not remaining:
+        planned += ", none remaining"
+    elif remaining < launches and burn_in is None:
+        planned += f", {remaining} remaining"
     labels = ", ".join(device.label for device in stored.devices)
     return Notice(
         level="info",
@@ -213,10 +226,12 @@ def _started(stored: StoredRun, paths: RunPaths, left: int, launches: int) -> No
         fields={
             "run_id": stored.run_id,
             "folder": str(paths.folder),
-            "devices": [{"device": one.label, "uuid": one.uuid, "name": one.name} for one in stored.devices],
+            "devices": [
+                {"device": device.label, "uuid": device.uuid, "name": device.name} for device in stored.devices
+            ],
             "cells": cells,
             "launches": launches if burn_in is None else None,
-            "left": left if burn_in is None or not left else None,
+            "left": remaining if burn_in is None or not remaining else None,  # unknown for a burn-in
         },
     )
 
@@ -225,24 +240,25 @@ def _elsewhere(stored: StoredRun, paths: RunPaths) -> str:
     home = report_places.home(stored)
     if report_places.is_copy(stored, paths):
         return (
-            f"this folder is a copy of {home}: its report is written into it alone, and the one at -o is left to the "
-            f"original; `gpubench-orchestrate report {paths.folder} -o FILE` writes this one elsewhere"
+            f"this folder is a copy of {home}, so its report is not written to -o. "
+            f"`gpubench-orchestrate report {paths.folder} -o FILE` writes it elsewhere"
         )
     if home.exists() or paths.folder.absolute() == home:
         return ""
     output = stored.configuration.output_path
-    return f"this run was begun in {home}; its report is written into this folder, and to {output} as it was then"
+    return f"this run started in {home}. Its report is written into this folder, and to {output} as then"
 
 
-def _ended(stored: StoredRun, report: Report, code: ExitCode, reports: Sequence[Path]) -> Notice:
+def _ended(stored: StoredRun, report: Report, code: ExitCode, why: str, reports: Sequence[Path]) -> Notice:
     return Notice(
         level="info",
-        message=f"the run is over: {report.verdict.word}, exit code {int(code)}",
+        message=f"the run is over: {report.verdict.word}, exit code {int(code)}{f': {why}' if why else ''}",
         event="run_ended",
         fields={
             "run_id": stored.run_id,
             "exit_code": int(code),
             "verdict": report.verdict.word,
+            "why": why,
             "reports": [str(path) for path in reports],
             "cells": to_builtins(report.summary.cells),
         },
@@ -254,5 +270,12 @@ def _broken_off(stored: StoredRun, code: ExitCode) -> Notice:
         level="info",
         message=f"ended early, exit code {int(code)}",
         event="run_ended",
-        fields={"run_id": stored.run_id, "exit_code": int(code), "verdict": None, "reports": [], "cells": None},
+        fields={
+            "run_id": stored.run_id,
+            "exit_code": int(code),
+            "verdict": None,
+            "why": "",
+            "reports": [],
+            "cells": None,
+        },
     )

@@ -18,7 +18,6 @@ from orchestrator.system.stop_signals import StopSignals
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from orchestrator.cli.hooks import End
     from orchestrator.config.run_configuration import StoredRun
     from orchestrator.engine.display_events import Display
     from orchestrator.figures.report import CellCounts, Report
@@ -30,7 +29,7 @@ NAMED: Final = 3  # devices named for each verdict that is not PASS
 
 
 class Ending:
-    """The end of a command, as it becomes known. report_path: the user's copy. metrics: None unless requested."""
+    """The end of a command, filled in as it becomes known. report_path: the user's copy."""
 
     def __init__(self, stop_signals: StopSignals) -> None:
         self.stop_signals = stop_signals
@@ -38,15 +37,16 @@ class Ending:
         self.report: Report | None = None
         self.report_path: Path | None = None
         self.code = ExitCode.PASSED
+        self.why = ""
         self.metrics: Exporters | None = None
 
     def followed(self, stored: "StoredRun", display: "Display") -> "Display":
-        """Return the display to use for a run that starts now: Prometheus sees what it shows."""
+        """Return the display for a run that starts now. Prometheus sees what it shows."""
         return display if self.metrics is None else self.metrics.follow(stored, display)
 
-    def reported(self, report: "Report", path: Path | None, code: ExitCode) -> None:
-        """Keep the report of the run that is over."""
-        self.report, self.report_path, self.code = report, path, code
+    def reported(self, report: "Report", path: Path | None, code: ExitCode, why: str) -> None:
+        """Keep the report of the run that is over, and the reason for its exit code."""
+        self.report, self.report_path, self.code, self.why = report, path, code, why
         if self.metrics is not None:
             self.metrics.judged(report)
 
@@ -57,21 +57,20 @@ class Ending:
         from orchestrator.report.device_labels import label_of
 
         verdict, cells = self.report.verdict.word, self.report.summary.cells
-        night = self.report.burn_in
-        judged = {} if night is None else {label_of(one.gpu_uuid, self.report): one.verdict for one in night.gpus}
-        return in_one_line(self.paths.folder.name, verdict, cells, int(self.code), self.report_path, burn_in=judged)
+        gpus = () if self.report.burn_in is None else self.report.burn_in.gpus
+        judged = {label_of(gpu.gpu_uuid, self.report): gpu.verdict for gpu in gpus}
+        name, code = self.paths.folder.name, int(self.code)
+        return in_one_line(name, verdict, cells, code, self.report_path, burn_in=judged, why=self.why)
 
-    def as_told(self, error: BaseException | None) -> "End":
-        """Return the same for a command of the user's. error: what ended the command without a report."""
-        from orchestrator.cli.hooks import End
-
-        return End(
-            exit_code=int(self.code if error is None else exit_code_of(error)),
-            verdict="" if self.report is None else self.report.verdict.word,
-            summary=self.line() if error is None else str(error) or type(error).__name__,
-            folder=None if self.paths is None else self.paths.folder,
-            report=self.report_path,
-        )
+    def environment(self, error: BaseException | None) -> dict[str, str]:
+        """Return the variables for the user's command. error: ended the command without a report."""
+        return {
+            "GPUBENCH_EXIT_CODE": str(int(self.code if error is None else exit_code_of(error))),
+            "GPUBENCH_VERDICT": "" if self.report is None else self.report.verdict.word,
+            "GPUBENCH_SUMMARY": self.line() if error is None else str(error) or type(error).__name__,
+            "GPUBENCH_RUN_FOLDER": "" if self.paths is None else str(self.paths.folder.absolute()),
+            "GPUBENCH_REPORT": "" if self.report_path is None else str(self.report_path.absolute()),
+        }
 
 
 def in_one_line(
@@ -82,21 +81,23 @@ def in_one_line(
     report: Path | str | None,
     *,
     burn_in: Mapping[str, str] = MappingProxyType({}),
+    why: str = "",
 ) -> str:
-    """Describe how a run ended. run: name of its folder. burn_in: verdict by label of the device."""
+    """Describe how a run ended. run: name of its folder. burn_in: verdict by label of the device. why: of the code."""
     missed = {
         **{"failed": cells.failed, "missing": cells.missing},
-        **{"dropped for want of time": cells.dropped, "degraded": cells.degraded},
+        **{"dropped because of the time limit": cells.dropped, "degraded": cells.degraded},
     }
-    well = "measured at least once" if burn_in else "ok"  # what a cell of a burn-in found is told by its verdicts
-    words = [f"{cells.ok} of {cells.planned} cells {well}", *(f"{n} {word}" for word, n in missed.items() if n)]
+    well = "measured at least once" if burn_in else "ok"  # the verdicts say what cells of a burn-in found
+    counts = [f"{cells.ok} of {cells.planned} cells {well}", *(f"{n} {word}" for word, n in missed.items() if n)]
     where = "" if report is None else f"; report: {report}"
     judged = f"; burn-in: {', '.join(_judged(burn_in))};" if burn_in else ","
-    return f"{run}: {verdict}, {', '.join(words)}{judged} exit code {code}{where}"
+    because = f": {why}" if why else ""
+    return f"{run}: {verdict}, {', '.join(counts)}{judged} exit code {code}{because}{where}"
 
 
 def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
-    """Count the devices that passed and name the others: "7 PASS, GPU 3 FAIL". Many alike are counted."""
+    """Count the devices that passed and name the others: "7 PASS, GPU 3 FAIL". Many of one verdict are counted."""
     from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 
     for verdict in (HealthVerdict.PASS, *(other for other in GRAVEST_FIRST if other is not HealthVerdict.PASS)):
@@ -109,7 +110,7 @@ def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
 
 @contextmanager
 def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[Ending]:
-    """Catch signals and notify the user's commands of the end. rehearsal: notify nobody. Raises ConfigError."""
+    """Catch signals and notify the user's commands of the end, unless in a rehearsal. Raises ConfigError."""
     from orchestrator.cli import hooks
 
     on_finish = hooks.parse(params["on_finish"], "--on-finish")
@@ -128,13 +129,14 @@ def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[End
             if ending.metrics is not None:
                 ending.metrics.close()
                 if ending.metrics.problem:
-                    complain(f"warning: the file of --metrics-file is not the newest: {ending.metrics.problem}")
+                    complain(f"warning: the file of --metrics-file is outdated: {ending.metrics.problem}")
             if error is not None:
                 _broke_off(ending, error)
             if not rehearsal:
-                end = ending.as_told(error)
-                _tell("--on-failure", on_failure if end.exit_code else (), end, ending.paths)
-                _tell("--on-finish", on_finish, end, ending.paths)
+                failed = error is not None or ending.code is not ExitCode.PASSED
+                environment = ending.environment(error)
+                _notify("--on-failure", on_failure if failed else (), environment, ending.paths)
+                _notify("--on-finish", on_finish, environment, ending.paths)
 
 
 def _metrics(params: SessionParams, *, rehearsal: bool) -> "Exporters | None":
@@ -150,9 +152,8 @@ def _metrics(params: SessionParams, *, rehearsal: bool) -> "Exporters | None":
 
 
 def _broke_off(ending: Ending, error: BaseException) -> None:
-    """Print one line for a run without a report. A refused command has no end: it never started."""
     if ending.paths is None or ending.report is not None or isinstance(error, UserError):
-        return
+        return  # a refused command never started
     folder = ending.paths.folder
     try:
         say(f"{folder.name}: ended early, exit code {int(exit_code_of(error))}; run: {folder}")
@@ -160,15 +161,15 @@ def _broke_off(ending: Ending, error: BaseException) -> None:
         complain(f"warning: {unsaid}")
 
 
-def _tell(option: str, words: tuple[str, ...], end: "End", paths: "RunPaths | None") -> None:
+def _notify(option: str, words: tuple[str, ...], environment: Mapping[str, str], paths: "RunPaths | None") -> None:
     from orchestrator.cli import hooks
 
     if not words:
         return
     log = None if paths is None else paths.log(option.strip("-"))
-    wrong = hooks.call(words, end, log)
+    wrong = hooks.call(words, environment, log)
     if wrong:
-        printed = "" if log is None or not log.exists() else f"; what it printed is in {log}"
+        printed = "" if log is None or not log.exists() else f"; its output is in {log}"
         complain(f"warning: the command of {option} {wrong}{printed}")
 
 

@@ -26,11 +26,11 @@ Examples:
 )
 @click.argument("words", metavar="[WHAT]", nargs=-1)
 def command(*, words: tuple[str, ...]) -> None:
-    """Say what is done about each kind of failure; of one kind, also how it is seen and what helps.
+    """Explain how each kind of failure is handled, and for one kind also how it is recognised and what helps.
 
-    WHAT is a kind of failure (out of memory), an exit code (4), a signal (SIGKILL), an Xid (79), or a run (its
-    folder, its id or a unique beginning of it, or @last, @last~1 and so on: the newest in ./runs): then the root cause
-    of what went wrong there is told first, with its evidence.
+    WHAT is a kind of failure (out of memory), an exit code (4), a signal (SIGKILL), an Xid (79), or a run (its folder,
+    its report.json, its id or a unique beginning of it, or @last, @last~1 and so on: the newest in ./runs). Of a run,
+    the root cause of its failures comes first, with evidence.
     """
     from pathlib import Path
 
@@ -70,7 +70,7 @@ def _category(what: str) -> "Category | None":
 
     wanted = what.lower().replace("_", " ").replace("-", " ")
     return next(
-        (one for one in Category if wanted in (one.value.lower(), one.name.lower().replace("_", " "))),
+        (kind for kind in Category if wanted in (kind.value.lower(), kind.name.lower().replace("_", " "))),
         None,
     )
 
@@ -101,10 +101,15 @@ def _detail(category: "Category") -> "Iterator[str]":
 
 
 def _run(run: str) -> str:
+    from pathlib import Path
+
     from orchestrator.report import text
     from orchestrator.report.chapters.failures import failures
-    from orchestrator.run_reports import reporting, run_lookup
+    from orchestrator.run_reports import report_reader, reporting, run_lookup
 
-    report = reporting.make(run_lookup.find(run, "runs"))
+    if report_reader.is_file(run):
+        report = report_reader.report(Path(run))
+    else:
+        report = reporting.make(run_lookup.find(run, "runs"))
     lines = list(text.lines(failures(report))) or ["Every launch so far has a result.", ""]
     return "\n".join([*lines, f"Verdict: {report.verdict.word}. {'; '.join(report.verdict.reasons)}"])

@@ -30,11 +30,11 @@ _KILLED: Final = "the orchestrator is killed"
 def lines(what: str) -> tuple[str, ...]:
     """Explain the code; empty if it is none."""
     words = " ".join(what.lower().split())
-    if found := re.fullmatch(r"(?:exit code )?([0-5])", words):
-        code = ExitCode(int(found[1]))
+    if match := re.fullmatch(r"(?:exit code )?([0-5])", words):
+        code = ExitCode(int(match[1]))
         return (f"exit code {int(code)}: {MEANING[code]}",)
-    if found := re.fullmatch(r"(xid )?([0-9]{1,4})", words):
-        return tuple(_xid(int(found[2]), named=found[1] is not None))
+    if match := re.fullmatch(r"(xid )?([0-9]{1,4})", words):
+        return tuple(_xid(int(match[2]), named=match[1] is not None))
     number = signal.Signals.__members__.get(words.upper())
     return () if number is None else tuple(_signal(number))
 
@@ -45,7 +45,7 @@ def _xid(number: int, *, named: bool) -> Iterator[str]:
         return
     yield f"Xid {number}, an error number of NVIDIA's driver: {kind}"
     if kind in xids.ENDS_USE:
-        yield f"The GPU is taken out of the run: `explain {Category.DEVICE_HARDWARE}`"
+        yield f"The run quarantines the GPU: `explain {Category.DEVICE_HARDWARE}`"
 
 
 def _signal(number: signal.Signals) -> Iterator[str]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli import history_query, history_suggestions, output_formats
-from orchestrator.cli.decorators import RUNS_FOLDER, offering, require_report_file, run_option
+from orchestrator.cli import history_query, output_formats
+from orchestrator.cli.decorators import RUNS_FOLDER, offering, run_option
 from orchestrator.cli.program import SETTINGS, Command, Program, refuse_misplaced
 from orchestrator.cli.streams import complain, indented, say
 from orchestrator.config import choices
@@ -88,7 +88,7 @@ def command(
     history_db: str | None,
     as_json: bool,
 ) -> None:
-    """List the runs that are recorded, newest first."""
+    """List the recorded runs, newest first."""
     if context.invoked_subcommand is not None:
         refuse_misplaced(context)
         return
@@ -98,25 +98,25 @@ def command(
 
     wanted = Filter(gpu=gpu, model=model, since=history_query.moment(since, "--since"), verdict=verdict, limit=limit)
     with history_query.existing(history_db) as connection:
-        found = [] if connection is None else queries.lines(connection, wanted)
-        unknown = () if found or connection is None else tuple(history_suggestions.of_runs(connection, wanted))
+        runs = [] if connection is None else queries.lines(connection, wanted)
+        unknown = () if runs or connection is None else tuple(history_query.suggest_filters(connection, wanted))
     if as_json:
-        say(indented(found))
-    elif not found and wanted == Filter(limit=limit):
+        say(indented(runs))
+    elif not runs and wanted == Filter(limit=limit):
         say(f"{history_query.NONE_YET.capitalize()}.")
     else:
-        say(history_text.lines(found))
-    for words in unknown:
-        complain(f"note: {words}")
+        say(history_text.lines(runs))
+    for hint in unknown:
+        complain(f"note: {hint}")
 
 
-@command.command("show", cls=Command, short_help="All that is kept of a run.", epilog=SHOW_EXAMPLES)
+@command.command("show", cls=Command, short_help="Everything recorded of a run.", epilog=SHOW_EXAMPLES)
 @click.argument("run")
 @RUNS_FOLDER
 @run_option("history_db")
 @_JSON
 def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -> None:
-    """Show all that is kept of RUN.
+    """Show everything that is recorded of RUN.
 
     RUN is the id of a run or a unique beginning of it, the folder of one, or @last, @last~1 and so on: the newest runs.
     """
@@ -124,8 +124,8 @@ def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -
     from orchestrator.history import queries
 
     with history_query.opened(history_db) as connection:
-        found = queries.run(connection, history_query.run_id(run, runs_folder))
-    say(indented(found) if as_json else history_text.in_full(found))
+        recorded = queries.run(connection, history_query.run_id(run, runs_folder))
+    say(indented(recorded) if as_json else history_text.in_full(recorded))
 
 
 @command.command(
@@ -148,6 +148,7 @@ def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -
 )
 @_SINCE
 @click.option(
+    "-f",
     "--format",
     "kind",
     metavar="NAME",
@@ -168,7 +169,7 @@ def trend(
     output: str | None,
     history_db: str | None,
 ) -> None:
-    """Plot what runs measured of MODEL, a model or a probe, on each GPU: a line a run, changes of the level marked."""
+    """Plot the results for MODEL, a model or a probe, on each GPU: a line a run, with changes of the level marked."""
     from orchestrator.config import margins
     from orchestrator.history import queries
     from orchestrator.history import trend as trending
@@ -180,50 +181,44 @@ def trend(
     with history_query.opened(history_db) as connection:
         points = queries.points(connection, model, gpu=gpu, precision=precision, batch_size=batch_size, since=moment)
         if not points:
-            said = history_suggestions.of_cells(connection, model)
-            raise HistoryError(f"no such cell of {model} is recorded.{said}" if said else history_query.NONE_YET)
-    found = trending.trends(points, margins.load(), figure)
-    if not found:
+            cells = history_query.describe_cells(connection, model)
+            raise HistoryError(f"no such cell of {model} is recorded.{cells}" if cells else history_query.NONE_YET)
+    trends = trending.trends(points, margins.load(), figure)
+    if not trends:
         raise HistoryError(
             f"none of these cells has a figure {figure or 'to compare runs by'}."
-            f"{history_suggestions.near(figure or '', trending.figures(points))}"
+            f"{history_query.nearest(figure or '', trending.figures(points))}"
         )
-    asked = {
+    filters = {
         **{"Model": model, "GPU": gpu, "Batch size": batch_size},
         **{"Precision": precision, "Figure": figure, "Since": since},
     }
-    named = {name: str(word) for name, word in asked.items() if word}
-    output_formats.tell(_rendered(found, chosen, named, output), output)
+    given = {name: str(value) for name, value in filters.items() if value}
+    output_formats.deliver(_rendered(trends, chosen, given, output), output)
 
 
-def _rendered(found: "Sequence[Trend]", kind: str, asked: dict[str, str], output: str | None) -> str | bytes:
+def _rendered(trends: "Sequence[Trend]", kind: str, filters: dict[str, str], output: str | None) -> str | bytes:
     if kind == "json":
-        return indented(found)
+        return indented(trends)
     if kind == "html":
         from orchestrator.history.as_html import to_html
 
-        return to_html(found, asked)
+        return to_html(trends, filters)
     from orchestrator.cli import history_text
 
     # A file is UTF-8, as every report.
     encoding = "utf-8" if output is not None else getattr(sys.stdout, "encoding", None) or ""
-    return history_text.trends(found, ascii_only=not encoding.lower().startswith("utf"))
+    return history_text.plots(trends, ascii_only=not encoding.lower().startswith("utf"))
 
 
 @command.command("export", cls=Command, short_help="Everything, as a file.", epilog=EXPORT_EXAMPLES)
-@click.option("--format", "kind", metavar="NAME", help="csv or json. [default: by the suffix of --output, else csv]")
 @click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    required=True,
-    type=click.Path(),
-    callback=require_report_file,
-    help=f"The file; {output_formats.OLDER_KEPT}.",
+    "-f", "--format", "kind", metavar="NAME", help="csv or json. [default: by the suffix of --output, else csv]"
 )
+@output_formats.output_option(f"The file; {output_formats.OLDER_KEPT}.", required=True)
 @run_option("history_db")
 def export(*, kind: str | None, output: str, history_db: str | None) -> None:
-    """Write all runs into a file, oldest first: CSV has a row for each cell of each run, JSON all that is kept.
+    """Write all runs into a file, oldest first: CSV has a row for each cell of each run, JSON all that is recorded.
 
     In CSV, a device without a cell that has figures, as in a burn-in, has a row with its verdicts.
     """
@@ -240,9 +235,9 @@ def export(*, kind: str | None, output: str, history_db: str | None) -> None:
 
     def runs() -> "Iterator[RunRecord]":
         nonlocal written, rows
-        for made in queries.each(connection):
-            yield made
-            written, rows = written + 1, rows + exporting.rows(made)
+        for record in queries.each(connection):
+            yield record
+            written, rows = written + 1, rows + exporting.rows(record)
 
     with history_query.opened(history_db) as connection:
         write_parts_durably(Path(output), makers[chosen](runs()), move=beside_the_old)
@@ -250,26 +245,26 @@ def export(*, kind: str | None, output: str, history_db: str | None) -> None:
     say(f"{output}: {plural(written, 'run')}{lines}")
 
 
-@command.command("prune", cls=Command, short_help="Take old runs out.", epilog=PRUNE_EXAMPLES)
+@command.command("prune", cls=Command, short_help="Remove old runs.", epilog=PRUNE_EXAMPLES)
 @click.option("--before", metavar="DATE", help="Runs that began before then: 2026-01-01.")
 @click.option("--keep", metavar="N", type=click.IntRange(min=0), help="All but the newest N.")
-@click.option("--dry-run", is_flag=True, help="Say which; take none out.")
+@click.option("--dry-run", is_flag=True, help="Name the runs, remove none.")
 @run_option("history_db")
 def prune(*, before: str | None, keep: int | None, dry_run: bool, history_db: str | None) -> None:
-    """Take runs out of the history, and say which. Their folders and reports stay as they are."""
+    """Remove runs from the history, and name them. Their folders and reports stay."""
     from orchestrator.history import location, queries, store, updates
     from orchestrator.history.records import Filter
 
     moment = history_query.moment(before, "--before")
     if (moment is None) == (keep is None):
-        raise ConfigError("expected either --before DATE or --keep N: which runs are to be taken out?")
+        raise ConfigError("expected either --before DATE or --keep N, to choose the runs to remove")
     with history_query.opened(history_db) as connection:
         runs = queries.lines(connection, Filter())
-    gone = runs[keep:] if keep is not None else [run for run in runs if moment is not None and run.test_date < moment]
-    if gone and not dry_run:
+    old = runs[keep:] if keep is not None else [run for run in runs if moment is not None and run.test_date < moment]
+    if old and not dry_run:
         with store.writing(location.find(history_db, os.environ)) as opened:
-            updates.remove(opened, [run.run_id for run in gone])
-    for run in gone:
+            updates.remove(opened, [run.run_id for run in old])
+    for run in old:
         say(run.run_id)
-    what = "would be taken out" if dry_run else "taken out"
-    complain(f"note: {plural(len(gone), 'run')} of {len(runs)} {what}")
+    what = "would be removed" if dry_run else "removed"
+    complain(f"note: {plural(len(old), 'run')} of {len(runs)} {what}")

@@ -1,7 +1,7 @@
-"""Which history, run and date a `history` command means."""
+"""The history, run and date that a `history` command means, and suggestions if nothing matches."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,7 +11,10 @@ from orchestrator.errors import ConfigError, HistoryError
 if TYPE_CHECKING:
     import sqlite3
 
-NONE_YET: Final = "no run is recorded yet; `run` records each, but with --no-history"
+    from orchestrator.history.records import Filter
+
+SHOWN: Final = 12  # names listed
+NONE_YET: Final = "no run is recorded yet. `run` records each run, unless --no-history is given"
 
 
 @contextmanager
@@ -58,3 +61,54 @@ def run_id(run: str, runs_folder: str) -> str:
     if run.startswith("@") or (run and safe_read.is_folder(Path(run))):
         return run_files.load(run_lookup.find(run, runs_folder)).run_id
     return run
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """Return a sentence with the nearest name, else with all names, after a blank."""
+    from orchestrator.config.yaml_schema import did_you_mean
+
+    return did_you_mean(name, names) or (f" There is {_some(names)}." if names else "")
+
+
+def suggest_filters(connection: "sqlite3.Connection", wanted: "Filter") -> Iterator[str]:
+    """Yield a hint for each value of the filter that no recorded run has."""
+    from orchestrator.history import queries
+
+    models, verdicts, devices = queries.models(connection), queries.verdicts(connection), queries.devices(connection)
+    if wanted.model is not None and wanted.model not in models:
+        yield f"no recorded run measured {wanted.model}.{nearest(wanted.model, models)}"
+    if wanted.gpu is not None and not any(_means(wanted.gpu, device) for device in devices):
+        names = _once([name for _, name in devices])
+        near = nearest(wanted.gpu, names)
+        yield f"no recorded device has {wanted.gpu} in its name, or at the start of its UUID.{near}"
+    if wanted.verdict is not None and wanted.verdict.lower() not in map(str.lower, verdicts):
+        yield f"no recorded run, health or burn-in is {wanted.verdict}.{nearest(wanted.verdict, verdicts)}"
+
+
+def describe_cells(connection: "sqlite3.Connection", model: str) -> str:
+    """Describe the recorded cells of a model, else name the recorded models, after a blank; empty if there is none."""
+    from orchestrator.history import queries
+
+    kinds = queries.kinds(connection, model)
+    if not kinds:
+        return nearest(model, queries.models(connection))
+    precisions, batches, devices, newest = zip(*kinds, strict=True)
+    sizes = [f"batch {size}" for size in sorted(set(batches)) if size]
+    what = _some([*_once(precisions), *sizes])
+    return f" Recorded of {model}: {what}, on {_some(_once(devices))}. Its last run started {max(newest)}."
+
+
+def _means(gpu: str, device: tuple[str, str]) -> bool:
+    uuid, name = (text.lower() for text in device)
+    return uuid.startswith(gpu.lower()) or gpu.lower() in name
+
+
+def _once(names: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+def _some(names: Sequence[str]) -> str:
+    from orchestrator.config.yaml_schema import listed
+
+    more = [f"{len(names) - SHOWN} more"] if len(names) > SHOWN else []
+    return listed([*names[:SHOWN], *more], "and")

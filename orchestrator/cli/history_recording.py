@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from protocol.cell import Device
     from protocol.paths import RunPaths
 
-Found = TypeVar("Found")
+T = TypeVar("T")
 
 PATIENCE_S: Final = 20.0  # twice store.BUSY_S, which SQLite waits for another process
 
@@ -51,14 +51,14 @@ def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: Hist
     try:
         _in_time(write)
     except (HistoryError, ImportError) as error:  # a Python without SQLite, or with one that cannot be loaded
-        remedy = f"Once that is mended, `gpubench-orchestrate report {paths.folder}` records it"
+        remedy = f"Fix this, then `gpubench-orchestrate report {paths.folder}` records it"
         notes.append(f"the run was not recorded: {str(error).removesuffix('.')}. {remedy}")
     for note in tuple(notes):
         complain(f"note: {note}")
 
 
 def refused(configuration: "Configuration") -> tuple[str, ...]:
-    """Return why the run would not be recorded, for people: another program's file, a newer version."""
+    """Return why the run would not be recorded, as text: another program's file, or a newer version."""
     if not configuration.history:
         return ()
 
@@ -70,42 +70,41 @@ def refused(configuration: "Configuration") -> tuple[str, ...]:
     try:
         why = _in_time(look)
     except (HistoryError, ImportError):
-        return ()  # who asks what earlier runs said is told
-    what = "the run will not be recorded, and what earlier runs said of these devices is not known"
+        return ()  # `earlier` reports it
+    what = "the run will not be recorded, and earlier findings against these devices are unknown"
     return (f"{what}: {why.removesuffix('.')}",) if why else ()
 
 
 def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tuple[dict[str, str], tuple[str, ...]]":
-    """Return earlier findings against these devices by UUID, and for people why they are unknown."""
+    """Return earlier findings against these devices by UUID, and as text why they are unknown."""
     if not configuration.history:
         return {}, ()
 
     def read() -> dict[str, str]:
-        from orchestrator.history import earlier_findings as history
-        from orchestrator.history import location, queries, store
+        from orchestrator.history import location, queries, store, wording
 
         with store.reading(location.find(configuration.history_db, os.environ)) as connection:
             if connection is None:
                 return {}
-            return history.remarks(devices, queries.offences(connection, [device.uuid for device in devices]))
+            return wording.earlier_findings(devices, queries.offences(connection, [device.uuid for device in devices]))
 
     try:
         return _in_time(read), ()
     except (HistoryError, ImportError) as error:
-        return {}, (f"what earlier runs said of these devices is not known: {error}",)
+        return {}, (f"earlier findings against these devices are unknown: {error}",)
 
 
-def _in_time(work: Callable[[], Found]) -> Found:
+def _in_time(work: Callable[[], T]) -> T:
     """Return the result of `work`. Raises HistoryError after PATIENCE_S: a dead file server never answers."""
-    outcome: Future[Found] = Future()
+    outcome: Future[T] = Future()
 
-    def tell() -> None:
+    def run() -> None:
         try:
             outcome.set_result(work())
         except BaseException as error:  # noqa: BLE001  # it is raised again, where it is waited for
             outcome.set_exception(error)
 
-    thread = threading.Thread(target=tell, name="history", daemon=True)
+    thread = threading.Thread(target=run, name="history", daemon=True)
     thread.start()
     thread.join(PATIENCE_S)
     if not outcome.done():

@@ -16,7 +16,6 @@ from orchestrator.system.plain_text import plain
 BAR: Final = 24
 NAME_WIDTH: Final = 28
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
-_ROOM: Final = 0.25  # of the range of the values, between the start of the bars and the least value
 
 
 def lines(runs: Sequence[RunLine]) -> str:
@@ -37,10 +36,10 @@ def in_full(record: RunRecord) -> str:
     """Describe everything recorded of a run."""
     run = record.run
     tainted = "; tainted: faults were injected on purpose" if run.tainted else ""
-    ended = "" if run.finished else "; it did not come to its end"
+    ended = "" if run.finished else "; it did not reach its end"
     head = {
         "Run": run.run_id,
-        "Begun": run.test_date,
+        "Started": run.test_date,
         "Folder": run.folder,
         "Took": duration(run.seconds),
         "Verdict": f"{run.verdict}, exit code {run.exit_code}{ended}{tainted}",
@@ -50,18 +49,16 @@ def in_full(record: RunRecord) -> str:
         "Cells": f"{run.ok} of {run.planned} ok",
         "Stack": ", ".join(f"{name} {value}" for name, value in run.stack.items()),
     }
-    told = [f"{name:8}  {plain(value)}" for name, value in head.items() if value]
+    summary = [f"{name:8}  {plain(value)}" for name, value in head.items() if value]
     devices = [line for judged in record.devices for line in _device(judged)]
     if not record.cells:
-        why = (
-            "the cells of a burn-in are checks, which its report has one by one." if run.burn_in else "no cell has any."
-        )
-        return "\n".join((*told, "", *devices, "", f"No figures: {why}"))
-    labels = {one.device.gpu_uuid: one.device.label for one in record.devices}
+        why = "the cells of a burn-in are checks, which its report lists." if run.burn_in else "no cell has any."
+        return "\n".join((*summary, "", *devices, "", f"No figures: {why}"))
+    labels = {judged.device.gpu_uuid: judged.device.label for judged in record.devices}
     header = ("GPU", "Cell", "Figure", "Value", "Launches", "Remark")
     names = keys.names(cell.key for cell in record.cells)
     cells = [_cell(cell, labels[cell.gpu_uuid], names[cell.key]) for cell in record.cells]
-    return "\n".join((*told, "", *devices, "", table(header, cells, numbers=frozenset({3, 4}))))
+    return "\n".join((*summary, "", *devices, "", table(header, cells, numbers=frozenset({3, 4}))))
 
 
 def _device(judged: DeviceRecord) -> Iterator[str]:
@@ -81,27 +78,25 @@ def _cell(cell: CellRecord, label: str, name: str) -> tuple[str, ...]:
     return tuple(map(plain, (label, name, cell.metric, shown, str(len(cell.launches)), cell.doubt)))
 
 
-def trends(found: Sequence[Trend], *, ascii_only: bool) -> str:
-    """Plot each cell on each device."""
-    return "\n".join(line for one in found for line in (*_trend(one, ascii_only=ascii_only), "")).rstrip("\n")
+def plots(trends: Sequence[Trend], *, ascii_only: bool) -> str:
+    """Plot each trend: a cell on a device."""
+    return "\n".join(line for trend in trends for line in (*_trend(trend, ascii_only=ascii_only), "")).rstrip("\n")
 
 
 def _trend(trend: Trend, *, ascii_only: bool) -> Iterator[str]:
     title = f"{wording.cell(trend)} on {wording.device(trend)}"
     yield plain(f"{title}: {trend.figure} of {plural(len(trend.points), 'run')}")
-    known = [point for point in trend.points if point.value is not None]
-    # A run that does not count, such as a throttled one, would make the others look alike.
-    counted_runs = [point for point in known if not point.left_out] or known
+    measured = [point for point in trend.points if point.value is not None]
+    # An excluded run, such as a throttled one, would make the others look alike.
+    counted_runs = [point for point in measured if not point.left_out] or measured
     values = [point.value for point in counted_runs if point.value is not None]
-    low, high = min(values), max(values)
-    start = low - _ROOM * ((high - low) or abs(high))
-    span = (high - start) or 1.0
+    longest = max(values)
     for point in trend.points:
         shown = "-" if point.value is None else wording.figure(point.value)
-        bar = _bar(0.0 if point.value is None else (point.value - start) / span, ascii_only=ascii_only)
+        bar = _bar((point.value or 0.0) / (longest or 1.0), ascii_only=ascii_only)
         yield f"  {plain(point.run_id):22}  {shown:>10}  {bar}  {plain('; '.join(_marks(point)))}".rstrip()
     judged = wording.unjudged(trend) or f"changes beyond {trend.margin_percent:g} %"
-    yield f"  bars from {wording.figure(start)} to {wording.figure(high)}; {judged}"
+    yield f"  bars from 0 to {wording.figure(longest)}; {judged}"
 
 
 def _bar(share: float, *, ascii_only: bool) -> str:

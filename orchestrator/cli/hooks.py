@@ -8,7 +8,7 @@ They run without a shell, in their own session, with an empty standard input, a 
     GPUBENCH_RUN_FOLDER   the run's folder; empty if the run never started
     GPUBENCH_REPORT       the report's first file; empty without a report
 
-They never change how the run ended: their failures become sentences for the user.
+Their failures are reported to the user, and never change how the run ended.
 """
 
 import os
@@ -23,8 +23,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from orchestrator.errors import ConfigError
 from orchestrator.system import log_files, process_end
 from orchestrator.system.stop_signals import StopSignals
@@ -37,18 +35,8 @@ _LOOK_S: Final = 0.1  # between checks of the log's size: `yes` writes 1 GB/s
 _PATIENCE_S: Final = 5.0  # after SIGTERM, and after SIGKILL
 
 
-class End(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended. Absent paths are None; an absent verdict is empty."""
-
-    exit_code: int
-    verdict: str
-    summary: str
-    folder: Path | None
-    report: Path | None
-
-
 def parse(line: str | None, option: str) -> tuple[str, ...]:
-    """Split a command into words; () if not given. Raises ConfigError, also for a missing program."""
+    """Split a command into words, () if not given. Raises ConfigError, also for a missing program."""
     if line is None:
         return ()
     try:
@@ -79,12 +67,15 @@ def recorded(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def call(words: tuple[str, ...], end: End, log: Path | None, limit_s: float = LIMIT_S) -> str:
-    """Run a command; return what went wrong, empty if nothing did. log: takes its output, else standard error."""
+def call(words: tuple[str, ...], environment: Mapping[str, str], log: Path | None, limit_s: float = LIMIT_S) -> str:
+    """Run a command. Returns what went wrong, else an empty text.
+
+    environment: the table above. log: takes its output, else standard error.
+    """
     process = None
     try:
-        with StopSignals() as held_back:  # one that came in between would leave the process behind, its number unknown
-            process = _started(words, end, log)
+        with StopSignals() as held_back:  # a signal in between would orphan the process, its PID unknown
+            process = _started(words, environment, log)
         if held_back.requests:
             raise KeyboardInterrupt
         code = _wait(process, log, limit_s)
@@ -99,30 +90,18 @@ def call(words: tuple[str, ...], end: End, log: Path | None, limit_s: float = LI
     if code == 0:
         return ""
     ended = process_end.Exit(code=code if code > 0 else None, signal=-code if code < 0 else None)
-    return f"ended: {ended.words}"
-
-
-def environment(end: End) -> Mapping[str, str]:
-    """Return the environment variables of the table above."""
-    return {
-        "GPUBENCH_EXIT_CODE": str(end.exit_code),
-        "GPUBENCH_VERDICT": end.verdict,
-        "GPUBENCH_SUMMARY": end.summary,
-        "GPUBENCH_RUN_FOLDER": "" if end.folder is None else str(end.folder.absolute()),
-        "GPUBENCH_REPORT": "" if end.report is None else str(end.report.absolute()),
-    }
+    return f"ended: {ended.description}"
 
 
 def _program(line: str) -> str:
-    """Return the first word, and whether there are more, which may be secrets."""
     try:
         first, *rest = shlex.split(line)
-    except ValueError:  # of an option that was given twice, the last one alone was looked at
+    except ValueError:  # of an option that was given twice, only the last value was checked
         return "…"
-    return f"{first} …" if rest else first
+    return f"{first} …" if rest else first  # arguments may be secrets
 
 
-def _started(words: tuple[str, ...], end: End, log: Path | None) -> subprocess.Popen[bytes]:
+def _started(words: tuple[str, ...], environment: Mapping[str, str], log: Path | None) -> subprocess.Popen[bytes]:
     output = _open(log)
     try:
         return subprocess.Popen(
@@ -130,7 +109,7 @@ def _started(words: tuple[str, ...], end: End, log: Path | None) -> subprocess.P
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=os.environ | environment(end),
+            env={**os.environ, **environment},
             start_new_session=True,
         )
     finally:
@@ -138,9 +117,8 @@ def _started(words: tuple[str, ...], end: End, log: Path | None) -> subprocess.P
 
 
 def _open(log: Path | None) -> int:
-    """Open the command's output: a missing or read-only run folder must not prevent the notification."""
     if log is not None:
-        with suppress(OSError):
+        with suppress(OSError):  # a missing or read-only run folder must not prevent the notification
             return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     with suppress(OSError):
         return os.dup(2)
@@ -162,7 +140,7 @@ def _wait(process: subprocess.Popen[bytes], log: Path | None, limit_s: float) ->
 
 
 def _end(process: subprocess.Popen[bytes] | None) -> None:
-    """End a command and its group. Reap it last: until then its number stays its own."""
+    """End a command and its group. Reaped last: until then its PID is not reused."""
     if process is None:
         return
     with StopSignals():

@@ -2,7 +2,10 @@
 
 import os
 import platform
+import re
 import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -22,6 +25,8 @@ Examples:
   {command}
   {command} --json
 """
+_CUDA_OF_TORCH: Final = re.compile(r"^cuda\b[^=]*=\s*'([^']*)'", re.MULTILINE)
+_CUDNN: Final = re.compile(r"^nvidia-cudnn-cu\d+")
 SOFTWARE: Final = ("torch", "torchvision", "transformers", "safetensors")
 
 
@@ -41,6 +46,8 @@ def gather(inventory: "Inventory") -> dict[str, Any]:
         "tool_version": TOOL_VERSION,
         "python_version": platform.python_version(),
         "software": {name: installed(name) for name in SOFTWARE},
+        "torch_cuda_version": torch_cuda(),
+        "torch_cudnn_version": torch_cudnn(),
         "hostname": platform.node(),
         "cpu_cores": len(os.sched_getaffinity(0)),
         "nvml": {"status": inventory.nvml.value, "reason": inventory.reason},
@@ -62,6 +69,31 @@ def installed(package: str) -> str | None:
         return None
 
 
+def torch_cuda() -> str | None:
+    """Return the version of CUDA that torch was built with, from torch/version.py; None without one."""
+    found = PathFinder.find_spec("torch")
+    for folder in (found and found.submodule_search_locations) or ():
+        try:
+            text = (Path(folder) / "version.py").read_text(encoding="utf-8")
+        except OSError:
+            continue
+        match = _CUDA_OF_TORCH.search(text)
+        return match[1] if match else None
+    return None
+
+
+def torch_cudnn() -> str | None:
+    """Return the version of the cuDNN package that torch requires; None if cuDNN comes from elsewhere."""
+    from importlib import metadata
+
+    try:
+        requirements = metadata.requires("torch") or []
+    except metadata.PackageNotFoundError:
+        return None
+    names = {match[0] for requirement in requirements if (match := _CUDNN.match(requirement))}
+    return next(filter(None, map(installed, sorted(names))), None)
+
+
 def describe(facts: dict[str, Any]) -> str:
     """Describe the facts for people."""
     software = ", ".join(f"{name} {version or 'not installed'}" for name, version in facts["software"].items())
@@ -69,6 +101,7 @@ def describe(facts: dict[str, Any]) -> str:
     lines = [
         f"gpubench {facts['tool_version']}, Python {facts['python_version']} ({sys.executable})",
         f"Software   {software}",
+        f"For GPUs   {_for_gpus(facts)}",
         f"Host       {facts['hostname']}, {facts['cpu_cores']} cores (cpu:0 to cpu:{facts['cpu_cores'] - 1})",
         f"NVML       {nvml['status']}" + (f": {nvml['reason']}" if nvml["reason"] else ""),
     ]
@@ -80,9 +113,17 @@ def describe(facts: dict[str, Any]) -> str:
     if not facts["gpus"]:
         lines.append("GPUs       none")
     for device in facts["gpus"]:
-        slices = [one for one in facts["mig_slices"] if one.slice_of == device.uuid]
+        slices = [part for part in facts["mig_slices"] if part.slice_of == device.uuid]
         lines += ["", *_device(device), *_slices(device, slices)]
     return "\n".join(lines)
+
+
+def _for_gpus(facts: dict[str, Any]) -> str:
+    if facts["software"]["torch"] is None:
+        return "nothing without torch"
+    if facts["torch_cuda_version"] is None:
+        return "torch was built without CUDA"
+    return f"torch for CUDA {facts['torch_cuda_version']}, cuDNN {facts['torch_cudnn_version'] or 'of the system'}"
 
 
 def _device(device: "Device") -> list[str]:
@@ -117,7 +158,7 @@ def _slices(gpu: "Device", slices: "Sequence[Device]") -> list[str]:
         return ["  MIG slices   none, so CUDA sees nothing of this GPU"]
     return [
         "  MIG slices   CUDA sees these, and not the whole GPU; --gpu-ids takes their UUIDs",
-        *(f"    {one.label}  {one.uuid}  {mig.profile(one)}, {_memory(one) or 'not readable'}" for one in slices),
+        *(f"    {part.label}  {part.uuid}  {mig.profile(part)}, {_memory(part) or 'not readable'}" for part in slices),
     ]
 
 

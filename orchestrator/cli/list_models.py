@@ -22,8 +22,8 @@ Examples:
 HEADER: Final = ("Model", "Type", "Parameters", "Input", "Takes", "Memory")
 EXPLAINED: Final = """\
 Parameters in millions.
-Takes: what --seq-len (tokens) and --input-size (pixels) can ask for.
-Memory: of a GPU, in GB, about what training at batch 32 takes."""
+Takes: valid values of --seq-len (tokens) and --input-size (pixels).
+Memory: GPU memory in GB, about what training at batch 32 takes."""
 
 
 @click.command("list-models", cls=Command, epilog=EXAMPLES)
@@ -53,7 +53,7 @@ def _page(models: "Sequence[ModelSpec]") -> str:
         for model in models
         if model.generation is not None
     ]
-    on_request = [f"Only where it is named, not among all: {model.name}." for model in models if model.on_request]
+    on_request = [f'Excluded from "all": {model.name}.' for model in models if model.on_request]
     return "\n".join((shown, "", EXPLAINED, *generation, *on_request))
 
 
@@ -70,7 +70,6 @@ def _row(model: "ModelSpec") -> tuple[str, ...]:
 
 
 def _range(sizes: "Sizes") -> str:
-    """The same as shapes.takes, short enough for a column."""
     if sizes.largest == sizes.smallest:
         return "nothing else"
     if sizes.only:

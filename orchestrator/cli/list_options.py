@@ -24,8 +24,8 @@ def meant(command: click.Command, words: Sequence[str]) -> str:
     """Suggest the joined list, after a blank; empty unless a list was torn apart. words: after the command's name."""
     if any(isinstance(parameter, click.Argument) for parameter in command.params):
         return ""
-    lists = [one for one in command.params if isinstance(one, ListOption) and one.separator == ","]
-    options = {spelling for one in lists for spelling in one.opts}
+    lists = [option for option in command.params if isinstance(option, ListOption) and option.separator == ","]
+    options = {spelling for option in lists for spelling in option.opts}
     names = command.commands if isinstance(command, click.Group) else {}
     for place, word in enumerate(words):
         option, sign, first = word.partition("=")

@@ -5,7 +5,8 @@ from typing import Final
 
 import click
 
-from orchestrator.cli.decorators import RUNS_FOLDER, require_report_file, run_option
+from orchestrator.cli.decorators import RUNS_FOLDER, run_option
+from orchestrator.cli.output_formats import output_option
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import complain, indented, say
 from orchestrator.config.naming import plural
@@ -23,22 +24,14 @@ MOST: Final = 8  # excluded cells named for each reason
 
 @click.command("make-baseline", cls=Command, short_help="Make a baseline of one or more reports.", epilog=EXAMPLES)
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path())
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    required=True,
-    type=click.Path(),
-    callback=require_report_file,
-    help="The baseline's file; one that is there already is never replaced.",
-)
+@output_option("The baseline's file, which must not exist yet.", required=True)
 @RUNS_FOLDER
 @run_option("history_db")
 def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db: str | None) -> None:
-    """Make a baseline of RUN, a report.json, the folder of a run, or its id: sound cells, with each launch's figure.
+    """Make a baseline of RUN, a report.json, the folder of a run, or its id: healthy cells, with each launch's figure.
 
-    Cells that were measured at a smaller batch, throttled, contaminated or never steady are left out, and named.
-    Several runs are joined, where nothing of their stack differs and each cell of a device is in one of them.
+    Cells that were measured at a smaller batch, throttled, contaminated or never steady are excluded, and named.
+    Several runs are joined if their stack is the same and each cell of a device is in only one of them.
     """
     from orchestrator.compare import baselines, cell_facts, pairing
     from orchestrator.figures import keys
@@ -51,22 +44,22 @@ def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db:
         raise ConfigError(f"-o/--output: {output}: a baseline is JSON, so its suffix is .json, and not '{path.suffix}'")
     folders.require_file(path, "-o/--output")
     if path.exists():
-        raise ConfigError(f"-o/--output: {path} is there already; choose another name")
-    found = baselines.joined([report_reader.read(run, runs_folder, history_db) for run in runs])
-    made = baselines.reduced(found, path.stem)
+        raise ConfigError(f"-o/--output: {path} exists already. Choose another name")
+    joined = baselines.joined([report_reader.read(run, runs_folder, history_db) for run in runs])
+    made = baselines.reduced(joined, path.stem)
     write_durably(path, indented(made).encode() + b"\n")
     say(str(path))
-    names = keys.names(cell.key for cell in found.cells)
-    for why, left_out in baselines.unsound(found).items():
-        told = [f"{place.device.label} {names[place.cell.key]}" for place in left_out]
-        more = f" and {len(told) - MOST} more" if len(told) > MOST else ""
-        words = f"left out, {plural(len(told), 'cell')} of {len(found.cells)}: {', '.join(told[:MOST])}{more}"
-        complain(f"note: {words}: {why}")
+    names = keys.names(cell.key for cell in joined.cells)
+    for why, excluded in baselines.unsound(joined).items():
+        cells = [f"{place.device.label} {names[place.cell.key]}" for place in excluded]
+        more = f" and {len(cells) - MOST} more" if len(cells) > MOST else ""
+        count = f"{plural(len(cells), 'cell')} of {len(joined.cells)}"
+        complain(f"note: excluded, {count}: {', '.join(cells[:MOST])}{more}: {why}")
     places = pairing.places(made).values()
     if blind := sum(cell_facts.not_watched(place.device.kind, place.cell.throttled) for place in places):
         complain(
-            f"note: nobody watched whether {blind} of {len(made.cells)} cells were throttled: no comparison with them "
-            "will say SAME or FASTER"
+            f"note: throttling of {blind} of {len(made.cells)} cells was not monitored. A comparison with them never "
+            "says SAME or FASTER"
         )
     if made.profile != RIGOROUS:
-        complain(f"note: it was measured with the profile {made.profile}; baselines to share are made with {RIGOROUS}")
+        complain(f"note: the baseline has profile {made.profile}. Use {RIGOROUS} for baselines to share")

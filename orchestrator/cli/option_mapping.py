@@ -27,11 +27,10 @@ def settings_of(params: Mapping[str, object]) -> LayeredSettings:
     return from_options(values, origins, OPTIONS)
 
 
-def _value(option: Option, given: Any) -> object:  # noqa: ANN401  # what click has made of the words
-    """Return the value as in a file. A word in place of a number stays a word, and is refused later."""
+def _value(option: Option, given: Any) -> object:  # noqa: ANN401  # what click returns
     if option.constant:
         return option.constant
-    match option.kind:
+    match option.kind:  # a word in place of a number is refused later
         case Kind.NUMBER:
             return _number(given)
         case Kind.NUMBERS:
@@ -41,9 +40,7 @@ def _value(option: Option, given: Any) -> object:  # noqa: ANN401  # what click 
             if words == [Auto.AUTO]:
                 return Auto.AUTO
             if Auto.AUTO in words:
-                raise ConfigError(
-                    f"{option.spelling}: {Auto.AUTO} stands alone, it finds the sizes; leave the others out"
-                )
+                raise ConfigError(f"{option.spelling}: {Auto.AUTO} finds the sizes itself. Remove the other sizes")
             return [_number(word) for word in words]
     return given
 

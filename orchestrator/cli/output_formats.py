@@ -1,25 +1,29 @@
 """The output format and file of a command, from --format and -o."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
-from orchestrator.cli.decorators import require_report_file
+from orchestrator.cli.decorators import Command, require_report_file
 from orchestrator.cli.streams import say
 from orchestrator.errors import ConfigError
 
 OLDER_KEPT: Final = "an older one is kept beside it"  # of -o, for --help
-OUTPUT: Final = click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(),
-    callback=require_report_file,
-    help=f"Write into this file; {OLDER_KEPT}. [default: standard output]",
-)
+
+
+def output_option(text: str, *, required: bool = False) -> Callable[[Command], Command]:
+    """Make -o of a command. text: its help."""
+    path = click.Path()
+    return click.option(
+        "-o", "--output", metavar="FILE", type=path, callback=require_report_file, required=required, help=text
+    )
+
+
+OUTPUT: Final = output_option(f"Write into this file; {OLDER_KEPT}. [default: standard output]")
 _TEXT: Final = {".txt": "text"}  # other formats are their own suffix
+_ALSO_CALLED: Final = {"txt": "text", "markdown": "md"}
 
 
 def chosen(kind: str | None, output: str | None, formats: Sequence[str]) -> str:
@@ -31,22 +35,27 @@ def chosen(kind: str | None, output: str | None, formats: Sequence[str]) -> str:
     if of_name not in formats:
         of_name = ""
     if kind is None and suffix and not of_name:
-        raise ConfigError(f"-o/--output: {output}: no format has the suffix '{suffix}'; say which with --format")
-    kind = kind or of_name or formats[0]
+        raise ConfigError(f"-o/--output: {output}: no format has the suffix '{suffix}'. Choose one with --format")
+    kind = _ALSO_CALLED.get(kind or "", kind) or of_name or formats[0]
     require_known(kind, "--format", formats, "format")
     if of_name and kind != of_name:
-        raise ConfigError(f"-o/--output: {output} has the suffix of {of_name}, and --format asks for {kind}")
+        raise ConfigError(f"-o/--output: {output} has the suffix of {of_name}, but --format is {kind}. Change one")
     return kind
 
 
-def tell(rendered: str | bytes, output: str | None) -> None:
+def deliver(rendered: str | bytes, output: str | None) -> None:
     """Write to standard output, or to a file, whose name is printed. Raises StorageError."""
-    from orchestrator.report.files import beside_the_old
-    from orchestrator.store.journal import write_durably
-
     if output is None:
         say(rendered)
         return
+    write(rendered, output)
+    say(output)
+
+
+def write(rendered: str | bytes, output: str) -> None:
+    """Write to a file, and keep an older one beside it. Raises StorageError."""
+    from orchestrator.report.files import beside_the_old
+    from orchestrator.store.journal import write_durably
+
     data = rendered if isinstance(rendered, bytes) else rendered.encode()
     write_durably(Path(output), data + b"\n", move=beside_the_old)
-    say(output)

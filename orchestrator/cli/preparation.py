@@ -5,18 +5,19 @@ parameters ─▶ settings ─▶ configuration ─▶ devices ─▶ plan ─�
 """
 
 import os
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from orchestrator import TOOL_VERSION
 from orchestrator.cli import (
     comparison_options,
-    deadline_warnings,
-    device_conflicts,
     dry_run,
     history_recording,
     hooks,
     option_mapping,
+    plan_notes,
     unused_options,
 )
 from orchestrator.cli.decorators import OPTIONS, RunParams
@@ -27,9 +28,11 @@ from orchestrator.compare.references import Against
 from orchestrator.config import catalogue, libraries, models_file, own_models, presets
 from orchestrator.config import resolution as config
 from orchestrator.config.catalogue import Catalogue
+from orchestrator.config.presets import Preset
 from orchestrator.config.run_configuration import Configuration, Plan, StoredRun
 from orchestrator.config.settings import LayeredSettings
 from orchestrator.config.yaml_schema import listed
+from orchestrator.engine.kind import Outcome
 from orchestrator.errors import ConfigError, DeviceError
 from orchestrator.gpu import cpu_devices, cuda_probe, gpu_users, inventory
 from orchestrator.gpu import devices as machine_devices
@@ -37,21 +40,50 @@ from orchestrator.gpu.inventory import Look
 from orchestrator.kinds import registry
 from orchestrator.kinds.burn_in import levels, rounds, time_needed
 from orchestrator.kinds.burn_in import settings as burn_in_settings
-from orchestrator.plan import estimate
+from orchestrator.kinds.gate import settings as gate
+from orchestrator.plan import estimate, launches
 from orchestrator.state.time_budget import Budget
 from orchestrator.store import folders, run_files
 from protocol.cell import Device, DeviceKind
 from protocol.exit_codes import ExitCode
 
+# Names of time limits that are not options.
+_LIMITS: Final = {presets.TRIAGE: presets.TRIAGE, gate.NAME: "--time-limit"}
+
+
+class Requested(NamedTuple):
+    """Settings, what they resolve to, and the models that they may name. against: references of the run."""
+
+    settings: LayeredSettings
+    configuration: Configuration
+    models: Catalogue
+    against: Against
+
 
 def measure(command: tuple[str, ...], params: RunParams, preset: str | None, ending: Ending) -> ExitCode:
     """Execute what the options request. Raises UserError before anything is run or written."""
-    settings, configuration, models = configure(params, preset)
-    comparison = _comparison(settings, configuration, models)
+    loaded = None if preset is None else presets.load(preset, OPTIONS)
+    settings, configuration, models = configure(params, loaded)
+    against = _comparison(settings, configuration, models)
+    return execute(command, params, Requested(settings, configuration, models, against), ending)
+
+
+def execute(
+    command: tuple[str, ...],
+    params: RunParams,
+    requested: Requested,
+    ending: Ending,
+    present: Callable[[Outcome], str] = lambda outcome: outcome.text,
+) -> ExitCode:
+    """Plan and execute a run. present: as for execution.work. Raises UserError before anything is run or written."""
+    settings, configuration, models, against = requested
     look = inventory.once(None if params["quiet"] or params["log_format"] == "json" else complain)
-    found = machine_devices.on_this_machine(configuration.gpu_ids, look, settings.origin("gpu.ids", "--gpu-ids"))
-    devices = _require_free(configuration, found, look)
+    named = machine_devices.on_this_machine(configuration.gpu_ids, look, settings.origin("gpu.ids", "--gpu-ids"))
+    devices = _require_free(configuration, named, look)
     configuration = burn_in_settings.on_devices(settings, configuration, devices, levels.load())
+    unnumbered = settings.find("benchmark.launches", int) is None and configuration.time_limit_s is None
+    if unnumbered:
+        configuration = launches.fitted(configuration, devices)
     plan = registry.of(configuration).plan(configuration, devices)
     if configuration.burn_in is not None:
         libraries.require(plan.cells, configuration.models)
@@ -59,21 +91,22 @@ def measure(command: tuple[str, ...], params: RunParams, preset: str | None, end
     folders.require_writable(configuration, settings, make=not params["dry_run"])
     unrecorded = history_recording.refused(configuration)
     notes = (
-        *unused_options.sentences(settings, params, configuration, plan, devices),
+        *unused_options.warnings(settings, params, configuration, plan, devices),
         *models_file.notes(models.wrong),
-        *libraries.sentences(libraries.missing(libraries.asked_for(plan.cells, configuration.models))),
+        *libraries.describe_missing(libraries.missing(libraries.measured_models(plan.cells, configuration.models))),
         *time_needed.notes(plan, configuration, devices, levels.load()),
         *rounds.notes(plan, configuration, devices),
-        *deadline_warnings.sentences(plan, configuration, devices),
-        *device_conflicts.sentences(devices, cpu_devices.usable_cores(), Path(configuration.runs_folder)),
+        *plan_notes.deadline_warnings(plan, configuration, devices),
+        *plan_notes.device_conflicts(devices, cpu_devices.usable_cores(), Path(configuration.runs_folder)),
         *unrecorded,
     )
     if params["dry_run"]:
         broken = cuda_probe.refusal(devices)
-        refused = () if broken is None else (f"a run would be refused now: {broken}",)
-        say(dry_run.describe(plan, configuration, devices, (*notes, *refused)))
+        refused = () if broken is None else (f"a run could not start now: {broken}",)
+        why = launches.reason(configuration) if unnumbered else ""
+        say(dry_run.describe(plan, configuration, devices, (*notes, *refused), launches=why))
         return ExitCode.PASSED
-    from orchestrator.cli.execution import work  # with what shows a run, which a plan alone does not need
+    from orchestrator.cli.execution import work  # imports the displays, which a plan does not need
 
     cuda_probe.require(devices)
     earlier, unknown = ({}, ()) if unrecorded else history_recording.earlier(configuration, devices)
@@ -91,21 +124,23 @@ def measure(command: tuple[str, ...], params: RunParams, preset: str | None, end
             earlier=earlier,
         )
         run_files.store(stored, paths)
-        references.store(comparison, paths)
+        references.store(against, paths)
     shown = params.copy()
     shown["verbose"] = settings.find("output.verbose", bool)
-    return work(stored, paths, shown, ending, notes=(*notes, *unknown), look=look)
+    return work(stored, paths, shown, ending, notes=(*notes, *unknown), look=look, present=present)
 
 
-def configure(params: RunParams, preset_name: str | None) -> tuple[LayeredSettings, Configuration, Catalogue]:
+def configure(params: RunParams, preset: Preset | None) -> tuple[LayeredSettings, Configuration, Catalogue]:
     """Return the settings, the configuration, and the models that it may name. Raises UserError."""
     defaults = catalogue.configs_folder() / "default.yaml"
     if params["config"] == "":
-        raise ConfigError("--config: expected a file, got an empty text")
+        raise ConfigError("--config: expected a file, got an empty string")
     file = None if params["config"] is None else Path(params["config"])
-    preset = None if preset_name is None else presets.load(preset_name, OPTIONS)
     command_line = option_mapping.settings_of(params)
-    settings = config.gather(OPTIONS, defaults, file, command_line, None if preset is None else preset.settings)
+    settings = config.gather(OPTIONS, defaults, file, command_line)
+    if preset is not None:
+        chosen = preset.settings_on(config.gpu_ids(settings))
+        settings = config.gather(OPTIONS, defaults, file, command_line, chosen)
     places = config.Places(current=folders.current(), cache=folders.default_cache(os.environ, os.getuid()))
     models, settings = own_models.extended(catalogue.load(), settings, places.current, allowed=params["allow_code"])
     configuration = config.resolve(settings, models, places)
@@ -117,13 +152,13 @@ def configure(params: RunParams, preset_name: str | None) -> tuple[LayeredSettin
     if preset is not None:
         if burn_in_settings.DURATION in settings.values:
             origin = settings.origin(burn_in_settings.DURATION)
-            raise ConfigError(f"{origin}: `quick` and `triage` have limits of their own; use `run --burn-in`")
+            raise ConfigError(f"{origin}: a {preset.name} run has its own time limit. Use `run --burn-in`")
         configuration = preset.on(configuration)
     return settings, burn_in_settings.of_settings(settings, configuration, models, levels.load()), models
 
 
 def _comparison(settings: LayeredSettings, configuration: Configuration, models: Catalogue) -> Against:
-    found = comparison_options.read(
+    against = comparison_options.read(
         settings.find("compare.baseline", str),
         settings.find("compare.thresholds", str),
         settings.find("compare.price", float),
@@ -132,10 +167,10 @@ def _comparison(settings: LayeredSettings, configuration: Configuration, models:
         models=models.models,
         origins=settings.origins,
     )
-    if configuration.burn_in is not None and found:
+    if configuration.burn_in is not None and against:
         given = listed((settings.origin(key) for key in comparison_options.OPTION if key in settings.values), "and")
-        raise ConfigError(f"{given}: a burn-in has verdicts, and no figures of models to compare. Leave that out.")
-    return found
+        raise ConfigError(f"{given}: a burn-in has verdicts but no model figures to compare. Remove it.")
+    return against
 
 
 def _require_time(plan: Plan, configuration: Configuration, devices: tuple[Device, ...]) -> None:
@@ -146,11 +181,10 @@ def _require_time(plan: Plan, configuration: Configuration, devices: tuple[Devic
     if any(budget.forecast(plan, device) for device in devices):
         return
     shortest_s = min(budget.expected_s(cell) for cell in plan.cells)
-    name = presets.TRIAGE if configuration.preset == presets.TRIAGE else f"--{configuration.preset}"
+    name = _LIMITS.get(configuration.preset or "", f"--{configuration.preset}")
     raise ConfigError(
-        f"nothing could be measured within the {limit_s:g} s of {name}: the shortest launch takes "
-        f"{estimate.about(shortest_s)}. Choose a quicker --profile, fewer iterations or a smaller batch, a longer "
-        "preset, or `run`, which has no limit."
+        f"the {limit_s:g} s of {name} are too short: the shortest launch takes {estimate.about(shortest_s)}. Choose a "
+        "quicker --profile, fewer iterations, a smaller batch, a longer preset, or `run`, which has no limit."
     )
 
 
@@ -165,9 +199,9 @@ def _require_free(configuration: Configuration, devices: tuple[Device, ...], loo
 
 def _telemetry_note(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> str:
     if not configuration.monitor:
-        return "monitoring was switched off"
+        return "monitoring was off"
     if all(device.kind is DeviceKind.CPU for device in devices):
-        return "NVML reads GPUs; there are none in this run"
+        return "no GPU in this run"
     if hidden := gpu_users.unseen(devices, look):
-        return f"NVML does not tell who uses {', '.join(gpu.label for gpu in hidden)}: whether others did is not seen"
+        return f"NVML does not report the processes on {', '.join(gpu.label for gpu in hidden)}"
     return ""

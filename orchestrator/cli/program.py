@@ -1,4 +1,4 @@
-"""What all commands share: exit codes and error messages.
+"""Exit codes and error messages of all commands.
 
 UserError            error: …                          2
 click's own errors   error: …, and where help is       2
@@ -9,22 +9,26 @@ anything else        traceback, and where to report    5
 """
 
 import inspect
+import os
 import shutil
 import sys
 import textwrap
 import traceback
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import click
 
 from orchestrator import HOW_TO_INSTALL
-from orchestrator.cli import list_options, missing_value
+from orchestrator.cli import list_options
+from orchestrator.cli.decorators import sections
 from orchestrator.cli.streams import StdoutError, as_json, complain, occupy_closed, refused, speaking
 from orchestrator.errors import ConfigError, StorageError, UserError
-from orchestrator.system import stop_signals
+from orchestrator.system import plain_text, stop_signals
 from protocol.exit_codes import MEANING, ExitCode
 
+_NAME_FOLDERS: Final = ("TMPDIR", "TEMP", "TMP", "HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")
+_FEW_COMMANDS: Final = 2
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -56,7 +60,7 @@ class Command(click.Command):
     hears_signals = False
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command. The program, a command too, leaves signals to the one below it."""
+        """Run the command. The program, a command too, leaves signals to its subcommand."""
         if ctx.parent is not None and not self.hears_signals:
             stop_signals.settle()
         return super().invoke(ctx)
@@ -71,6 +75,8 @@ class Command(click.Command):
         except click.UsageError as error:
             hint = list_options.meant(self, words) if type(error) is click.UsageError else ""
             raise Refusal(_usage(error, info_name or "", hint)) from error
+        except UserError as error:  # of a value that is checked while it is parsed
+            raise Refusal(str(error)) from error
         except OSError as error:
             try:
                 refused(error)
@@ -84,7 +90,7 @@ class Command(click.Command):
             if self.no_args_is_help and not args:
                 complain(ctx.get_help())
                 ctx.exit(ExitCode.USAGE)
-            missing_value.refuse(self, ctx, args)
+            _refuse_missing_value(self, ctx, args)
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -98,6 +104,16 @@ class Command(click.Command):
 
 class RunCommand(Command):
     """A command that ends with any of the exit codes."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in sections, those most used first."""
+        parameters = self.get_params(ctx)
+        shown = {option.name: record for option in parameters if (record := option.get_help_record(ctx))}
+        for title, names in sections(filter(None, shown)):
+            with formatter.section(title):
+                formatter.write_dl([shown[name] for name in names])
+        if isinstance(self, click.Group):
+            self.format_commands(ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples, then the table of protocol/exit_codes.py."""
@@ -150,6 +166,7 @@ class Program(RunCommand, click.Group):
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. Raises only click's exceptions, each with its exit code."""
         try:
+            _require_text(ctx.meta["command"])
             return super().invoke(ctx)
         except UserError as error:
             raise Refusal(str(error)) from error
@@ -172,6 +189,16 @@ class Program(RunCommand, click.Group):
             raise Breakdown(message) from error
 
 
+def _require_text(words: Sequence[str]) -> None:
+    """Check that words of the command line and variables that may name files are UTF-8. Raises ConfigError."""
+    for word in words:
+        if not plain_text.is_utf_8(word):
+            raise ConfigError(f"{plain_text.escaped(word)} on the command line: {plain_text.NO_TEXT}")
+    for name in _NAME_FOLDERS:
+        if not plain_text.is_text(os.environ.get(name, "")):
+            raise ConfigError(f"{name}={plain_text.escaped(os.environ[name])}: {plain_text.NO_TEXT}")
+
+
 class MeasuringCommand(RunCommand):
     """A command with launches: requests to stop end those first, and it outlives its terminal."""
 
@@ -183,7 +210,7 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
     match error:
         case click.NoSuchOption(option_name=name, possibilities=near):
             guess = f" Did you mean {' or '.join(near)}?" if near else ""
-            problem = f"there is no option {name}.{guess}"
+            problem = f"there is no option {name}.{_of_another(error.ctx, name) or guess}"
         case click.MissingParameter(param=click.Option() as option):
             problem = f"{'/'.join(option.opts)} {option.metavar or ''}".rstrip() + " is missing."
         case click.MissingParameter(param=click.Parameter() as parameter):
@@ -196,12 +223,42 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
     return f"{problem.rstrip('.?')}{'?' if problem.endswith('?') else '.'} `{command} --help` shows what there is."
 
 
+def _refuse_missing_value(command: click.Command, ctx: click.Context, words: Sequence[str]) -> None:
+    """Raise click.BadOptionUsage for an option in place of a value: `--burn-in --gpu-ids 0,1`."""
+    parameters = (option for option in command.get_params(ctx) if isinstance(option, click.Option))
+    options = {spelling: option for option in parameters for spelling in option.opts}
+    behind = iter(words)
+    for word in behind:
+        if word == "--" or (isinstance(command, click.Group) and not word.startswith("-")):
+            return  # arguments from here on, or the words of another command
+        option = options.get(word)
+        if option is None or option.is_flag or option.count:
+            continue
+        value = next(behind, "")
+        if value in options:
+            problem = f"{word} {option.metavar or 'VALUE'} has no value: {value} follows it."
+            raise click.BadOptionUsage(word, problem, ctx)
+
+
+def _of_another(context: click.Context | None, option: str) -> str:
+    """Name the other commands that have the option, after a blank; empty if there are none or many."""
+    program = context if context is None or isinstance(context.command, click.Group) else context.parent
+    if program is None or not isinstance(program.command, click.Group):
+        return ""
+    having = [
+        f"`{program.command_path} {name} {option}`"
+        for name, command in program.command.commands.items()
+        if any(option in (*parameter.opts, *parameter.secondary_opts) for parameter in command.params)
+    ]
+    return f" Did you mean {' or '.join(having)}?" if 0 < len(having) <= _FEW_COMMANDS else ""
+
+
 def refuse_misplaced(context: click.Context) -> None:
     """Refuse options of a program before a command, where they have no effect. Raises ConfigError."""
     for parameter in context.command.params:
         if context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE:
             option, command = parameter.opts[-1], context.invoked_subcommand
-            raise ConfigError(f"{option} stands before {command}; options go behind a command")
+            raise ConfigError(f"{option} is before {command}. Put options after the command")
 
 
 def wrapped(text: str) -> str:
@@ -213,7 +270,7 @@ def wrapped(text: str) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[int] = frozenset()) -> str:
-    """Align columns two blanks apart; those in `numbers` to the right."""
+    """Align columns two blanks apart, those in `numbers` to the right."""
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
     line = "  ".join(f"{{:{'>' if column in numbers else '<'}{width}}}" for column, width in enumerate(widths))
     return "\n".join(line.format(*row).rstrip() for row in (header, *rows))

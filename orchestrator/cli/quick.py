@@ -16,13 +16,13 @@ Examples:
   {command} --light --gpu-ids cpu:0  without any GPU
 """
 
+# The defaults of configs/presets.yaml, for --help.
 DEFAULTS: Final = {
     "batch_sizes": "light: 8; standard: 1,32, training: 32; extensive: 1,8,32, training: 8,32; generation: 1",
     "precision": "fp32; extensive: fp32,bf16",
     "profile": "quick",
     "phases": "light: inference; standard: inference,training,generation; extensive: all four",
 }
-"""The defaults of configs/presets.yaml, for --help."""
 
 
 class QuickParams(RunParams):
@@ -35,19 +35,19 @@ class QuickParams(RunParams):
 
 @click.command("quick", short_help="Measure for one, three or ten minutes.", cls=MeasuringCommand, epilog=EXAMPLES)
 @click.option("--light", is_flag=True, help="End within one minute.")
-@click.option("--standard", is_flag=True, help="End within three minutes: this is what is done without a preset.")
+@click.option("--standard", is_flag=True, help="End within three minutes. This is the default.")
 @click.option("--extensive", is_flag=True, help="End within ten minutes.")
 @run_options(DEFAULTS)
 @click.pass_context
 def command(context: click.Context, /, **params: Unpack[QuickParams]) -> None:
     """Measure the most important cells first, and end within one, three or ten minutes, reports included.
 
-    What there is no time for is dropped, and the report names it. Options change what is measured, not how long.
+    Cells without time are dropped, and the report names them. Options change what is measured, not how long.
     """
     from orchestrator.config import presets
 
     flags = {"light": params["light"], "standard": params["standard"], "extensive": params["extensive"]}
     chosen = [name for name, given in flags.items() if given]
     if len(chosen) > 1:
-        raise click.UsageError(f"{' and '.join(f'--{name}' for name in chosen)} contradict each other; keep one")
+        raise click.UsageError(f"{' and '.join(f'--{name}' for name in chosen)} contradict each other. Keep one")
     context.exit(run.measure(context, params, preset=chosen[0] if chosen else presets.DEFAULT))

@@ -1,5 +1,6 @@
-"""`report`: render the reports of a run again, also of one that is still running or was killed."""
+"""`report`: render the reports of a run again, also of one that still runs or was killed, or render a report file."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,12 +11,12 @@ from orchestrator.cli.history_recording import record
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import complain, say
 from orchestrator.config.naming import plural
-from orchestrator.config.options import COMPARISON, HISTORY
+from orchestrator.config.options import COMPARISON, HISTORY, SHOWN
 from orchestrator.config.report_formats import ReportFormat
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from orchestrator.config.run_configuration import StoredRun
     from orchestrator.figures.report import Report
@@ -26,6 +27,7 @@ EXAMPLES: Final = """\b
 Examples:
   {command} runs/20260401-213000-1f2e3d -f json,csv,txt
   {command} runs/20260401-213000-1f2e3d -o so-far.txt
+  {command} report-of-a-friend.json -o page.html
 """
 
 
@@ -34,7 +36,7 @@ Examples:
 @RUNS_FOLDER
 @run_option("output", "in the folder of the run; while the run goes on, as text on standard output")
 @run_option("format", "by the suffix of --output, else json; without --output what the run has written")
-@add_options((*COMPARISON, *HISTORY))
+@add_options((*SHOWN, *COMPARISON, *HISTORY))
 @click.pass_context
 def command(
     context: click.Context,
@@ -49,95 +51,144 @@ def command(
     price: float | None,
     history: bool | None,
     history_db: str | None,
+    full: bool,
 ) -> None:
-    """Make the reports of RUN again from what was measured.
+    """Make the reports of RUN again from its results.
 
-    RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
-    The run may still go on, or have died: then the report says so, and its verdict is INCOMPLETE, unless something was
-    found against the hardware. The run itself is not disturbed: its journal and its results are read, and nothing else
-    of it is touched. While it goes on, its folder is its own: without -o, the report is printed as text.
+    RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs. It may
+    also be a report.json of any version of gpubench without its run. That is rendered as it is: its answer on standard
+    output (--full: all of it, as text), or into -o.
 
-    It ends with 0 when they are made, whatever the run came to, but with 4 where results that the run had are missing
-    or damaged by now. With --thresholds it ends as the report says: with 1 where one is missed, with 4 where one could
-    not be held against any figure or the run is incomplete, with 3 for the hardware.
-    These, --compare-baseline and --price hold for the reports made now: what was given to `run` is kept with the run.
+    The run may still be running, or have died. Then the report says so, and its verdict is INCOMPLETE unless the
+    hardware failed. The report only reads the run's journal and results. While the run works, nothing is written into
+    its folder: without -o, the report is printed.
 
-    What is written into the run's folder is recorded in the history; with -o, only where --history-db or --history asks
-    for it.
+    Exit code 0: the reports are made, whatever the verdict of the run. Exit code 4: results of the run are missing or
+    damaged. With --thresholds the exit code is that of the report: 1 for a missed threshold, 4 if one has no figure to
+    compare or the run is incomplete, 3 for the hardware. --thresholds, --compare-baseline and --price apply to the
+    reports made now. Those given to `run` are kept with the run.
+
+    Reports in the run's folder are recorded in the history. With -o this needs --history-db or --history.
     """
     from orchestrator import report as reports
-    from orchestrator.analysis.results import DAMAGED
     from orchestrator.cli import comparison_options
+    from orchestrator.cli.shown_report import places, shown
     from orchestrator.compare import references
     from orchestrator.config import resolution as config
-    from orchestrator.run_reports import reporting
+    from orchestrator.run_reports import report_reader, reporting
     from orchestrator.store import folders, journal, run_files
 
     named = None if format is None else config.report_formats(format)
+    if report_reader.is_file(run):
+        for_runs = {
+            **{"--compare-baseline": compare_baseline, "--thresholds": thresholds, "--price": price},
+            **{"--history": history or None, "--history-db": history_db},
+        }
+        needs_run = [option for option, value in for_runs.items() if value is not None]
+        _render_file(Path(run), output, format, named, needs_run, full=full)
+        return
     every_sample = ReportFormat.SAMPLES in (named or (ReportFormat.of_name(Path(output or "").name),))
     paths = _find(run, runs_folder, history_db, every_sample=every_sample)
     place = None if output is None else _place(output, format)
     stored = run_files.load(paths)
     wanted = named or reporting.kinds(stored, paths)
     seen = journal.length(paths.journal)
-    asked_history = history_db or stored.configuration.history_db
+    history_file = history_db or stored.configuration.history_db
     given = comparison_options.read(
-        compare_baseline, thresholds, price, runs_folder, asked_history, models=_models(stored)
+        compare_baseline, thresholds, price, runs_folder, history_file, models=_models(stored)
     )
-    found = reporting.make_all(paths, stored, references.stored(paths).beside(given) if given else None)
-    made = found.report
-    if place is None and not made.metadata.running:
-        folders.require_room_for_reports(paths)
+    made_all = reporting.make_all(paths, stored, references.stored(paths).beside(given) if given else None)
+    made = made_all.report
     if place is None:
-        written = reporting.render_again(found, paths, wanted, seen)
+        if not made.metadata.running:
+            folders.require_room_for_reports(paths)
+        written = reporting.render_again(made_all, paths, wanted, seen)
     else:
-        written = reports.publish(made, *place, **found.given)
-    for path in written:
-        say(str(path))
-    asked = history or (history is None and history_db is not None)
-    if written and not made.metadata.running and (place is None or asked):
+        written = reports.publish(made, *place, **made_all.given)
+    recording_requested = history or (history is None and history_db is not None)
+    if written and not made.metadata.running and (place is None or recording_requested):
         record(made, stored, paths, HistoryParams(history=history, history_db=history_db))
-    elif asked:
+    elif recording_requested:
         complain(
-            "note: nothing was recorded in the history: a process works on the run, which is recorded when it ends"
+            "note: nothing was recorded in the history. The run is recorded when the process that works on it ends"
         )
+    if full or not written or _is_watched(named):
+        say(shown(made, made_all.layout, tuple(places(written, paths.folder)), full=full))
+    else:
+        say("\n".join(map(str, written)))
     if not written:
-        from orchestrator.report.as_text import to_text
-
-        say(to_text(made, found.layout))
         complain(
-            "note: a process works on the run and writes its report into the folder when it ends, so nothing was "
-            "written there; -o FILE writes this one"
+            "note: nothing was written into the folder, because a process works on the run and writes its report there "
+            "when it ends. -o FILE writes this one"
         )
     if made.metadata.running:
-        complain(f"note: the run still goes on; {_to_come(made)}")
-    if damaged := sum(one.outcome == DAMAGED for one in made.failures):
+        complain(f"note: the run is still running: {_to_come(made)}")
+    damaged = _count_damaged(made, paths)
+    if thresholds is not None and written and made.verdict.exit_code:
+        verdict = made.verdict
+        complain(f"note: {verdict.word}, exit code {verdict.exit_code}: {'; '.join(verdict.reasons)}")
+    code = ExitCode.INCOMPLETE if damaged else ExitCode.PASSED
+    context.exit(code if thresholds is None else made.verdict.exit_code)
+
+
+def _count_damaged(made: "Report", paths: "RunPaths") -> int:
+    from orchestrator.analysis.results import DAMAGED
+
+    if damaged := sum(failure.outcome == DAMAGED for failure in made.failures):
         resumes = f"`gpubench-orchestrate resume {paths.folder}` measures again"
+        are = "is" if damaged == 1 else "are"
         complain(
-            f"warning: missing or damaged, and so not in this report: {plural(damaged, 'result')} that the journal "
-            f"promises. `gpubench-orchestrate explain {paths.folder}` says which, and "
-            f"{resumes if made.burn_in is None else 'the verdict of each GPU what to do'}"
+            f"warning: {plural(damaged, 'result')} of the journal {are} missing or damaged, so not in this report. "
+            f"`gpubench-orchestrate explain {paths.folder}` names them, and "
+            f"{resumes if made.burn_in is None else 'the verdict of each GPU says what to do'}"
         )
-    if thresholds is not None:
-        if written and made.verdict.exit_code:
-            verdict = made.verdict
-            complain(f"note: {verdict.word}, exit code {verdict.exit_code}: {'; '.join(verdict.reasons)}")
-        context.exit(made.verdict.exit_code)
-    if damaged:
-        context.exit(ExitCode.INCOMPLETE)
+    return damaged
+
+
+def _is_watched(named: tuple[ReportFormat, ...] | None) -> bool:
+    return named is None and sys.stdout is not None and sys.stdout.isatty()
+
+
+def _render_file(
+    file: Path,
+    output: str | None,
+    format: str | None,
+    named: tuple[ReportFormat, ...] | None,
+    needs_run: "Iterable[str]",
+    *,
+    full: bool,
+) -> None:
+    """Render a report that was given without its run. needs_run: given options that need a run. Raises UserError."""
+    from orchestrator import report as reports
+    from orchestrator.cli.shown_report import places, shown
+    from orchestrator.errors import ConfigError
+    from orchestrator.kinds import registry
+    from orchestrator.run_reports import report_reader
+
+    if option := next(iter(needs_run), None):
+        raise ConfigError(f"{option} needs a run, and {file} is a report alone. Name the run's folder.")
+    made = report_reader.report(file)
+    layout = registry.of_report(made).layout
+    if output is not None:
+        for path in reports.publish(made, *_place(output, format), layout=layout):
+            say(str(path))
+    elif named is None or named == (ReportFormat.TXT,):
+        whole = full or named is not None
+        say(shown(made, layout, () if whole else tuple(places((file,), None)), full=whole))
+    else:
+        name = f"{file.stem}.{named[0]}" if len(named) == 1 else f"{file.stem} -f {format}"
+        raise ConfigError(f"-f/--format: {file} is a report without a run's folder. Say where to write: -o {name}")
 
 
 def _to_come(made: "Report") -> str:
-    """Describe the remaining work. A burn-in goes on after each cell was measured once."""
-    cells, night = made.summary.cells, made.burn_in is not None
-    less = "at least once, with rounds still to be done" if night else "by fewer launches than planned"
-    left = {"not measured yet": cells.missing, f"measured {less}": cells.short_of_launches}
-    told = [f"{plural(number, 'cell')} of {cells.planned} {what}" for what, number in left.items() if number]
-    return "; ".join(told) or "all that is planned so far was done"
+    cells, is_burn_in = made.summary.cells, made.burn_in is not None
+    less = "at least once, with further rounds to come" if is_burn_in else "by fewer launches than planned"
+    remaining = {"not measured yet": cells.missing, f"measured {less}": cells.short_of_launches}
+    counts = [f"{plural(number, 'cell')} of {cells.planned} {what}" for what, number in remaining.items() if number]
+    return "; ".join(counts) or "everything planned so far is done"
 
 
 def _models(stored: "StoredRun") -> "Iterator[ModelSpec]":
-    """Yield the models of the run, then those that ship, read only if needed."""
     from orchestrator.config import catalogue
 
     yield from stored.configuration.models
@@ -145,7 +196,6 @@ def _models(stored: "StoredRun") -> "Iterator[ModelSpec]":
 
 
 def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: bool) -> "RunPaths":
-    """Find the run. Raises UserError, which names what a report or its folder lacks."""
     from orchestrator.errors import RunFolderError
     from orchestrator.figures.launch_samples import IN_ITS_FOLDER
     from orchestrator.run_reports import run_lookup

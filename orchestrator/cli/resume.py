@@ -14,7 +14,7 @@ from orchestrator.cli.decorators import (
 from orchestrator.cli.exit_notification import announced
 from orchestrator.cli.program import MeasuringCommand
 from orchestrator.cli.run import command as new_run
-from orchestrator.config.options import HISTORY, SESSION
+from orchestrator.config.options import HISTORY, SESSION, SHOWN
 
 EXAMPLES: Final = """\b
 Examples:
@@ -31,15 +31,15 @@ class _Resume(MeasuringCommand):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if not any(error.option_name in (*one.opts, *one.secondary_opts) for one in new_run.params):
+            if not any(error.option_name in (*option.opts, *option.secondary_opts) for option in new_run.params):
                 raise
-            words = "belongs to a new run: a resume goes on with what the run was begun with, and changes nothing of it"
-            raise click.BadOptionUsage(error.option_name, f"{error.option_name} {words}.", ctx) from error
+            message = f"{error.option_name} is an option of new runs. `resume` keeps the configuration of its run."
+            raise click.BadOptionUsage(error.option_name, message, ctx) from error
 
 
-@click.command("resume", cls=_Resume, short_help="Go on with a run.", epilog=EXAMPLES)
+@click.command("resume", cls=_Resume, short_help="Resume a run.", epilog=EXAMPLES)
 @which_run
-@add_options((*HISTORY, *SESSION))
+@add_options((*HISTORY, *SHOWN, *SESSION))
 @click.pass_context
 def command(
     context: click.Context,
@@ -50,10 +50,10 @@ def command(
     history_db: str | None,
     **params: Unpack[SessionParams],
 ) -> None:
-    """Go on with RUN; without it, with the newest one that is not over.
+    """Resume RUN, by default the newest run that is not over.
 
     RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
-    What was finished is kept, and the rest is run as it was planned: a run's configuration never changes.
+    Finished results are kept, and the rest runs as planned. The configuration of a run never changes.
     """
     from orchestrator.cli import unfinished_runs
     from orchestrator.cli.execution import work
@@ -65,7 +65,7 @@ def command(
         paths, note = unfinished_runs.choose(run, runs_folder, history_db)
         folders.require_ours(paths)
         ending.paths = paths
-        ending.stop_signals.spare(1)  # it ends with a report, also where it is stopped before it has begun anything
+        ending.stop_signals.spare(1)  # it ends with a report, even if it is stopped before anything starts
         stored = run_files.load(paths)
         archive.require_own_journal(stored, paths)
         lock.require_free(paths)

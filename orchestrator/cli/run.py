@@ -23,7 +23,10 @@ Examples:
 @run_options()
 @click.pass_context
 def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:
-    """Measure models on GPUs, each cell in a fresh process, and merge the results into one report."""
+    """Measure models on GPUs, each cell in a new process, and merge the results into one report.
+
+    Items of a list are separated by commas.
+    """
     context.exit(measure(context, params))
 
 

@@ -25,16 +25,16 @@ Examples:
 
 
 @click.command(
-    "selftest", cls=MeasuringCommand, short_help="Inject faults, and show what is said of each.", epilog=EXAMPLES
+    "selftest", cls=MeasuringCommand, short_help="Inject faults, and check that each is named.", epilog=EXAMPLES
 )
 @run_option("gpu_ids", "all, or cpu:0 where there is no GPU")
 @click.option("--json", "as_json", is_flag=True, help="The table as JSON.")
 @click.pass_context
 def command(context: click.Context, /, gpu_ids: str | None, *, as_json: bool) -> None:
-    """Make processes freeze, crash, run out of memory and more, on purpose, and show what gpubench makes of each.
+    """Make processes freeze, crash, run out of memory and more, and check that gpubench names each fault.
 
-    Takes about a minute, on all devices at once. The faults are real, the workers and the orchestrator those of every
-    run; no report is written. Ends with 5 where one row is wrong or something is left behind. Ctrl-C ends it, with 4.
+    Takes about a minute, on all devices at once. The faults are real, and workers and orchestrator are those of every
+    run. No report is written. Exit code 5: a row is wrong, or something is left behind. Exit code 4: interrupted.
     """
     with StopSignals() as stop_signals:
         stop_signals.spare(0)
@@ -45,7 +45,6 @@ def command(context: click.Context, /, gpu_ids: str | None, *, as_json: bool) ->
 
 
 def _injected(gpu_ids: str | None, words: tuple[str, ...], stop_signals: StopSignals) -> "Outcome":
-    """Run the self-test on the requested devices. words: the command line. Raises UserError."""
     from orchestrator import selftest, terminal
     from orchestrator.gpu import inventory
 
@@ -59,15 +58,16 @@ def _injected(gpu_ids: str | None, words: tuple[str, ...], stop_signals: StopSig
 
 
 def _devices(gpu_ids: str | None, seen: "Look") -> "tuple[Device, ...]":
-    """Return the requested devices. Raises DeviceError for missing or busy ones."""
     from orchestrator.gpu import cuda_probe, devices, gpu_users
 
-    found = devices.on_this_machine(_everything(seen) if gpu_ids is None else gpu_ids, seen)
-    others = [one for one in gpu_users.busy(found, seen) if one.compute]
+    requested = devices.on_this_machine(_everything(seen) if gpu_ids is None else gpu_ids, seen)
+    others = [process for process in gpu_users.busy(requested, seen) if process.compute]
     if others:
-        raise DeviceError(f"{others[0]}. Nothing was injected. Leave that GPU out with --gpu-ids, or wait for its end.")
-    cuda_probe.require(found)
-    return found
+        raise DeviceError(
+            f"{others[0]}. Nothing was injected. Exclude that GPU with --gpu-ids, or wait until the process ends."
+        )
+    cuda_probe.require(requested)
+    return requested
 
 
 def _everything(seen: "Look") -> str:

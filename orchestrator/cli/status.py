@@ -11,6 +11,7 @@ from orchestrator.cli.exit_notification import in_one_line
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import indented, say
 from orchestrator.config.naming import plural
+from orchestrator.system.plain_text import plain
 
 if TYPE_CHECKING:
     from orchestrator.engine.status_types import Status
@@ -24,11 +25,11 @@ Examples:
 SHOWN_LOST: Final = 3  # missing files named
 
 
-@click.command("status", cls=Command, short_help="Where a run stands.", epilog=EXAMPLES)
+@click.command("status", cls=Command, short_help="Show the state of a run.", epilog=EXAMPLES)
 @which_run
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
-    """Say where RUN stands; without it, the newest one. The run is not disturbed.
+    """Show the state of RUN, by default the newest run, without disturbing it.
 
     RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
     """
@@ -45,72 +46,69 @@ def _launches(status: "Status") -> str:
     from orchestrator.terminal.wording import duration
 
     total = "" if status.planned is None else f" of {status.planned}"
-    dropped = f", {status.dropped} dropped for want of time" if status.dropped and status.planned is not None else ""
+    dropped = f", {status.dropped} dropped for lack of time" if status.dropped and status.planned is not None else ""
     timed = status.share is not None and status.limit_s is not None and status.stop_asked_s is None
     share = f"; {status.share:.0%} of the time is over" if timed else ""
-    left = "" if status.eta_s is None else f"; about {duration(status.eta_s)} left"
-    return f"{status.measured}{total} measured, {status.failed} failed{dropped}{share}{left}"
+    remaining = "" if status.eta_s is None else f"; about {duration(status.eta_s)} left"
+    return f"{status.measured}{total} measured, {status.failed} failed{dropped}{share}{remaining}"
 
 
 def _damaged(status: "Status") -> str:
-    from orchestrator.terminal.wording import clean
-
     are, them = ("is", "it") if len(status.lost) == 1 else ("are", "them")
     resumes = f"`gpubench-orchestrate resume {status.folder}` measures {them} again"
     judged = f"`gpubench-orchestrate report {status.folder}` says whether a burn-in still has time to measure again"
     return (
-        f"Damaged   {plural(len(status.lost), 'result file')} that the journal promises {are} missing: "
-        f"{clean(', '.join(status.lost[:SHOWN_LOST]))}{', …' if len(status.lost) > SHOWN_LOST else ''}. "
-        f"Put {them} back, or {judged if status.planned is None else resumes}"
+        f"Damaged   {plural(len(status.lost), 'result file')} of the journal {are} missing: "
+        f"{plain(', '.join(status.lost[:SHOWN_LOST]))}{', …' if len(status.lost) > SHOWN_LOST else ''}. "
+        f"Restore {them}, or {judged if status.planned is None else resumes}"
     )
 
 
 def describe(status: "Status") -> str:
     """Describe the status for people, and what to do next."""
     from orchestrator.engine.status_types import STOPPING, WHAT_NEXT, Standing
-    from orchestrator.terminal.wording import clean, duration
+    from orchestrator.terminal.wording import duration
 
-    reason = f" ({clean(status.reason)})" if status.reason else ""
+    reason = f" ({plain(status.reason)})" if status.reason else ""
     stops = status.stop_asked_s is not None
-    lines = [f"{status.folder}: {status.standing}{reason}{', and asked to stop' if stops else ''}"]
+    lines = [f"{status.folder}: {status.standing}{reason}{', stop requested' if stops else ''}"]
     if status.pid is not None:
         lines.append(f"Process   {status.pid} on {status.host}")
     if status.started is not None:
-        lines.append(f"Begun     {datetime.fromtimestamp(status.started):%Y-%m-%d %H:%M:%S}")
+        lines.append(f"Started   {datetime.fromtimestamp(status.started):%Y-%m-%d %H:%M:%S}")
     if status.stop_asked_s is not None:
-        patience = "asked once more, what runs is ended now" if status.stops_now else "what runs has up to 20 s"
-        lines.append(f"Stopping  for {duration(status.stop_asked_s)}: nothing new begins, {patience}")
+        patience = "are ended now (second request)" if status.stops_now else "get up to 20 s"
+        lines.append(f"Stopping  for {duration(status.stop_asked_s)}: no cell starts, running cells {patience}")
     if status.limit_s is not None:
-        # Of a run that stops, the limit says nothing any more: when that ends is told with its launches.
+        # The limit of a run that stops has no meaning any more.
         rest = "" if status.limit_left_s is None or stops else f"; {duration(status.limit_left_s)} of that left"
         lines.append(f"Limit     {status.preset or 'it'} ends within {status.limit_s:g} s, reports included{rest}")
     lines.append(f"Launches  {_launches(status)}")
     if status.importing_s is not None:
         lines.append(f"Now       starting: importing torch and the models, for {duration(status.importing_s)}")
     for work in status.working:
-        words = f"{work.cell} b{work.batch_size} #{work.attempt}, for {duration(work.for_s)}"
-        lines.append(f"Now       {work.device}  {clean(words)}")
-    lines += [f"Taken out {device}: {clean(why)}" for device, why in status.taken_out.items()]
-    lines += [f"Skipped   {clean(model)}: {clean(why)}" for model, why in status.skipped.items()]
+        launch = f"{work.cell} b{work.batch_size} #{work.attempt}, for {duration(work.for_s)}"
+        lines.append(f"Now       {work.device}  {plain(launch)}")
+    lines += [f"Excluded  {device}, quarantined: {plain(why)}" for device, why in status.taken_out.items()]
+    lines += [f"Skipped   {plain(model)}: {plain(why)}" for model, why in status.skipped.items()]
     if status.last_failure:
-        lines.append(f"Failed    {clean(status.last_failure)}")
+        lines.append(f"Failed    {plain(status.last_failure)}")
     reported = status.standing is Standing.OVER or (status.standing is Standing.INTERRUPTED and status.outcome)
     shown = status.reports if reported else ()
     lines += [f"Report    {path}" for path in shown]
     writes = f"`gpubench-orchestrate resume {status.folder}` writes what is missing"
-    lines += [f"Missing   of its report: {clean(', '.join(status.unwritten))}; {writes}"] if status.unwritten else []
+    lines += [f"Missing   of its report: {plain(', '.join(status.unwritten))}; {writes}"] if status.unwritten else []
     lines += [_damaged(status)] if status.lost else []
     if status.outcome is not None:
-        told = status.outcome
-        named = told.report if not shown else None  # the one in the run's folder is the same once more
-        line = in_one_line(
-            Path(status.folder).name, told.verdict, told.cells, told.exit_code, named, burn_in=told.burn_in
-        )
-        lines.append(f"Verdict   {clean(line)}")
+        end = status.outcome
+        named = end.report if not shown else None  # the report in the run's folder is the same
+        name, judged = Path(status.folder).name, end.burn_in
+        line = in_one_line(name, end.verdict, end.cells, end.exit_code, named, burn_in=judged, why=end.why)
+        lines.append(f"Verdict   {plain(line)}")
     elif status.no_outcome:
         lines.append(
-            f"Verdict   {clean(status.no_outcome)}; `gpubench-orchestrate report {status.folder}` makes it from what "
-            "was measured"
+            f"Verdict   {plain(status.no_outcome)}; `gpubench-orchestrate report {status.folder}` makes it from the "
+            "results"
         )
     if stops and status.standing is not Standing.FROZEN:
         lines += [] if status.stops_now else [STOPPING.format(folder=status.folder)]

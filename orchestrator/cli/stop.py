@@ -20,13 +20,13 @@ Examples:
 """
 
 
-@click.command("stop", cls=Command, short_help="End a run in another terminal.", epilog=EXAMPLES)
+@click.command("stop", cls=Command, short_help="Stop a run from another terminal.", epilog=EXAMPLES)
 @which_run
 def command(*, run: str | None, runs_folder: str) -> None:
-    """Ask the process that works on RUN to stop; without RUN, on the newest one.
+    """Stop RUN, by default the newest run.
 
     RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
-    It starts no new cell, gives those that run up to 20 s, and writes the report. Asked once more, it stops now.
+    Running cells get up to 20 s, then the process writes the report. A second `stop` ends them now.
     """
     from orchestrator.run_reports import run_lookup
     from orchestrator.store import lock
@@ -36,37 +36,37 @@ def command(*, run: str | None, runs_folder: str) -> None:
     holder = lock.holder(paths)
     life = None if holder is None else lock.life(holder)
     if holder is None or life is lock.Life.ENDED:
-        raise RunFolderError(f"{paths.folder}: no process works on it. Nothing was stopped.")
+        raise RunFolderError(f"{paths.folder}: the run is not running. Nothing was stopped.")
     if life is lock.Life.ELSEWHERE:
         raise RunFolderError(
-            f"{paths.folder}: process {holder.pid} of {holder.hostname} works on it, which cannot be reached from here "
-            "(another host or container). Stop it there."
+            f"{paths.folder}: process {holder.pid} of this run is on another host or in another container "
+            f"({holder.hostname}). Stop it there."
         )
-    again = _was_asked(paths)
+    again = _has_stop_request(paths)
     try:
         sent = process_end.signal_same(holder.pid, holder.start_ticks, signal.SIGTERM)
     except PermissionError as error:
         raise RunFolderError(
-            f"{paths.folder}: process {holder.pid} belongs to another user, who can stop it"
+            f"{paths.folder}: process {holder.pid} belongs to another user. Only that user can stop it"
         ) from error
     if not sent:
         raise RunFolderError(f"{paths.folder}: process {holder.pid} has just ended. Nothing was stopped.")
     if host.process_state(holder.pid).startswith("T"):
         say(
-            f"Process {holder.pid} was asked to stop, but is stopped (SIGSTOP, state T) and does not answer: "
-            f"`kill -CONT {holder.pid}` lets it go on, and then it hears that."
+            f"Process {holder.pid} does not answer, because it is stopped (SIGSTOP, state T). "
+            f"`kill -CONT {holder.pid}` continues it, then it ends the run."
         )
     elif again:
-        say(f"Process {holder.pid} was asked once more to stop: it ends what runs now, and writes the report.")
+        say(f"Process {holder.pid} was signalled again: it ends running cells now and writes the report.")
     else:
         say(
-            f"Process {holder.pid} was asked to stop: it starts no new cell, gives those that run up to 20 s, and "
-            "writes the report. Asked once more, it stops now."
+            f"Process {holder.pid} was signalled: running cells get up to 20 s, then it writes the report. A second "
+            "`stop` ends them now."
         )
 
 
-def _was_asked(paths: "RunPaths") -> bool:
-    """Whether the process has heard an earlier request. The journal need not be readable."""
+def _has_stop_request(paths: "RunPaths") -> bool:
+    """Whether the process has received an earlier request. The journal need not be readable."""
     from orchestrator.engine import run_status
     from orchestrator.store import journal
 

@@ -28,7 +28,7 @@ class StdoutError(StorageError):
 
 
 def occupy_closed() -> None:
-    """Open /dev/null at closed standard descriptors: no other file may become number 2. sys.stdout stays None."""
+    """Open /dev/null at closed standard descriptors, so that no other file becomes number 2. sys.stdout stays None."""
     descriptor = os.open(os.devnull, os.O_RDWR)
     while descriptor <= 2:
         os.set_inheritable(descriptor, True)
@@ -39,7 +39,7 @@ def occupy_closed() -> None:
 
 
 def say(text: str | bytes) -> None:
-    """Print to standard output; bytes unchanged. Raises StdoutError, but not for a reader who left early."""
+    """Print to standard output, bytes unchanged. Raises StdoutError, but not for a reader who left early."""
     if sys.stdout is None:
         raise StdoutError("standard output cannot be written: it is closed")
     try:
@@ -50,7 +50,7 @@ def say(text: str | bytes) -> None:
 
 def indented(value: object) -> str:
     """Return `value` as indented JSON."""
-    import msgspec  # --help has no need of it
+    import msgspec  # --help does not need it
 
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
@@ -72,14 +72,14 @@ def complain(text: str) -> None:
 
 @contextmanager
 def speaking(words: Iterable[str]) -> Iterator[None]:
-    """Complain in the format of --log-format, also where the command line is wrong."""
-    asked = False
+    """Complain in the format of --log-format, also if the command line is wrong."""
+    json_requested = False
     for word, following in itertools.pairwise((*words, "")):
         if word == "--log-format":
-            asked = following == "json"
+            json_requested = following == "json"
         elif word.startswith("--log-format="):
-            asked = word == "--log-format=json"
-    token = _AS_JSON.set(asked)
+            json_requested = word == "--log-format=json"
+    token = _AS_JSON.set(json_requested)
     try:
         yield
     finally:
@@ -92,23 +92,22 @@ def as_json() -> bool:
 
 
 def _in_json(text: str) -> str:
-    """A notice as in terminal/structured.py, without structlog, whose import takes 0.5 s."""
     import json
     from datetime import UTC, datetime
 
     word, colon, message = text.partition(": ")
     level = _LEVELS.get(word) if colon else None
-    told = {
+    # As in terminal/structured.py, without structlog, whose import takes 0.5 s.
+    notice = {
         "event": "notice",
         "level": level or "error",
         "message": _printable(text if level is None else message),
         "timestamp": f"{datetime.now(UTC).replace(tzinfo=None).isoformat()}Z",
     }
-    return json.dumps(told)
+    return json.dumps(notice)
 
 
 def _printable(text: str) -> str:
-    """Replace control characters, which could steer the terminal."""
     return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
 
 

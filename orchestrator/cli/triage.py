@@ -15,6 +15,7 @@ Examples:
   {command} --dry-run          what is measured, how long
 """
 
+# The defaults of configs/presets.yaml, for --help.
 DEFAULTS: Final = {
     "models": "gemm,hbm,h2d,d2h,resnet50,bert-base",
     "batch_sizes": "training: 256",
@@ -23,17 +24,16 @@ DEFAULTS: Final = {
     "phases": "training",
     "solo": "both: all at once, and one device at a time",
 }
-"""The defaults of configs/presets.yaml, for --help."""
 
 
 @click.command("triage", short_help="Say which GPU is slow, and why.", cls=MeasuringCommand, epilog=EXAMPLES)
 @run_options(DEFAULTS)
 @click.pass_context
 def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:
-    """Say which GPU is slower than its identical siblings, why, and in which slot. Ends within ten minutes.
+    """Find which GPU is slower than its identical siblings, why, and in which slot. Ends within ten minutes.
 
     Probes and two models, three launches each, all GPUs at once and one GPU at a time. The report begins with a verdict
-    on each GPU; a verdict needs four identical GPUs. Options change what is measured, not how long.
+    on each GPU, which needs four identical GPUs. Options change what is measured, not how long.
     """
     from orchestrator.config import presets
 

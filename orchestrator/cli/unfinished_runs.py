@@ -1,4 +1,4 @@
-"""Which run `resume` continues if none is named.
+"""The run that `resume` continues if none is named.
 
     the newest is not over                this one, even if another process works on it, which is refused
     it is over, an older one is not       the newest of those that this user can resume, with a note
@@ -25,17 +25,16 @@ def choose(name: str | None, runs: str, history_db: str | None = None) -> tuple[
         return newest, ""
     for folder in reversed(folders.in_order(Path(runs))):
         paths = RunPaths(folder)
-        if not _is_over(paths) and _can_be_gone_on_with(paths):
-            return paths, f"{newest.folder} is over, and {folder} is not: that one is gone on with"
+        if not _is_over(paths) and _can_be_resumed(paths):
+            return paths, f"{newest.folder} is over, so {folder} is resumed"
     return newest, ""
 
 
 def _is_over(paths: RunPaths) -> bool:
-    """Whether the run reached the end of its plan. An unreadable one has not: resuming it says why."""
     try:
         records = journal.read(paths.journal) if paths.journal.exists() else ()
     except (UserError, OSError):
-        return False
+        return False  # resuming it says why
     return run.came_to_its_end(records)
 
 
@@ -48,7 +47,7 @@ def _lacks_time(paths: RunPaths) -> bool:
     return remaining is not None and remaining.short
 
 
-def _can_be_gone_on_with(paths: RunPaths) -> bool:
+def _can_be_resumed(paths: RunPaths) -> bool:
     try:
         folders.require_ours(paths)
         archive.require_own_journal(run_files.load(paths), paths)

@@ -10,6 +10,7 @@ from orchestrator.config.catalogue import is_probe
 from orchestrator.config.options import Need, Option
 from orchestrator.config.run_configuration import Configuration, Plan
 from orchestrator.config.settings import LayeredSettings
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.config.yaml_schema import listed
 from orchestrator.kinds.burn_in import options as burn_in
 from orchestrator.plan.probes import PROBES
@@ -19,8 +20,6 @@ from protocol.cell import AUTO, Device, DeviceKind, ModelSpec, Precision, SizeUn
 
 @dataclass(frozen=True)
 class _Run:
-    """A planned run."""
-
     configuration: Configuration
     plan: Plan
     devices: Sequence[Device]
@@ -38,12 +37,12 @@ def _has_iterations(run: _Run) -> bool:
 
 
 def _depends_on_precision(run: _Run) -> bool:
-    return bool(run.models) or any(PROBES[one.name].each_precision for one in run.configuration.models)
+    return bool(run.models) or any(PROBES[probe.name].each_precision for probe in run.configuration.models)
 
 
 def _has_steps(run: _Run) -> bool:
-    asked = run.configuration.burn_in
-    return asked is not None and bool(asked.steps)
+    burn_in_settings = run.configuration.burn_in
+    return burn_in_settings is not None and bool(burn_in_settings.steps)
 
 
 HAS: Final[Mapping[StrEnum, Callable[[_Run], bool]]] = {
@@ -59,6 +58,8 @@ HAS: Final[Mapping[StrEnum, Callable[[_Run], bool]]] = {
     Need.GENERATION: _measures(Workload.GENERATION),
     Need.ITERATIONS: _has_iterations,
     Need.WARM_UP: _has_iterations,
+    Need.COMPUTING: lambda run: any(WORKLOADS[workload].compiles for workload in run.measured),
+    Need.COMPILING: lambda run: any(cell.compiles for cell in run.plan.cells),
     Need.FIXED_BATCH: lambda run: any(cell.batch_size != AUTO for cell in run.plan.cells),
     Need.SEVERAL_DEVICES: lambda run: len(run.devices) > 1,
     Need.GPUS: lambda run: bool(run.gpus),
@@ -68,15 +69,14 @@ HAS: Final[Mapping[StrEnum, Callable[[_Run], bool]]] = {
     Need.HISTORY: lambda run: run.configuration.history,
     burn_in.BurnInNeed.STEPS: _has_steps,
 }
-"""Need of an option → whether a run has it."""
 
 NO_BATCH: Final = "neither probes nor loading have a batch size"  # of -b, which sets the batch sizes of all phases
 
 
-def sentences(
+def warnings(
     settings: LayeredSettings, params: RunParams, configuration: Configuration, plan: Plan, devices: Sequence[Device]
 ) -> Iterator[str]:
-    """Yield a warning for each option without effect that a person gave, in a file or on the command line."""
+    """Yield a warning for each option that a person gave, in a file or on the command line, without effect."""
     run = _Run(
         configuration=configuration,
         plan=plan,
@@ -99,7 +99,6 @@ def sentences(
 
 
 def _why_unused(option: Option, run: _Run) -> str:
-    """Return why the option has no effect; empty if it has one."""
     is_burn_in = run.configuration.burn_in is not None
     if is_burn_in and option.key in burn_in.DECIDED:
         return burn_in.OWN_CELLS
@@ -109,19 +108,18 @@ def _why_unused(option: Option, run: _Run) -> str:
 
 
 def _unused_gpus(settings: LayeredSettings) -> Iterator[str]:
-    """Ids win over --multi-gpu where both come from the command line, or both from a file."""
     if not (settings.chosen("gpu.multi_gpu") and settings.chosen("gpu.ids")):
         return
+    # Ids win over --multi-gpu if both come from the command line, or both from a file.
     all_gpus, ids = settings.origin("gpu.multi_gpu"), settings.origin("gpu.ids")
     if all_gpus != ids and all_gpus.startswith("-") == ids.startswith("-"):
         yield f"{all_gpus} changes nothing: {ids} names the devices"
 
 
 def _tf32(settings: LayeredSettings, run: _Run) -> Iterator[str]:
-    """Warn about devices on which TF32 is fp32."""
     where = {cell.devices[0] for cell in run.plan.cells if cell.precision is Precision.TF32}
     cpus = [device.label for device in run.devices if device.uuid in where and device.kind is DeviceKind.CPU]
     if cpus:
         is_burn_in = run.configuration.burn_in is not None
         origin = burn_in.CONFIG_FILE if is_burn_in else settings.origin("benchmark.precision")
-        yield f"{origin}: tf32 is fp32 on {listed(cpus, 'and')}, which cannot round to TF32"
+        yield f"{origin}: tf32 is the same as fp32 on {listed(cpus, 'and')}, which cannot round to TF32"

@@ -38,10 +38,10 @@ SHARE: Final = 0.05  # of a core, at most: the cores belong to the measurement
 @which_run
 @click.pass_context
 def command(context: click.Context, /, run: str | None, runs_folder: str) -> None:
-    """Tell what happens in RUN until it is over; without it, in the newest one.
+    """Follow RUN, by default the newest run, until it is over.
 
-    RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
-    Ends with the exit code that its report has. Ctrl-C leaves, with exit code 4; the run goes on.
+    RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs. Ends
+    with the exit code of its report. Ctrl-C ends only `watch`, with exit code 4.
     """
     from orchestrator.engine.status_types import GOES_ON, Standing
     from orchestrator.run_reports import reporting, run_lookup
@@ -52,10 +52,10 @@ def command(context: click.Context, /, run: str | None, runs_folder: str) -> Non
     try:
         status = _follow(stored, paths)
     except KeyboardInterrupt:
-        say(f"The run goes on. `gpubench-orchestrate status {paths.folder}` says where it stands.")
+        say(f"The run continues. `gpubench-orchestrate status {paths.folder}` shows its state.")
         context.exit(ExitCode.INCOMPLETE)
     if status.standing in GOES_ON:
-        context.exit(ExitCode.INCOMPLETE)  # whoever read this has left
+        context.exit(ExitCode.INCOMPLETE)  # the reader has left
     say(describe(status))
     if status.standing is Standing.NOT_BEGUN:
         context.exit(ExitCode.INCOMPLETE)
@@ -63,7 +63,7 @@ def command(context: click.Context, /, run: str | None, runs_folder: str) -> Non
 
 
 def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
-    """Print events until the run is over or the reader has left. Return its last status."""
+    """Print events until the run is over or the reader has left. Returns its last status."""
     from orchestrator.engine import run_status
     from orchestrator.engine.display_events import Notice
     from orchestrator.engine.status_types import GOES_ON, Standing
@@ -76,7 +76,7 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
     say(describe(status))
     outlet = Outlet(sys.stdout)
     display = Plain(outlet, quiet=False, verbose=False)
-    told = {attempt.start.launch for attempt in attempts if attempt.end is not None}
+    shown = {attempt.start.launch for attempt in attempts if attempt.end is not None}
     spent_s, stops, stood = 0.0, _stops(status), status.standing
     importing_s = status.importing_s
     while status.standing in GOES_ON and not outlet.gone:
@@ -87,11 +87,11 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
         if importing_s is not None and status.importing_s is None:
             display.tell(Notice(level="info", message="torch and the models are imported"))
         importing_s = status.importing_s
-        for ended in _news(stored, attempts, told):
+        for ended in _news(stored, attempts, shown):
             display.tell(ended)
-        if (asked := _stops(status)) and asked != stops:
-            stops = asked
-            display.tell(Notice(level="warning", message=asked))
+        if (request := _stops(status)) and request != stops:
+            stops = request
+            display.tell(Notice(level="warning", message=request))
         if status.standing is not stood and Standing.FROZEN in (status.standing, stood):
             display.tell(Notice(level="warning", message=f"the process {status.pid} is {status.standing}"))
         stood = status.standing
@@ -103,8 +103,8 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
 
 def _stops(status: "Status") -> str:
     if status.stops_now:
-        return "asked once more to stop: what runs is ended now"
-    return "" if status.stop_asked_s is None else "asked to stop: nothing new begins, what runs has up to 20 s"
+        return "stop requested again: running cells are ended now"
+    return "" if status.stop_asked_s is None else "stop requested: no cell starts, running cells get up to 20 s"
 
 
 def _wait(pid: int | None, patience_s: float) -> None:
@@ -117,21 +117,21 @@ def _wait(pid: int | None, patience_s: float) -> None:
                 os.close(pidfd)
 
 
-def _news(stored: "StoredRun", attempts: "tuple[Attempt, ...]", told: set[int]) -> "Iterator[CellEnded]":
-    """Yield the launches that ended since the last call. Updates `told`."""
+def _news(stored: "StoredRun", attempts: "tuple[Attempt, ...]", shown: set[int]) -> "Iterator[CellEnded]":
+    """Yield the launches that ended since the last call. Updates `shown`."""
     from orchestrator.engine import progress
     from orchestrator.engine.display_events import CellEnded
 
     cells, named = {cell.id: cell for cell in stored.plan.cells}, progress.alike(stored.plan.cells)
     labels = {device.uuid: device.label for device in stored.devices}
     for attempt in attempts:
-        if attempt.end is None or attempt.start.launch in told:
+        if attempt.end is None or attempt.start.launch in shown:
             continue
-        told.add(attempt.start.launch)
+        shown.add(attempt.start.launch)
         lasted = "" if attempt.lasted_ms is None else f" in {attempt.lasted_ms / 1000:.1f} s"
         yield CellEnded(
             label=labels[attempt.start.device],
-            cell=named.words(cells[attempt.start.cell]),
+            cell=named.describe(cells[attempt.start.cell]),
             batch_size=attempt.start.batch_size,
             attempt=attempt.start.attempt,
             summary=f"measured{lasted}",
@@ -144,7 +144,9 @@ def _snapshot(stored: "StoredRun", status: "Status", share: float) -> "Snapshot"
 
     from orchestrator.engine.display_events import DeviceLine, Snapshot
 
-    lines = {one.label: DeviceLine(uuid=one.uuid, label=one.label, name=one.name) for one in stored.devices}
+    lines = {
+        device.label: DeviceLine(uuid=device.uuid, label=device.label, name=device.name) for device in stored.devices
+    }
     for work in status.working:
         lines[work.device] = msgspec.structs.replace(
             lines[work.device], cell=work.cell, batch_size=work.batch_size, attempt=work.attempt

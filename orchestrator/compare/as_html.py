@@ -5,15 +5,17 @@ from functools import partial
 from typing import Final
 
 from orchestrator.compare import wording
-from orchestrator.compare.comparison import ComparedCell, Comparison
-from orchestrator.compare.wording import LEGEND, MEANS
+from orchestrator.compare.cell_facts import shown
+from orchestrator.compare.chapters import TONES, ended, worst
+from orchestrator.compare.comparison import ComparedCell, Comparison, Mean
+from orchestrator.compare.wording import LEGEND
 from orchestrator.config.naming import plural
 from orchestrator.figures.table import UNITS
 from orchestrator.report.chapters.cells import batch
 from orchestrator.report.charts import Kind, Ratio, Ratios
 from orchestrator.report.html.render import Page
 from orchestrator.report.html.size_limit import fitted
-from orchestrator.report.numbers import NOT_AVAILABLE, number
+from orchestrator.report.numbers import number
 from orchestrator.report.sections import (
     Badge,
     Card,
@@ -23,7 +25,6 @@ from orchestrator.report.sections import (
     Entry,
     Section,
     Table,
-    Tone,
     numbers,
     ranked,
     table,
@@ -38,19 +39,7 @@ MOST_NAMES: Final = 30
 """Names of cells per reason for no verdict."""
 TOGETHER: Final = "all together"
 _ELSEWHERE: Final = "--format json"
-_ENDS: Final = {
-    ExitCode.PASSED: Badge("PASSED", Tone.GOOD),
-    ExitCode.MISSED: Badge("FAILED", Tone.BAD),
-    ExitCode.INCOMPLETE: Badge("INCOMPLETE", Tone.WARN),
-}
-_TONES: Final = {
-    ChangeVerdict.SLOWER: Tone.BAD,
-    ChangeVerdict.FASTER: Tone.GOOD,
-    ChangeVerdict.INCONCLUSIVE: Tone.WARN,
-    ChangeVerdict.SAME: Tone.PLAIN,
-    ChangeVerdict.NOT_COMPARABLE: Tone.QUIET,
-}
-_WITHOUT_VERDICT: Final = (ChangeVerdict.NOT_COMPARABLE, ChangeVerdict.INCONCLUSIVE)
+_CONSTANT: Final = ("Second run", "GPU", "Mode")
 _FILTERED: Final = ("Second run", "GPU", "Phase", "Mode", "Verdict")
 
 
@@ -65,77 +54,84 @@ def page(comparisons: Sequence[Comparison], code: ExitCode) -> Page:
     several = len(comparisons) > 1
     title = first.title[:1].upper() + first.title[1:]
     heading = f"{len(comparisons)} runs against {first.before}" if several else title
+    end = ended(code)
     return Page(
-        title=f"{_ENDS[code].text}: {heading}",
+        title=f"{end.badge}: {heading}",
         heading=heading,
-        verdict=_ENDS[code],
-        meaning=f"Exit code {int(code)}: {MEANS[code]}",
-        reasons=tuple(f"{_runs(one)}: {wording.headline(one)}" for one in comparisons),
+        verdict=end.badge,
+        meaning=f"{wording.headline(comparisons)}. {end.meaning}",
+        reasons=tuple(
+            f"{_runs(comparison)}: {words}" for comparison in comparisons for words in wording.unjudged(comparison)
+        ),
         notices=tuple(dict.fromkeys(words for one in comparisons for words in one.notes)),
         elsewhere=_ELSEWHERE,
         facts_title="Runs and margins",
         facts=tuple(_facts(comparisons)),
         cards=tuple(_card_of_run(one) for one in comparisons) if several else tuple(_cards(first)),
-        sections=(_changes(comparisons), _speed(comparisons), _without_verdict(comparisons)),
+        worst=worst(comparisons),
+        sections=tuple(filter(None, (_speed(comparisons), _changes(comparisons), _remarks(comparisons)))),
         cells=_cells(comparisons),
         file_name="gpubench-comparison.csv",
         footer=f"Made by gpubench from the runs named here. Every value is in {_ELSEWHERE}.",
     )
 
 
-def _runs(one: Comparison) -> str:
-    return f"{one.label_before} -> {one.label_after}"
+def _runs(comparison: Comparison) -> str:
+    return f"{comparison.label_before} -> {comparison.label_after}"
 
 
 def _facts(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, str]]:
     yield "First run", comparisons[0].label_before
-    yield from (("Second run", one.label_after) for one in comparisons)
+    yield from (("Second run", comparison.label_after) for comparison in comparisons)
     margins = sorted({cell.margin_percent for one in comparisons for cell in one.cells if cell.margin_percent})
     if margins:
-        yield "Margin, by cell", f"{', '.join(number(margin) for margin in margins)} %"
+        yield "Margin, by cell", ", ".join(f"{margin:.3g}%" for margin in margins)
 
 
-def _cards(one: Comparison) -> Iterator[Card]:
-    yield Card("Geometric mean of the speed", *_mean(one))
+def _cards(comparison: Comparison) -> Iterator[Card]:
+    yield from (Card(f"Geometric mean, {mean.phase}", *_mean(mean)) for mean in comparison.means)
     for verdict in wording.GRAVEST_FIRST:
-        if count := one.counts.get(verdict, 0):
-            yield Card(verdict, str(count), f"of {plural(len(one.cells), 'cell')}", _TONES[verdict])
+        if count := comparison.counts.get(verdict, 0):
+            yield Card(verdict, str(count), f"of {plural(len(comparison.cells), 'cell')}", TONES[verdict])
 
 
-def _card_of_run(one: Comparison) -> Card:
-    figure, detail = _mean(one)
-    return Card(f"Geometric mean, {one.after}", figure, "; ".join((wording.verdicts(one), detail)))
+def _card_of_run(comparison: Comparison) -> Card:
+    figure = f"{sum(comparison.counts.values()):,}"
+    return Card(
+        f"Cells, {comparison.after}",
+        figure,
+        "; ".join(filter(None, (wording.headline([comparison]), wording.means(comparison)))),
+    )
 
 
-def _mean(one: Comparison) -> tuple[str, str]:
-    """Return figure and detail."""
-    if one.mean is None:
-        return NOT_AVAILABLE, "no cell compares"
-    interval = wording.interval(one.mean)
-    between = f"{interval} (95%), " if interval else ""
-    return f"{one.mean.ratio:.3f}", f"{between}over {plural(one.mean.cells, 'cell')}; above 1 is faster"
+def _mean(mean: Mean) -> tuple[str, str]:
+    between = f"{wording.interval(mean)} (95%), " if wording.interval(mean) else ""
+    verdict = f"together {mean.verdict}; " if mean.verdict else ""
+    return wording.change(mean), f"{verdict}{between}over {plural(mean.cells, 'cell')}; above 0% is faster"
 
 
-def _changes(comparisons: Sequence[Comparison]) -> Section:
+def _changes(comparisons: Sequence[Comparison]) -> Section | None:
     tables = [
         table(
-            one.title if len(comparisons) == 1 else f"{_runs(one)}: {one.title}",
+            comparison.title if len(comparisons) == 1 else f"{_runs(comparison)}: {comparison.title}",
             texts("Fact", "First", "Second"),
-            [(change.name, change.before or "unknown", change.after or "unknown") for change in one.changes],
+            [
+                (change.name, shown(change.name, change.before), shown(change.name, change.after))
+                for change in comparison.changes
+            ],
             elsewhere=_ELSEWHERE,
         )
-        for one in comparisons
-        if one.changes
+        for comparison in comparisons
+        if comparison.changes
     ]
-    alike = [f"{_runs(one)}: {one.title}." for one in comparisons if not one.changes]
-    return Section("changes", "What changed in the stack", tuple(alike), tables=tuple(tables))
+    return Section("changes", "What changed in the stack", tables=tuple(tables)) if tables else None
 
 
 def _speed(comparisons: Sequence[Comparison]) -> Section:
-    compared = [(one, _with_ratio(one)) for one in comparisons]
+    compared = [(comparison, _with_ratio(comparison)) for comparison in comparisons]
     plots = tuple(Ratios(_runs(one), tuple(_drawn(one, cells))) for one, cells in compared if cells)
-    rows = [row for one, cells in compared for row in _said(one, cells, several=len(comparisons) > 1)]
-    header = (*texts("Cell"), *numbers("Speed", "95% interval", "Margin %"), *texts("Verdict"))
+    rows = [row for one, cells in compared for row in _chart_rows(one, cells, several=len(comparisons) > 1)]
+    header = (*texts("Cell"), *numbers("Change", "95% interval", "Margin %"), *texts("Verdict"))
     cut = any(len(cells) > MOST_DRAWN for _, cells in compared)
     note = f"The chart has the first {MOST_DRAWN} cells of each pair of runs." if cut else ""
     chart = Chart(
@@ -146,71 +142,74 @@ def _speed(comparisons: Sequence[Comparison]) -> Section:
         "comes first. An interval without an end goes beyond the chart.",
         plots,
         "ratios",
-        "" if plots else f"There is nothing to draw: {wording.NOTHING}, or nothing that was compares.",
         "Runs" if len(comparisons) > 1 else "",
     )
-    said = table("Speed of the second run over the first", header, rows, note, elsewhere=_ELSEWHERE, name="ratios")
-    return Section("speed", "Speed of each cell", (LEGEND,), charts=(chart,), tables=(said,), wide=True)
+    same = table("Speed of the second run over the first", header, rows, note, elsewhere=_ELSEWHERE, name="ratios")
+    if not plots:
+        return Section("speed", "Speed of each cell", (f"{wording.NOTHING[:1].upper()}{wording.NOTHING[1:]}.",))
+    return Section("speed", "Speed of each cell", (LEGEND,), charts=(chart,), tables=(same,), wide=True)
 
 
-def _with_ratio(one: Comparison) -> list[tuple[ComparedCell, float]]:
-    return [(cell, cell.ratio) for cell in wording.ordered(one.cells) if cell.ratio is not None]
+def _with_ratio(comparison: Comparison) -> list[tuple[ComparedCell, float]]:
+    """Return what is drawn: not the change of cells that do not compare."""
+    return [
+        (cell, cell.ratio)
+        for cell in wording.ordered(comparison.cells)
+        if cell.ratio is not None and cell.low is not None
+    ]
 
 
-def _drawn(one: Comparison, cells: Sequence[tuple[ComparedCell, float]]) -> Iterator[Ratio]:
-    name = wording.naming(one)
-    if one.mean is not None:
-        mean = one.mean
-        yield Ratio("geometric mean", TOGETHER, mean.ratio, mean.low, mean.high, None, None, (wording.mean(one),))
+def _drawn(comparison: Comparison, cells: Sequence[tuple[ComparedCell, float]]) -> Iterator[Ratio]:
+    name = wording.naming(comparison)
+    for mean in comparison.means:
+        name_of = f"geometric mean, {mean.phase}"
+        yield Ratio(name_of, TOGETHER, "mean", mean.ratio, mean.low, mean.high, None, None, (wording.mean(mean),))
     for cell, ratio in cells[:MOST_DRAWN]:
         # The same width both ways on the logarithm, as the test has it.
         share = None if cell.margin_percent is None else 1 - cell.margin_percent / 100
-        said = (cell.verdict, f"speed {wording.ratio(cell)}", _interval(cell), _margin(cell), wording.remark(cell))
+        interval = f"95% interval {wording.interval(cell)}"
+        says = (cell.verdict, wording.change(cell), interval, wording.margin(cell), wording.remark(cell))
         yield Ratio(
             name(cell),
             cell.verdict,
+            TONES[cell.verdict],
             ratio,
             cell.low,
             cell.high,
             share,
             None if share is None else 1 / share,
-            tuple(filter(None, said)),
+            tuple(filter(None, says)),
         )
 
 
-def _interval(cell: ComparedCell) -> str:
-    return f"95 % interval {wording.interval(cell)}" if cell.low is not None else ""
-
-
-def _margin(cell: ComparedCell) -> str:
-    return "" if cell.margin_percent is None else f"margin {number(cell.margin_percent)} %"
-
-
-def _said(
-    one: Comparison, cells: Sequence[tuple[ComparedCell, float]], *, several: bool
+def _chart_rows(
+    comparison: Comparison, cells: Sequence[tuple[ComparedCell, float]], *, several: bool
 ) -> Iterator[tuple[Entry, ...]]:
-    """Yield the chart as rows, the mean included."""
-    name, of = wording.naming(one), f", {one.after}" if several else ""
-    if one.mean is not None:
-        yield f"geometric mean{of}", f"{one.mean.ratio:.3f}", wording.interval(one.mean), "", ""
+    name, of = wording.naming(comparison), f", {comparison.after}" if several else ""
+    for mean in comparison.means:
+        verdict = "" if mean.verdict is None else _badge(mean.verdict)
+        yield f"geometric mean, {mean.phase}{of}", wording.change(mean), wording.interval(mean), "", verdict
     for cell, _ in cells:
         margin = "" if cell.margin_percent is None else number(cell.margin_percent)
-        yield f"{name(cell)}{of}", wording.ratio(cell), wording.interval(cell), margin, _badge(cell.verdict)
+        yield f"{name(cell)}{of}", wording.change(cell), wording.interval(cell), margin, _badge(cell.verdict)
 
 
-def _without_verdict(comparisons: Sequence[Comparison]) -> Section:
+def _remarks(comparisons: Sequence[Comparison]) -> Section | None:
     several = len(comparisons) > 1
     rows: list[tuple[Entry, ...]] = [
-        (*((_runs(one),) if several else ()), _badge(verdict), words, str(len(names)), _names(names))
-        for one in comparisons
-        for verdict in _WITHOUT_VERDICT
-        for words, names in wording.grouped(one, verdict).items()
+        (*((_runs(comparison),) if several else ()), _badge(verdict), words, str(len(names)), _names(names))
+        for comparison in comparisons
+        for verdict in wording.GRAVEST_FIRST
+        for words, names in wording.grouped(comparison, verdict).items()
     ]
-    apart = tuple(f"{words}." for one in comparisons for words in wording.apart(one, MOST_NAMES))
+    apart = tuple(
+        f"{words}."
+        for one in comparisons
+        for words in (*wording.unjudged(one, MOST_NAMES), *wording.new(one, MOST_NAMES))
+    )
     header = (*texts(*(("Runs",) if several else ()), "Verdict", "Fact"), *numbers("Cells"), *texts("Which"))
-    tables = (table("Cells without a verdict, and why", header, rows, elsewhere=_ELSEWHERE),) if rows else ()
-    words = apart if rows or apart else ("Every cell has a verdict.",)
-    return Section("apart", "Not comparable, or not settled", words, tables=tables)
+    tables = (table("Remarks on verdicts", header, rows, elsewhere=_ELSEWHERE),) if rows else ()
+    return Section("apart", "Not judged, and remarks", apart, tables=tables) if rows or apart else None
 
 
 def _names(names: Sequence[str]) -> str:
@@ -219,32 +218,33 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _badge(verdict: ChangeVerdict) -> Badge:
-    return Badge(verdict, _TONES[verdict])
+    return Badge(verdict, TONES[verdict])
 
 
 def _cells(comparisons: Sequence[Comparison]) -> Cells:
     fields = _FIELDS if len(comparisons) > 1 else _FIELDS[1:]
     found = [
-        (wording.GRAVEST_FIRST.index(cell.verdict), partial(_row, fields, one, cell))
-        for one in comparisons
-        for cell in wording.ordered(one.cells)
+        (wording.GRAVEST_FIRST.index(cell.verdict), partial(_row, fields, comparison, cell))
+        for comparison in comparisons
+        for cell in wording.ordered(comparison.cells)
     ]
     columns = tuple(column for column, _ in fields)
     narrowed = tuple(place for place, column in enumerate(columns) if column.title in _FILTERED)
     more = f"{{}} more cells are in {_ELSEWHERE}; what matters is here first."
-    return ranked(Table("All cells", columns, (), more=more), narrowed, found)
+    return ranked(Table("All cells", columns, (), more=more), narrowed, found, _CONSTANT)
 
 
-def _row(fields: Sequence["_Field"], one: Comparison, cell: ComparedCell) -> tuple[Entry, ...]:
-    return tuple(say(one, cell) for _, say in fields)
+def _row(fields: Sequence["_Field"], comparison: Comparison, cell: ComparedCell) -> tuple[Entry, ...]:
+    return tuple(say(comparison, cell) for _, say in fields)
 
 
 def _gpu(_one: Comparison, cell: ComparedCell) -> str:
     return cell.gpu_before if cell.gpu_before == cell.gpu_after else f"{cell.gpu_before} -> {cell.gpu_after}"
 
 
-def _bound(value: float | None, digits: str = ".3f") -> str:
-    return "" if value is None else f"{value:{digits}}"
+def _percent(ratio: float | None) -> str:
+    """A change as a number that spreadsheets read."""
+    return "" if ratio is None else f"{wording.percent(ratio):+z.1f}"
 
 
 _Field = tuple[Column, Callable[[Comparison, ComparedCell], Entry]]
@@ -258,9 +258,9 @@ _FIELDS: Final[tuple[_Field, ...]] = (
     (Column("Input", number=True), lambda _, cell: "" if cell.input_size is None else str(cell.input_size)),
     (Column("Batch", number=True), lambda _, cell: batch(cell.phase, cell.batch_size)),
     (Column("Verdict"), lambda _, cell: _badge(cell.verdict)),
-    (Column("Speed", number=True), lambda _, cell: wording.ratio(cell)),
-    (Column("95% from", number=True), lambda _, cell: _bound(cell.low)),
-    (Column("95% to", number=True), lambda _, cell: _bound(cell.high)),
+    (Column("Change %", number=True), lambda _, cell: _percent(cell.ratio)),
+    (Column("95% from", number=True), lambda _, cell: _percent(cell.low)),
+    (Column("95% to", number=True), lambda _, cell: _percent(cell.high)),
     (
         Column("Margin %", number=True),
         lambda _, cell: "" if cell.margin_percent is None else number(cell.margin_percent),
@@ -269,6 +269,6 @@ _FIELDS: Final[tuple[_Field, ...]] = (
     (Column("Second", number=True), lambda _, cell: number(cell.after)),
     (Column("Unit"), lambda _, cell: UNITS.get(cell.metric, "")),
     (Column("Launches"), lambda _, cell: f"{cell.launches_before} and {cell.launches_after}"),
-    (Column("p", number=True), lambda _, cell: _bound(cell.p, ".3g")),
+    (Column("p", number=True), lambda _, cell: "" if cell.p is None else f"{cell.p:.3g}"),
     (Column("Remarks"), lambda _, cell: wording.remark(cell)),
 )

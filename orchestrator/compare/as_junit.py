@@ -1,7 +1,8 @@
 """Comparisons as JUnit XML: a suite for each pair of runs, a test case for each cell.
 
-A verdict of --fail-on is a failure; INCONCLUSIVE and NOT COMPARABLE are skipped, any other verdict passed. A cell that
-only the first run has is NOT COMPARABLE, as is one of a device without a baseline cell. Other new cells are skipped.
+A verdict of --fail-on is a failure; cells that could not be judged come first and are else skipped, any other verdict
+passed. A cell that only the first run has is NOT COMPARABLE, as is one of a device without a baseline cell. Other new
+cells are skipped. All cells of a phase together are a case where they have a verdict.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -9,9 +10,11 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, tostring  # XML is written here and never read
 
 from orchestrator.compare import wording
-from orchestrator.compare.comparison import ComparedCell, Comparison
+from orchestrator.compare.comparison import UNJUDGED, ComparedCell, Comparison
+from orchestrator.figures.run_verdict import CODES, Cause
 from orchestrator.stats.two_runs import ChangeVerdict
 from orchestrator.system.plain_text import plain
+from protocol.exit_codes import ExitCode
 
 
 class _Case(NamedTuple):
@@ -23,12 +26,16 @@ class _Case(NamedTuple):
     message: str
 
 
-def to_junit(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> bytes:
-    """Render comparisons as JUnit XML."""
+def to_junit(
+    comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict], of_run: Sequence[Cause] = ()
+) -> bytes:
+    """Render comparisons as JUnit XML. of_run: what else counts against a run that was measured for them."""
     root = Element("testsuites", name="gpubench compare")
-    for one in comparisons:
-        suite = SubElement(root, "testsuite", name=plain(f"{one.label_before} -> {one.label_after}: {one.title}"))
-        cases = list(_cases(one, fail_on))
+    for comparison in comparisons:
+        suite = SubElement(
+            root, "testsuite", name=plain(f"{comparison.label_before} -> {comparison.label_after}: {comparison.title}")
+        )
+        cases = [*map(_of_run, of_run), *_cases(comparison, fail_on)]
         for case in cases:
             element = SubElement(suite, "testcase", name=plain(case.name), classname=plain(case.model_name))
             if case.outcome:
@@ -41,30 +48,30 @@ def to_junit(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdic
     return data + b"\n"
 
 
-def _cases(one: Comparison, fail_on: Collection[ChangeVerdict]) -> Iterator[_Case]:
-    name = wording.naming(one)
-    for cell in one.cells:
+def _cases(comparison: Comparison, fail_on: Collection[ChangeVerdict]) -> Iterator[_Case]:
+    name = wording.naming(comparison)
+    for cell in sorted(comparison.cells, key=lambda cell: cell.verdict not in UNJUDGED):
         yield _Case(name(cell), cell.model_name, _outcome(cell.verdict, fail_on), _message(cell))
+    for mean in comparison.means:
+        if mean.verdict:
+            yield _Case(f"{mean.phase}, all cells together", "", _outcome(mean.verdict, fail_on), wording.mean(mean))
     lost = _outcome(ChangeVerdict.NOT_COMPARABLE, fail_on)
-    for lone in one.only_before:
-        yield _Case(name(lone), lone.model_name, lost, lone.why or f"not measured in {one.after}")
-    for lone in one.only_after:
-        outcome = lost if lone.gpu in one.unheld else "skipped"
-        yield _Case(name(lone), lone.model_name, outcome, lone.why or f"not measured in {one.before}")
+    for lone in comparison.only_before:
+        yield _Case(name(lone), lone.model_name, lost, lone.why or f"not measured in {comparison.after}")
+    for lone in comparison.only_after:
+        outcome = lost if lone.gpu in comparison.unheld else "skipped"
+        yield _Case(name(lone), lone.model_name, outcome, lone.why or f"not measured in {comparison.before}")
+
+
+def _of_run(cause: Cause) -> _Case:
+    return _Case(cause.kind, "", "skipped" if CODES[cause.kind] is ExitCode.INCOMPLETE else "failure", cause.text)
 
 
 def _outcome(verdict: ChangeVerdict, fail_on: Collection[ChangeVerdict]) -> str:
     if verdict in fail_on:
         return "failure"
-    return "skipped" if verdict in (ChangeVerdict.INCONCLUSIVE, ChangeVerdict.NOT_COMPARABLE) else ""
+    return "skipped" if verdict in UNJUDGED else ""
 
 
 def _message(cell: ComparedCell) -> str:
-    words = [str(cell.verdict)]
-    if cell.ratio is not None:
-        words.append(f"speed {wording.ratio(cell)}")
-    if cell.low is not None:
-        words.append(f"95 % interval {wording.interval(cell)}")
-    if told := wording.remark(cell):
-        words.append(told)
-    return ", ".join(words)
+    return ", ".join(filter(None, (str(cell.verdict), wording.judged(cell), wording.remark(cell))))

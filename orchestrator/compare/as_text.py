@@ -1,23 +1,34 @@
-"""Comparisons for a terminal of 80 columns."""
+"""Comparisons for a terminal of 80 columns: the verdict first."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from orchestrator.compare.chapters import comparison
+from orchestrator.compare.chapters import Ended, answer, compared_cells
 from orchestrator.compare.comparison import Comparison
-from orchestrator.compare.wording import MEANS
 from orchestrator.report import text
 from orchestrator.stats.two_runs import ChangeVerdict
-from protocol.exit_codes import ExitCode
 
 
-def to_text(comparisons: Sequence[Comparison], code: ExitCode) -> str:
+def to_text(comparisons: Sequence[Comparison], end: Ended) -> str:
     """Render comparisons as text, without a newline at the end."""
-    lines = [line.rstrip() for one in comparisons for line in _one(one)]
-    return "\n".join([*lines, f"Exit code {int(code)}: {MEANS[code]}"])
+    first = answer(comparisons, end)
+    lines = [line for words in (first.title, *first.summary) for line in text.wrap(words, "", "  ")]
+    for comparison in comparisons:
+        lines += ["", *_section(comparison, several=len(comparisons) > 1)]
+        while not lines[-1]:
+            lines.pop()
+    return "\n".join(line.rstrip() for line in lines)
 
 
-def _one(one: Comparison) -> Iterator[str]:
-    section = comparison(one, (ChangeVerdict.NOT_COMPARABLE,))
-    yield from (text.RULE, *text.wrap(section.title), *text.wrap(f"{one.label_before} -> {one.label_after}"))
+def _section(comparison: Comparison, *, several: bool) -> Iterator[str]:
+    section = compared_cells(comparison, (ChangeVerdict.NOT_COMPARABLE,), several=several)
+    yield from (
+        text.RULE,
+        *text.wrap(section.title),
+        *text.wrap(f"{comparison.label_before} -> {comparison.label_after}"),
+    )
     yield from (text.RULE, "")
-    yield from (line for part in text.paragraphs(section, heading=False) for line in part.lines)
+    for words in section.summary:
+        yield from (*text.wrap(words, "", "  "), "")
+    rest = replace(section, summary=())
+    yield from (line for part in text.paragraphs(rest, heading=False) for line in part.lines)

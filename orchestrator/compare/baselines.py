@@ -72,7 +72,7 @@ def joined(sides: Sequence[Side]) -> Side:
     first = sides[0]
     for other in sides[1:]:
         if change := next(cell_facts.differences(first.stack, other.stack), None):
-            raise ConfigError(f"{first.name} and {other.name} make no baseline together: {change.words}")
+            raise ConfigError(f"{first.name} and {other.name} make no baseline together: {change.text}")
     count = Counter((cell.gpu_uuid, cell.key) for side in sides for cell in side.cells)
     (uuid, key), most = count.most_common(1)[0] if count else (("", None), 0)
     if key is not None and most > 1:
@@ -104,7 +104,6 @@ def unsound(side: Side) -> dict[str, list[Place]]:
 
 
 def _why_not(place: Place, partners: Sequence[Place], reference: Container[CellKey], stored: Sequence[Place]) -> str:
-    """stored: the same cell in the baseline, with a fault or without."""
     if fault := cell_facts.fault(place):
         return fault
     if not partners and stored:

@@ -1,9 +1,9 @@
 """What must agree before two cells are compared, and what may differ and is named.
 
 identity facts   must agree, or the cell is NOT COMPARABLE
-faults           keep a cell out of limits, scores, baselines, trends; in `compare` they are identity facts or doubts
-doubts           prevent any verdict: INCONCLUSIVE
-not watched      prevents SAME and FASTER, and is reported with all else
+faults           keep a cell out of limits, scores, baselines, trends; in `compare` NOT COMPARABLE or a doubt
+doubts           a cell that was not steady is judged by its prior, or by its own scatter where that is wider
+not watched      prevents SAME, NO CHANGE SEEN and FASTER, and is reported with all else
 stack facts      are what people compare: named in the title
 """
 
@@ -12,9 +12,15 @@ from typing import Final, NamedTuple
 
 from orchestrator.compare.run_figures import Side, SideCell, SideDevice
 from orchestrator.figures.cells import Status
+from orchestrator.figures.quality import SPREAD_LIMIT_PERCENT
+from orchestrator.gpu.environment import EFFECTS
+from orchestrator.stats.two_runs import LEAST_LAUNCHES
 from protocol.cell import DeviceKind
 
-ONE_LAUNCH: Final = "one launch: no verdict"
+_FEW: Final = {1: "one launch", 2: "two launches"}
+_READ_BY_LAUNCHES: Final = frozenset({"torch", "CUDA", "cuDNN", "torchvision", "transformers", "python"})
+"""Stack facts that a run without any result does not know."""
+_ABSENT: Final = dict.fromkeys(("iterations", "warm-up iterations"), "adaptive")
 UNWATCHED: Final = "whether it was throttled is not known"
 
 
@@ -31,13 +37,14 @@ class _Fact(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    """What neither side may have. has_ratio: `compare` still reports a ratio. remedy: how to measure valid times."""
+    """What neither side may have. same_work: `compare` shows the change. judged: also its verdict, by the prior."""
 
     words: str
     found: Callable[[Place], bool]
     with_status: bool = False
     remedy: str = ""
-    has_ratio: bool = False
+    same_work: bool = False
+    judged: bool = False
 
 
 _OF_THE_CELL: Final = (
@@ -54,16 +61,25 @@ _OF_THE_DEVICE: Final = (
 )
 """The other facts are in the key of a cell, by which it is paired."""
 
+STEADIER: Final = (
+    "this machine varies, and a longer profile would not help: end other programs, choose a larger batch (-b), measure "
+    "one device at a time (--solo) or on fixed cores (taskset)"
+)
 _FAULTS: Final = (
     _Fault("without a result", lambda one: not one.cell.values, with_status=True),
-    _Fault("measured at a smaller batch than asked for", lambda one: one.cell.status != Status.OK),
-    _Fault("throttled", lambda one: one.cell.throttled is True, remedy="let it cool, and measure again"),
-    _Fault("contaminated by another process", lambda one: one.cell.contaminated, remedy="measure it alone"),
+    _Fault("measured at a smaller batch than requested", lambda one: one.cell.status != Status.OK),
+    _Fault(
+        "throttled", lambda one: one.cell.throttled is True, remedy="let it cool, and measure again", same_work=True
+    ),
+    _Fault(
+        "contaminated by another process", lambda one: one.cell.contaminated, remedy="measure it alone", same_work=True
+    ),
     _Fault(
         "times were not steady after warm-up",
         lambda one: not one.cell.steady,
         remedy="measure longer, as with --profile rigorous",
-        has_ratio=True,
+        same_work=True,
+        judged=True,
     ),
 )
 
@@ -77,14 +93,33 @@ def fault(place: Place) -> str:
 def advice(place: Place) -> str:
     """Return `fault` with its remedy."""
     found = _gravest(_FAULTS, place)
-    return "" if found is None else ": ".join(filter(None, (_fault_words(found, (place,)), found.remedy)))
+    if found is None:
+        return ""
+    remedy = STEADIER if found.judged and _varies(place) else found.remedy
+    return ": ".join(filter(None, (_fault_words(found, (place,)), remedy)))
+
+
+def _varies(place: Place) -> bool:
+    """Whether the machine is what makes times unsteady, so that measuring longer would not help."""
+    values = place.cell.values
+    return place.device.kind == DeviceKind.CPU or max(values) > (1 + SPREAD_LIMIT_PERCENT / 100) * min(values)
 
 
 def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
     """Return the fact that prevents a comparison of two cells, or "". any_device: another GPU model is allowed."""
-    if (found := _gravest((one for one in _FAULTS if not one.has_ratio), before, after)) is not None:
+    if (found := _gravest((one for one in _FAULTS if not one.judged), before, after)) is not None:
         who = {name: one for name, one in (("the first", before), ("the second", after)) if found.found(one)}
         return f"{' and '.join(who)} {'are' if len(who) > 1 else 'is'} {_fault_words(found, who.values())}"
+    return _differing_fact(before, after, any_device=any_device)
+
+
+def is_same_work(before: Place, after: Place) -> bool:
+    """Whether two cells did the same work, so that their change can be shown although nothing may be based on it."""
+    found = _gravest((one for one in _FAULTS if not one.same_work), before, after)
+    return found is None and not _differing_fact(before, after)
+
+
+def _differing_fact(before: Place, after: Place, *, any_device: bool = False) -> str:
     facts = (*_OF_THE_CELL, *(() if any_device else _OF_THE_DEVICE))
     for fact in facts:
         if fact.read(before) != fact.read(after):
@@ -99,20 +134,31 @@ def _gravest(faults: Iterable[_Fault], *places: Place) -> _Fault | None:
     return next((fault for fault in faults if any(map(fault.found, places))), None)
 
 
-def _fault_words(found: _Fault, places: Iterable[Place]) -> str:
-    states = ", ".join(dict.fromkeys(one.cell.status.value for one in places))
-    return f"{found.words} ({states})" if found.with_status else found.words
+def _fault_words(fault: _Fault, places: Iterable[Place]) -> str:
+    states = ", ".join(dict.fromkeys(place.cell.status.value for place in places))
+    return f"{fault.words} ({states})" if fault.with_status else fault.words
 
 
 def doubt(before: Place, after: Place) -> str:
-    """Return why there is a ratio but no verdict, or ""."""
-    if DeviceKind.CPU in (before.device.kind, after.device.kind):
-        return "a CPU device gets no performance verdict: the machine drifts"
-    if (found := _gravest((one for one in _FAULTS if one.has_ratio), before, after)) is not None:
-        return found.words
-    if min(len(before.cell.values), len(after.cell.values)) < 2:
-        return ONE_LAUNCH
-    return ""
+    """Return why the prior of a cell counts, whatever its number of launches, or ""."""
+    found = _gravest((one for one in _FAULTS if one.judged), before, after)
+    return "" if found is None else found.words
+
+
+def measures_host(before: Place, after: Place) -> bool:
+    """Whether launches scatter as those of the host do, and not as those of a GPU."""
+    launches = min(len(before.cell.values), len(after.cell.values))
+    # An unsteady cell of several launches shows its own scatter; the prior of the host would hide a GPU's change.
+    unknown = launches < LEAST_LAUNCHES and doubt(before, after)
+    if DeviceKind.CPU in (before.device.kind, after.device.kind) or unknown:
+        return True
+    bound = {before.cell.host_bound, after.cell.host_bound}
+    return True in bound or False not in bound
+
+
+def few_launches(before: Place, after: Place) -> str:
+    """Return the remark of a verdict that rests on a prior for its number of launches, or ""."""
+    return _FEW.get(min(len(before.cell.values), len(after.cell.values)), "")
 
 
 def not_watched(kind: str, throttled: bool | None) -> bool:  # noqa: FBT001  # a state of three, as the report has it
@@ -135,9 +181,14 @@ class Change(NamedTuple):
     after: str
 
     @property
-    def words(self) -> str:
-        """The change in words: "driver 570 -> 580"."""
-        return f"{self.name} {self.before or 'unknown'} -> {self.after or 'unknown'}"
+    def text(self) -> str:
+        """Return "driver 570 -> 580"."""
+        return f"{self.name} {shown(self.name, self.before)} -> {shown(self.name, self.after)}"
+
+
+def shown(name: str, value: str | None) -> str:
+    """Return the value of a stack fact, or what its absence means."""
+    return value or ("not set" if name in EFFECTS else _ABSENT.get(name, "unknown"))
 
 
 def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDevice]]) -> Iterator[Change]:
@@ -153,10 +204,10 @@ def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDe
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
-    """Yield the differences between two stacks, of runs or of devices."""
+    """Yield the differences between two stacks, of runs or of devices. Unknown versions have not changed."""
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name, ""), after.get(name, "")
-        if old != new:
+        if old != new and ((old and new) or name not in _READ_BY_LAUNCHES):
             yield Change(name, old, new)
 
 

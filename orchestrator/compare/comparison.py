@@ -1,10 +1,11 @@
-"""Compare two runs cell by cell: NOT COMPARABLE, INCONCLUSIVE, or the verdict of stats/two_runs.py. Pure."""
+"""Compare two runs cell by cell: NOT COMPARABLE, or the verdict of stats/two_runs.py. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace as replaced
-from statistics import median
-from typing import Final
+from statistics import geometric_mean, median
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -27,16 +28,24 @@ from protocol.cell import DeviceKind
 from protocol.exit_codes import ExitCode
 
 _Names = Mapping[CellKey, str]
-SESSIONS: Final = (
-    "one session a side: what changes from reboot to reboot and from day to day is in none of the intervals"
-)
+FAIL_ON: Final = frozenset({ChangeVerdict.SLOWER, ChangeVerdict.PROBABLY_SLOWER})
+UNJUDGED: Final = frozenset({ChangeVerdict.PROBABLY_SLOWER, ChangeVerdict.INCONCLUSIVE, ChangeVerdict.NOT_COMPARABLE})
+
+
+class SessionSpread(NamedTuple):
+    """Standard deviations between sessions, as shares, in place of configs/margins.yaml. runs: learned from so many."""
+
+    device: float
+    host: float
+    runs: int = 0
 
 
 class ComparedCell(Part, frozen=True, kw_only=True):
     """A compared cell. ratio: of the rates, second over first, with 95 % (low, high) and 90 % intervals.
 
-    before, after: medians over the launches. p: after Holm over the cells. reason: the fact that differs, or the doubt.
+    before, after: medians over the launches. p: after Holm over the cells. reason: the fact that differs, or a remark.
     launches_needed: per side for a verdict; null if none, or if 100 would not suffice (needed_beyond).
+    excluded_percent: a slow-down by more is excluded with 95 %; null unless SAME or NO CHANGE SEEN.
     """
 
     cell: str
@@ -64,6 +73,12 @@ class ComparedCell(Part, frozen=True, kw_only=True):
     p: float | None = None
     launches_needed: int | None = None
     needed_beyond: bool = False
+    excluded_percent: float | None = None
+
+    @property
+    def must_be_judged(self) -> bool:
+        """Whether the first run has a result of it."""
+        return self.before is not None
 
 
 class LoneCell(Part, frozen=True, kw_only=True):
@@ -84,12 +99,14 @@ class StackChange(Part, frozen=True, kw_only=True):
 
 
 class Mean(Part, frozen=True, kw_only=True):
-    """Geometric mean of the ratios."""
+    """Geometric mean of the ratios of a phase. verdict: SLOWER or FASTER, for all its cells together; else null."""
 
+    phase: str
     ratio: float
     low: float | None
     high: float | None
     cells: int
+    verdict: ChangeVerdict | None = None
 
 
 class Comparison(Part, frozen=True, kw_only=True):
@@ -109,7 +126,7 @@ class Comparison(Part, frozen=True, kw_only=True):
     changes: tuple[StackChange, ...]
     cells: tuple[ComparedCell, ...]
     counts: dict[ChangeVerdict, int]
-    mean: Mean | None
+    means: tuple[Mean, ...]
     only_before: tuple[LoneCell, ...]
     only_after: tuple[LoneCell, ...]
     notes: tuple[str, ...]
@@ -117,24 +134,32 @@ class Comparison(Part, frozen=True, kw_only=True):
     unheld: tuple[str, ...]
 
 
-def compare(before: Side, after: Side, margins: Margins, percent: float | None = None) -> Comparison:
-    """Compare `after` with `before`. percent: margin of every cell instead of configs/margins.yaml."""
+def compare(
+    before: Side,
+    after: Side,
+    margins: Margins,
+    percent: float | None = None,
+    session: SessionSpread | None = None,
+    *,
+    named: Mapping[CellKey, str] = MappingProxyType({}),
+) -> Comparison:
+    """Compare `after` with `before`. percent: margin of every cell. named: of cells not called by their keys."""
     found = pairing.beside(before, after)
     places = found.pairs
     reasons = [cell_facts.difference(*pair) for pair in places]
     compared = [pair for pair, reason in zip(places, reasons, strict=True) if not reason]
-    names = keys.names(one.cell.key for one in [*(first for first, _ in places), *found.only_before, *found.only_after])
-    pairs = [_pair(one, other, margins, percent) for one, other in compared]
-    doubts = [cell_facts.doubt(*pair) for pair in compared]
-    # What gets no verdict is no test either: it neither lends its variance nor counts for Holm.
-    sound = [pair for pair, doubt in zip(pairs, doubts, strict=True) if not doubt]
-    judged = iter(two_runs.judge(sound))
-    told = iter(
-        _compared(pair, names, rates, next(judged) if not doubt else None, doubt)
-        for pair, rates, doubt in zip(compared, pairs, doubts, strict=True)
+    of_keys = keys.names(
+        one.cell.key for one in [*(first for first, _ in places), *found.only_before, *found.only_after]
+    )
+    names = {**of_keys, **named}
+    spread = session or SessionSpread(margins.runs.session.device.share, margins.runs.session.host.share)
+    pairs = [_pair(one, other, margins, percent, spread) for one, other in compared]
+    judged = iter(
+        _compared(pair, names, rates, verdict)
+        for pair, rates, verdict in zip(compared, pairs, two_runs.judge(pairs), strict=True)
     )
     cells = tuple(
-        next(told) if not reason else _cell(*pair, names, ChangeVerdict.NOT_COMPARABLE, reason)
+        next(judged) if not reason else _not_comparable(pair, names, reason)
         for pair, reason in zip(places, reasons, strict=True)
     )
     changes = tuple(cell_facts.changes(before, after, found.devices))
@@ -147,46 +172,44 @@ def compare(before: Side, after: Side, margins: Margins, percent: float | None =
         runs_after=tuple(sorted(after.run_ids)),
         title=_title(changes),
         changes=tuple(
-            StackChange(name=one.name, before=one.before or None, after=one.after or None) for one in changes
+            StackChange(name=change.name, before=change.before or None, after=change.after or None)
+            for change in changes
         ),
         cells=cells,
         counts=dict(Counter(cell.verdict for cell in cells)),
-        mean=_mean(pairs),
+        means=tuple(_means(compared, pairs)),
         only_before=tuple(_lone(found.only_before, names, Other(after, is_first=False))),
         only_after=tuple(_lone(found.only_after, names, Other(before, is_first=True))),
-        notes=tuple(_notes(before, after, found, changes, cells, boards=percent is None and _boards(compared))),
+        notes=tuple(_notes(before, after, found, changes, spread, boards=percent is None and _boards(compared))),
         against_baseline=before.is_baseline,
         unheld=tuple(device.label for device in found.alone_after) if before.is_baseline else (),
     )
 
 
 def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> ExitCode:
-    """Return MISSED for a verdict of fail_on, INCOMPLETE without any verdict, else PASSED.
-
-    A cell of the first run or a device without a partner is NOT COMPARABLE. New cells are allowed.
-    """
-    codes = {_exit_code(one, fail_on) for one in comparisons}
+    """Return MISSED for a verdict of fail_on, PASSED if every cell of the first runs was judged, else INCOMPLETE."""
+    codes = {_exit_code(comparison, fail_on) for comparison in comparisons}
     return next((code for code in (ExitCode.MISSED, ExitCode.INCOMPLETE) if code in codes), ExitCode.PASSED)
 
 
-def _exit_code(one: Comparison, fail_on: Collection[ChangeVerdict]) -> ExitCode:
-    seen = {verdict for verdict, number in one.counts.items() if number}
-    if one.only_before or one.unheld:
+def _exit_code(comparison: Comparison, fail_on: Collection[ChangeVerdict]) -> ExitCode:
+    seen = {cell.verdict for cell in comparison.cells if cell.must_be_judged}
+    if comparison.only_before or comparison.unheld:
         seen.add(ChangeVerdict.NOT_COMPARABLE)
-    if seen & set(fail_on):
+    if (seen | {mean.verdict for mean in comparison.means}) & set(fail_on):
         return ExitCode.MISSED
-    return (
-        ExitCode.PASSED
-        if seen & {ChangeVerdict.FASTER, ChangeVerdict.SLOWER, ChangeVerdict.SAME}
-        else ExitCode.INCOMPLETE
-    )
+    return ExitCode.PASSED if seen and not seen & UNJUDGED else ExitCode.INCOMPLETE
 
 
-def _pair(before: Place, after: Place, margins: Margins, percent: float | None) -> Pair:
+def _pair(before: Place, after: Place, margins: Margins, percent: float | None, session: SessionSpread) -> Pair:
+    host = cell_facts.measures_host(before, after)
     return Pair(
         before=before.cell.rates,
         after=after.cell.rates,
         margin=_margin(before, after, margins) if percent is None else percent / 100,
+        prior=margins.runs.launch.of(host=host),
+        session=session.host if host else session.device,
+        trusted=not cell_facts.doubt(before, after),
     )
 
 
@@ -202,14 +225,14 @@ def _margin(before: Place, after: Place, margins: Margins) -> float:
     return share + (margins.siblings.power if capped else margins.siblings.clock).share
 
 
-def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Judged | None, doubt: str) -> ComparedCell:
+def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Judged) -> ComparedCell:
     unwatched = cell_facts.unwatched(*pair)
-    if judged is None:
-        judged = two_runs.without_verdict(rates, two_runs.LEAST_LAUNCHES if doubt == cell_facts.ONE_LAUNCH else 0)
-    elif unwatched and judged.verdict is not ChangeVerdict.SLOWER:
+    if unwatched and judged.verdict not in FAIL_ON:
         judged = replaced(judged, verdict=ChangeVerdict.INCONCLUSIVE, wanted=0)
+    remarks = (cell_facts.doubt(*pair), cell_facts.few_launches(*pair), unwatched)
+    excluded = judged.verdict in (ChangeVerdict.SAME, ChangeVerdict.NO_CHANGE) and judged.low is not None
     return replace(
-        _cell(*pair, names, judged.verdict, doubt or unwatched),
+        _cell(*pair, names, judged.verdict, ", ".join(filter(None, remarks))),
         margin_percent=rates.margin * 100,
         ratio=judged.ratio,
         low=judged.low,
@@ -219,7 +242,17 @@ def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Jud
         p=judged.p,
         launches_needed=judged.wanted or None,
         needed_beyond=judged.wanted is None,
+        excluded_percent=(1 - judged.low) * 100 if excluded and judged.low is not None else None,
     )
+
+
+def _not_comparable(pair: tuple[Place, Place], names: _Names, reason: str) -> ComparedCell:
+    """The cell with its change, where both sides did the same work."""
+    cell = _cell(*pair, names, ChangeVerdict.NOT_COMPARABLE, reason)
+    if not cell_facts.is_same_work(*pair):
+        return cell
+    before, after = pair
+    return replace(cell, ratio=geometric_mean(after.cell.rates) / geometric_mean(before.cell.rates))
 
 
 def _cell(before: Place, after: Place, names: _Names, verdict: ChangeVerdict, reason: str) -> ComparedCell:
@@ -256,13 +289,19 @@ def _boards(compared: Sequence[tuple[Place, Place]]) -> bool:
     )
 
 
-def _mean(pairs: Sequence[Pair]) -> Mean | None:
-    found = two_runs.together(pairs)
-    return None if found is None else Mean(ratio=found.ratio, low=found.low, high=found.high, cells=found.cells)
+def _means(compared: Sequence[tuple[Place, Place]], pairs: Sequence[Pair]) -> Iterator[Mean]:
+    phases: dict[str, list[int]] = {}
+    for index, (place, _) in enumerate(compared):
+        phases.setdefault(place.cell.key.phase, []).append(index)
+    found = two_runs.group_means([[pairs[index] for index in of_phase] for of_phase in phases.values()])
+    for (phase, of_phase), one in zip(phases.items(), found, strict=True):
+        unwatched = any(cell_facts.unwatched(*compared[index]) for index in of_phase)
+        verdict = None if unwatched and one.verdict is ChangeVerdict.FASTER else one.verdict
+        yield Mean(phase=phase, ratio=one.ratio, low=one.low, high=one.high, cells=one.cells, verdict=verdict)
 
 
 def _title(changes: Sequence[Change]) -> str:
-    words = [change.words for change in changes if change.name != "board"]
+    words = [change.text for change in changes if change.name != "board"]
     boards = sum(change.name == "board" for change in changes)
     if boards:
         words.append("another board" if boards == 1 else f"{boards} other boards")
@@ -272,9 +311,9 @@ def _title(changes: Sequence[Change]) -> str:
 def _notes(
     before: Side,
     after: Side,
-    found: Beside,
+    paired: Beside,
     changes: Sequence[Change],
-    cells: Sequence[ComparedCell],
+    session: SessionSpread,
     *,
     boards: bool,
 ) -> Iterator[str]:
@@ -283,11 +322,12 @@ def _notes(
     if before.run_ids != after.run_ids and (both := before.run_ids & after.run_ids):
         yield f"both were made of {', '.join(sorted(both))}: its cells are compared with themselves"
     yield from (f"{side.name} ended as {side.ended}" for side in (before, after) if side.ended)
-    for side, other, alone in ((before, after, found.alone_before), (after, before, found.alone_after)):
+    for side, other, alone in ((before, after, paired.alone_before), (after, before, paired.alone_after)):
         if names := ", ".join(device.label for device in alone[:8]):
             have = "has" if len(alone) == 1 else "have"
             yield f"{plural(len(alone), 'device')} of {side.name} {have} no partner in {other.name}: {names}"
     if boards:
         yield "other boards of the same model: what healthy boards differ by was added to the margin"
-    if any(cell.p is not None for cell in cells):
-        yield SESSIONS
+    if session.runs:
+        spread = f"{session.device * 100:.2g} % ({session.host * 100:.2g} % where the host is the limit)"
+        yield f"spread between sessions: {spread}, learned from {session.runs} runs of this machine"

@@ -13,7 +13,7 @@ from orchestrator.figures.comparisons import FullNode
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.figures.table import BY_FIELD, FIGURES, Better, Figure, Limit, LimitName
-from protocol.cell import Workload
+from protocol.cell import CompileMode, Workload
 
 
 class Relative(NamedTuple):
@@ -29,10 +29,7 @@ _ONE_MODE: Final = "not measured with one device at work (mode: [loaded, solo], 
 
 
 class Cell(NamedTuple):
-    """A cell of the report. relative: to the baseline, the siblings, the device alone.
-
-    fault, advice: of its times, or "".
-    """
+    """A cell of the report. relative: to baseline, siblings, the device alone. fault, advice: of its times, or ""."""
 
     key: CellKey
     metric: Measured
@@ -83,8 +80,8 @@ def cells(report: Report, held: Held | None) -> Iterator[Cell]:
     places = pairing.places(run_figures.of_report(report, "this run"))
     siblings = dict(_of_siblings(report, places))
     solo = {
-        (one.gpu_uuid, one.phase, one.model_name, one.precision, one.input_size, one.batch_size_requested): one
-        for one in report.full_node
+        (loss.gpu_uuid, loss.phase, loss.model_name, loss.precision, loss.input_size, loss.batch_size_requested): loss
+        for loss in report.full_node
     }
     for result in report.results:
         for key, metric in keys.of_model(result):
@@ -121,7 +118,13 @@ def _of_siblings(
     for spread in report.cross_gpu:
         key = (
             *(spread.phase, spread.model_name, spread.precision, spread.mode),
-            *(spread.input_size, spread.memory_format, spread.new_tokens, spread.batch_size_requested),
+            *(
+                spread.input_size,
+                spread.memory_format,
+                spread.new_tokens,
+                spread.compile_mode,
+                spread.batch_size_requested,
+            ),
         )
         found = [(value, named[value.gpu_uuid, *key]) for value in spread.values]
         compared = [place for value, place in found if value.not_comparable is None]
@@ -146,5 +149,6 @@ def _reasons(whys: Iterable[tuple[Place, str]]) -> str:
 def _among_siblings(gpu_uuid: str, key: CellKey) -> tuple[object, ...]:
     return (
         *(gpu_uuid, key.phase, key.model_name, key.precision, key.mode),
-        *(key.input_size, key.memory_format or None, key.new_tokens, key.batch_size),
+        *(key.input_size, key.memory_format or None, key.new_tokens),
+        *(key.compile_mode or CompileMode.EAGER, key.batch_size),
     )

@@ -94,7 +94,7 @@ def _with_baseline(baseline: Side, run: Side) -> Beside:
     stood: dict[str, dict[str, SideDevice]] = {}
     for place in places(run).values():
         if found := pooling.partners(known.get(place.cell.key, ()), place):
-            pairs.append((pooling.together(found), place))
+            pairs.append((pooling.combined(found), place))
             held |= {(one.device.gpu_name, one.cell.key) for one in found}
             stood.setdefault(place.device.gpu_uuid, {}).update({one.device.gpu_uuid: one.device for one in found})
         elif place.cell.values:
@@ -109,7 +109,7 @@ def _with_baseline(baseline: Side, run: Side) -> Beside:
     mine = [device for device in run.devices if device.gpu_uuid in stood]
     return Beside(
         pairs,
-        [pooling.together(found) for found in lacking.values()],
+        [pooling.combined(found) for found in lacking.values()],
         only_run,
         [(pooling.device(tuple(stood[new.gpu_uuid].values())), new) for new in mine],
         _left(baseline, taken),

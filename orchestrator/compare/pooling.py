@@ -17,15 +17,15 @@ from orchestrator.compare.run_figures import SideCell, SideDevice
 _DOUBTS: Final[dict[str, Callable[[Sequence[bool]], bool]]] = {"steady": all, "contaminated": any, "power_capped": any}
 
 
-def partners(known: Sequence[Place], place: Place, *, any_device: bool = False) -> Sequence[Place]:
-    """Return what a cell is compared with. known: this cell on each device of the baseline.
+def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = False) -> Sequence[Place]:
+    """Return what a cell is compared with. candidates: this cell on each device of the baseline.
 
     If none compares, return the most similar one, whose difference is then named. any_device: another GPU model is
     allowed, and the same board is not preferred, as for a score of machines.
     """
-    compare = [one for one in known if not cell_facts.difference(one, place, any_device=any_device)]
+    compare = [one for one in candidates if not cell_facts.difference(one, place, any_device=any_device)]
     if not compare:
-        return sorted(known, key=lambda one: one.device.gpu_name != place.device.gpu_name)[:1]
+        return sorted(candidates, key=lambda one: one.device.gpu_name != place.device.gpu_name)[:1]
     own = [one for one in compare if one.device.gpu_uuid == place.device.gpu_uuid]
     if own and not any_device:
         return own
@@ -33,12 +33,12 @@ def partners(known: Sequence[Place], place: Place, *, any_device: bool = False) 
     return ranked[(len(ranked) - 1) // 2 : len(ranked) // 2 + 1]
 
 
-def together(places: Sequence[Place]) -> Place:
+def combined(places: Sequence[Place]) -> Place:
     """Combine at least one place into one cell with all launches."""
     first = places[0]
     if len(places) == 1:
         return first
-    cells = [one.cell for one in places]
+    cells = [place.cell for place in places]
     of = device([one.device for one in places])
     watched = {cell.throttled for cell in cells}
     cell = replace(

@@ -1,7 +1,4 @@
-"""What a run is compared with (baseline, thresholds, price), kept in its folder for `report` and `resume`.
-
-Options of `report` replace it for that call only.
-"""
+"""What a run is compared with (baseline, thresholds, price), kept in its folder for `report` and `resume`."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -9,7 +6,9 @@ from typing import Annotated, Final
 import msgspec
 from msgspec.structs import replace
 
-from orchestrator.compare import baselines, costs, run_figures, thresholds
+from orchestrator.analysis import exit_code
+from orchestrator.compare import baselines, board_baselines, costs, run_figures, thresholds
+from orchestrator.compare.comparison import SessionSpread
 from orchestrator.compare.run_figures import Side
 from orchestrator.compare.strict_json import contents, decode
 from orchestrator.compare.thresholds import Threshold
@@ -17,21 +16,21 @@ from orchestrator.config.naming import plural
 from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.figures.comparisons import BaselineComparison, ThresholdResult
 from orchestrator.figures.parts import Part
-from orchestrator.figures.report import Report, RunVerdict, Summary
+from orchestrator.figures.report import Report, Summary
+from orchestrator.figures.run_verdict import RunVerdict, run_verdict
 from orchestrator.store.journal import write_durably
-from protocol.exit_codes import MEANING, ExitCode
 from protocol.paths import RunPaths
 
-MISSED: Final = "threshold missed"
 MOST_PRICE: Final = 1e9
 """Per hour, in any currency. Keeps derived numbers printable."""
-_WITHOUT: Final = "Without the file, the run is held against nothing."
+_WITHOUT: Final = "Delete the file to compare the run with nothing."
 
 
 class Against(Part, frozen=True, kw_only=True):
-    """References of a run. Null or empty where nothing was requested."""
+    """References of a run, null or empty where not requested. session: of a gate, from the history at its begin."""
 
     baseline: Side | None = None
+    session: SessionSpread | None = None
     thresholds: tuple[Threshold, ...] = ()
     price_per_hour: Annotated[float, msgspec.Meta(gt=0, le=MOST_PRICE)] | None = None
 
@@ -42,6 +41,7 @@ class Against(Part, frozen=True, kw_only=True):
         """Return the references with those of `given` in their place."""
         return Against(
             baseline=given.baseline or self.baseline,
+            session=given.session or self.session,
             thresholds=given.thresholds or self.thresholds,
             price_per_hour=given.price_per_hour or self.price_per_hour,
         )
@@ -70,11 +70,14 @@ def stored(paths: RunPaths) -> Against:
     return found
 
 
-def hold(report: Report, against: Against) -> Report:
-    """Add the comparison with the references to the report."""
+def hold(report: Report, against: Against, shipped: Sequence[Side] = ()) -> Report:
+    """Add the comparison with the references to the report. shipped: baselines that judge GPUs where none is given."""
+    run = run_figures.of_report(report, "this run") if against.baseline or shipped else None
+    if run is not None:
+        report = _beside_baselines(report, run, [one for one in (against.baseline, *shipped) if one is not None])
     if not against:
         return report
-    held = baselines.hold(run_figures.of_report(report, "this run"), against.baseline) if against.baseline else None
+    held = baselines.hold(run, against.baseline) if run is not None and against.baseline else None
     results = tuple(thresholds.judge(report, against.thresholds, held))
     price = against.price_per_hour
     return replace(
@@ -87,24 +90,26 @@ def hold(report: Report, against: Against) -> Report:
     )
 
 
-def _scored(summary: Summary, found: BaselineComparison) -> Summary:
-    cells = plural(found.cells, "cell")
-    if found.overall_score is None:
-        why = ", and ".join(found.not_comparable) or "it measured nothing"
-        note = f"no cell of this run compares with the baseline {found.baseline}: {why}"
+def _beside_baselines(report: Report, run: Side, sides: Sequence[Side]) -> Report:
+    found = board_baselines.judge(report.stragglers, run, sides)
+    if found == report.stragglers:
+        return report
+    before = set(exit_code.describe_slow_gpus(report.stragglers))
+    reasons = [reason for reason in report.verdict.reasons if reason not in before]
+    verdict = replace(report.verdict, reasons=(*reasons, *exit_code.describe_slow_gpus(found)))
+    return replace(report, stragglers=found, verdict=verdict)
+
+
+def _scored(summary: Summary, scored: BaselineComparison) -> Summary:
+    cells = plural(scored.cells, "cell")
+    if scored.overall_score is None:
+        why = ", and ".join(scored.not_comparable) or "it measured nothing"
+        note = f"no cell of this run compares with the baseline {scored.baseline}: {why}"
     else:
-        note = baselines.DEFINITION.format(cells=cells, baseline=found.baseline, gpu=found.baseline_gpu)
-    return replace(summary, overall_score=found.overall_score, score_note=note)
+        note = baselines.DEFINITION.format(cells=cells, baseline=scored.baseline, gpu=scored.baseline_gpu)
+    return replace(summary, overall_score=scored.overall_score, score_note=note)
 
 
 def _verdict(verdict: RunVerdict, results: Sequence[ThresholdResult]) -> RunVerdict:
     """Combine the verdict of the run with its thresholds. Graver outcomes (hardware fault, internal error) stay."""
-    told = tuple(thresholds.missed(results))
-    if not told:
-        return verdict
-    code = ExitCode(verdict.exit_code)
-    if code in (ExitCode.PASSED, ExitCode.INCOMPLETE):
-        code = thresholds.exit_code(results)
-    word = {ExitCode.MISSED: MISSED, ExitCode.INCOMPLETE: "incomplete"}.get(code, verdict.word)
-    reasons = (*told, *verdict.reasons) if code in (ExitCode.MISSED, ExitCode.INCOMPLETE) else (*verdict.reasons, *told)
-    return RunVerdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=reasons)
+    return run_verdict((*verdict.causes, *thresholds.causes(results)), verdict.remarks)

@@ -11,6 +11,7 @@ from orchestrator.figures.cells import Measured, Status
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.parts import Part
 from orchestrator.figures.report import GpuInfo, Report
+from orchestrator.figures.run_verdict import COMPARED, run_verdict
 from orchestrator.figures.table import main_figure
 from orchestrator.stats.slowdown_reasons import CAPPED_SHARE
 from protocol.cell import device_label
@@ -27,7 +28,11 @@ Rate = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
 
 
 class SideCell(Part, frozen=True, kw_only=True):
-    """A cell on one device. values: the figure of each launch. throttled: None without telemetry."""
+    """A cell on one device. values: the figure of each launch. throttled: None without telemetry.
+
+    host_bound: whether the GPU waited for the host; None where nobody knows, as in older baselines.
+    figures: others, for the eye, by name with unit.
+    """
 
     gpu_uuid: str
     key: CellKey
@@ -40,6 +45,8 @@ class SideCell(Part, frozen=True, kw_only=True):
     throttled: bool | None
     contaminated: bool
     power_capped: bool
+    host_bound: bool | None = None
+    figures: dict[str, float] = msgspec.field(default_factory=dict)
 
     @property
     def is_time(self) -> bool:
@@ -112,15 +119,17 @@ def of_report(report: Report, name: str) -> Side:
         test_date=report.metadata.test_date,
         profile=report.test_configuration.profile,
         stack=_stack(report),
-        devices=tuple(_device(one) for one in report.gpu_info),
+        devices=tuple(_device(device) for device in report.gpu_info),
         cells=tuple(_cell(*found) for found in _metrics(report)),
         ended=_ended(report),
     )
 
 
 def _ended(report: Report) -> str:
-    """Return how the run ended, except for missed thresholds."""
+    """Return how the run ended, whatever its figures were compared with."""
     verdict, cells = report.verdict, report.summary.cells
+    if verdict.causes:
+        verdict = run_verdict((cause for cause in verdict.causes if cause.kind not in COMPARED), verdict.remarks)
     if verdict.exit_code not in (ExitCode.PASSED, ExitCode.MISSED):
         return ": ".join((verdict.word, *verdict.reasons[:1]))
     lost = cells.missing + cells.failed
@@ -129,7 +138,7 @@ def _ended(report: Report) -> str:
 
 def _stack(report: Report) -> dict[str, str]:
     data, asked = report.metadata, report.test_configuration
-    drivers = dict.fromkeys(one.driver_version for one in report.gpu_info if one.driver_version)
+    drivers = dict.fromkeys(device.driver_version for device in report.gpu_info if device.driver_version)
     facts: Mapping[str, object] = {
         "driver": data.driver_version or ", ".join(drivers),
         "torch": data.pytorch_version,
@@ -145,7 +154,7 @@ def _stack(report: Report) -> dict[str, str]:
         "seed": asked.seed,
         "iterations": asked.test_iterations,
         "warm-up iterations": asked.warmup_iterations,
-        **{one.name: one.value for one in data.settings},
+        **{setting.name: setting.value for setting in data.settings},
     }
     return {name: str(fact) for name, fact in facts.items() if fact not in (None, "")}
 
@@ -189,4 +198,16 @@ def _cell(gpu_uuid: str, key: CellKey, metric: Measured, parameters: int | None)
         throttled=metric.throttled,
         contaminated=metric.contaminated,
         power_capped=(metric.power_capped_percent or 0) > 100 * CAPPED_SHARE,
+        host_bound=metric.launch_bound,
+        figures=dict(_figures(metric)),
     )
+
+
+def _figures(metric: Measured) -> Iterator[tuple[str, float]]:
+    times = metric.statistics
+    for share in ("p50", "p95", "p99") if times is not None else ():
+        value = getattr(times, f"iteration_time_{share}_ms")
+        if value is not None:
+            yield f"{share}, ms", value
+    if metric.peak_memory_mb is not None:
+        yield "peak memory, MB", metric.peak_memory_mb

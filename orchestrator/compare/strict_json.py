@@ -46,6 +46,14 @@ def decode(data: bytes, kind: type[T], name: str) -> T:
         raise ConfigError(f"{name}: nested too deeply to be a report") from error
 
 
+def convert(value: object, kind: type[T], name: str) -> T:
+    """Check decoded JSON as strictly as `decode`. Raises ConfigError with file and position."""
+    try:
+        return msgspec.convert(value, type=kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{name}: not as gpubench writes it: {error}") from error
+
+
 def _damage(data: bytes, error: str) -> str:
     if not data.strip():
         return "it is empty"

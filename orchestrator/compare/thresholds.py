@@ -1,7 +1,4 @@
-"""Thresholds: limits from a file, each compared with each matching cell.
-
-A threshold without a matching figure is `not measured`, and the run does not pass.
-"""
+"""Thresholds: limits from a file, each compared with each matching cell. Without a figure the run does not pass."""
 
 import enum
 import math
@@ -24,9 +21,9 @@ from orchestrator.figures.comparisons import Met, ThresholdResult
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.parts import Part
 from orchestrator.figures.report import Report
+from orchestrator.figures.run_verdict import Cause, CauseKind
 from orchestrator.figures.table import LimitName
 from protocol.cell import Mode, Precision, Workload
-from protocol.exit_codes import ExitCode
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 _SHOWS: Final = "`torch-gpu-benchmark list-models` shows those that ship."
@@ -160,33 +157,31 @@ def judge(report: Report, thresholds: Sequence[Threshold], held: Held | None) ->
             yield _result(threshold, cell, actual, note)
 
 
-def exit_code(results: Sequence[ThresholdResult]) -> ExitCode:
-    """Return MISSED if any is missed, INCOMPLETE if any is not measured, else PASSED."""
-    seen = {one.status for one in results}
-    if Met.MISSED in seen:
-        return ExitCode.MISSED
-    return ExitCode.INCOMPLETE if Met.NOT_MEASURED in seen else ExitCode.PASSED
+_COUNTS: Final = {
+    Met.MISSED: (CauseKind.MISSED, "missed"),
+    Met.NOT_MEASURED: (CauseKind.NOT_HELD, "could not be judged"),
+}
 
 
-def missed(results: Sequence[ThresholdResult]) -> Iterator[str]:
-    """Describe missed and unmeasured thresholds."""
-    for status, words in ((Met.MISSED, "missed"), (Met.NOT_MEASURED, "could not be held against any figure")):
-        names = [one.threshold for one in results if one.status is status]
+def causes(results: Sequence[ThresholdResult]) -> Iterator[Cause]:
+    """Describe missed and unmeasured thresholds, which count against the run."""
+    for status, (kind, words) in _COUNTS.items():
+        names = [result.threshold for result in results if result.status is status]
         if names:
             different = list(dict.fromkeys(names))
             more = f" and {len(different) - 3} more" if len(different) > 3 else ""
             why = _whys(results, status)
-            yield f"{plural(len(names), 'threshold')} {words}: {', '.join(different[:3])}{more}{why}"
+            text = f"{plural(len(names), 'threshold')} {words}: {', '.join(different[:3])}{more}{why}"
+            yield Cause(kind=kind, text=text)
 
 
 def _whys(results: Sequence[ThresholdResult], status: Met) -> str:
-    notes = list(dict.fromkeys(one.note for one in results if one.status is status and one.actual is None))
+    notes = list(dict.fromkeys(result.note for result in results if result.status is status and result.actual is None))
     more = f"; and {plural(len(notes) - 2, 'other reason')}" if len(notes) > 2 else ""
     return f" ({'; '.join(notes[:2])}{more})" if notes else ""
 
 
 def _why_not(threshold: Threshold, cell: Cell) -> str:
-    """Return why a cell has not the limited figure, or ""."""
     metric = cell.metric
     if metric.status == Status.OK:
         return cell.advice if TARGETS[threshold.figure].limit.of_time else ""

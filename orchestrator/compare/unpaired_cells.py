@@ -19,12 +19,12 @@ BASELINE: Final = "the baseline"
 OTHER: Final = "the other run"
 
 
-def other_mode(key: CellKey, known: Container[CellKey], who: str, *, wanted: str | None = None) -> str:
+def other_mode(key: CellKey, cells: Container[CellKey], side: str, *, wanted: str | None = None) -> str:
     """Return how a cell differs from one of `who` in mode only, or "". wanted: recommended mode."""
     for mode in Mode:
-        if mode != key.mode and replace(key, mode=mode.value) in known:
+        if mode != key.mode and replace(key, mode=mode.value) in cells:
             how = f" ({_HOW[wanted or mode]})" if (wanted or mode) in _HOW else ""
-            return f"{key.mode}; {who} has {mode}{how}"
+            return f"{key.mode}; {side} has {mode}{how}"
     return ""
 
 
@@ -32,7 +32,7 @@ class Other:
     """The other run, searched for a cell on the same GPU model. is_first: it is the reference for the second run."""
 
     def __init__(self, side: Side, *, is_first: bool) -> None:
-        self._who = BASELINE if side.is_baseline else OTHER
+        self._side = BASELINE if side.is_baseline else OTHER
         self._is_first = is_first
         self._labels: dict[str, dict[CellKey, list[str]]] = {}
         for place in pairing.places(side).values():
@@ -44,5 +44,5 @@ class Other:
         """Return why a cell has no partner, or "" if it was not measured at all."""
         known, key = self._labels.get(place.device.gpu_name, {}), place.cell.key
         if labels := known.get(key):
-            return f"{self._who} has it on {', '.join(labels)}"
-        return other_mode(key, known, self._who, wanted=None if self._is_first else key.mode)
+            return f"{self._side} has it on {', '.join(labels)}"
+        return other_mode(key, known, self._side, wanted=None if self._is_first else key.mode)

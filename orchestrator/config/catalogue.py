@@ -26,11 +26,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     min_s: float
     max_s: float
     give_up: bool  # as in protocol.messages.Measurement
+    load_window: float  # as load_s there
     launches: int  # fresh processes for each cell
     adds_launches: bool  # as in run_configuration.Configuration
 
-    def measurement(self, *, iterations: int | None, warm_up_iterations: int | None) -> Measurement:
-        """Return the worker's settings. Iterations are None where the worker decides when to stop."""
+    def measurement(
+        self, *, iterations: int | None, warm_up_iterations: int | None, load_window: float | None = None
+    ) -> Measurement:
+        """Return the worker's settings. Iterations are None where the worker decides when to stop.
+
+        load_window: None for that of the profile.
+        """
         return Measurement(
             relative_half_width=self.relative_half_width,
             block_s=self.block_s,
@@ -38,6 +44,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             min_s=self.min_s,
             max_s=self.max_s,
             give_up=self.give_up,
+            load_s=self.load_window if load_window is None else load_window,
             iterations=iterations,
             warm_up_iterations=warm_up_iterations,
         )
@@ -91,7 +98,7 @@ def configs_folder() -> Path:
     for folder in (here / "configs", here.parent / "configs"):
         if (folder / "models.yaml").is_file():
             return folder
-    raise ConfigError(f"configs/ is neither in {here} nor in {here.parent}; install gpubench again")
+    raise ConfigError(f"configs/ is neither in {here} nor in {here.parent}. Install gpubench again")
 
 
 def is_probe(spec: ModelSpec) -> bool:

@@ -10,7 +10,6 @@ GPU_FOLDER: Final = Path("/proc/driver/nvidia/gpus")  # NVML takes seconds to st
 
 
 def _deferred(module: str, name: str) -> Callable[[], Iterable[str]]:
-    """Return words of a module, imported when they are needed."""
     return lambda: getattr(importlib.import_module(module), name)
 
 
@@ -18,6 +17,7 @@ model_types = _deferred("orchestrator.config.catalogue", "MODEL_TYPES")
 phases = _deferred("orchestrator.config.workloads", "PHASES")
 isolations = _deferred("orchestrator.config.run_configuration", "Isolation")
 precisions = _deferred("protocol.cell", "Precision")
+compile_modes = _deferred("protocol.cell", "CompileMode")
 memory_formats = _deferred("protocol.cell", "MemoryFormat")
 
 

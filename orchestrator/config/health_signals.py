@@ -1,7 +1,8 @@
 """The table of a GPU's health signals, and of the boards that have them.
 
-A signal that the board lacks is not applicable. One that it has but that cannot be read is unreadable, which blocks
-PASS where the signal is required (configs/health.yaml).
+A signal that the board lacks is not applicable; so is one that the driver calls unsupported on every GPU of its kind
+(gpu/health/verdict.py). One that cannot be read for another reason is unreadable, which blocks PASS where the signal is
+required (configs/health.yaml).
 """
 
 import enum
@@ -32,7 +33,7 @@ class Board:
     name: str
     architecture: str | None  # None if unknown
     kind: BoardClass
-    nvlinks: int = 0  # of this kind of board, else 0
+    nvlinks: int = 0  # expected of this kind of board; 0 if unknown, or of a board that sees no other
     bridged: bool = False  # a link of this board, or of another of its kind, was up
 
     def since(self, architecture: str) -> bool:
@@ -91,17 +92,17 @@ def _switched(board: Board) -> bool:
 SIGNALS: Final = (
     Signal("gpu", "the GPU answers", (), _always),
     Signal("xid", "errors that the driver reports (Xid)", (), _always),
-    Signal("launches", "launches that the hardware ended", (), _always),
-    Signal("recovery_action", "what the driver wants done", ("recovery_action",), _remaps),
+    Signal("launches", "launches ended by the hardware", (), _always),
+    Signal("recovery_action", "recovery action requested by the driver", ("recovery_action",), _remaps),
     Signal("ecc_uncorrected", "memory errors, uncorrected", ("ecc_uncorrected",), _professional),
     Signal("ecc_corrected", "memory errors, corrected", ("ecc_corrected",), _professional),
     Signal("sram", "SRAM errors beyond the driver's threshold", ("sram_threshold",), _remaps),
     Signal("rows_failed", "memory rows that could not be remapped", ("rows_failed",), _remaps),
-    Signal("rows_pending", "memory rows that wait to be remapped", ("rows_pending",), _remaps),
+    Signal("rows_pending", "memory rows waiting to be remapped", ("rows_pending",), _remaps),
     Signal("retired_pages", "memory pages retired", ("retired_pages",), _retires),
-    Signal("slowdown", "clocks held down by heat or a brake", (), _always),
+    Signal("slowdown", "clocks reduced by heat or power brake", (), _always),
     Signal("power_limit", "power limit", ("power_limit_mw", "power_default_mw"), _always),
-    Signal("thermal_violation", "time too hot, by the driver's counter", ("thermal_violation_ns",), _always),
+    Signal("thermal_violation", "thermal violation time of the driver", ("thermal_violation_ns",), _always),
     Signal("gpu_temperature", "temperature of the GPU", ("gpu_margin_c",), _always),
     Signal("memory_temperature", "temperature of the memory", ("memory_margin_c",), _professional),
     Signal("pcie_replays", "PCIe replays", ("pcie_replays", "pcie_generation", "pcie_width"), _always),

@@ -15,7 +15,7 @@ from orchestrator.config.yaml_schema import listed
 from orchestrator.errors import ConfigError
 from protocol.cell import Cell, ModelSpec
 
-HOW_TO_INSTALL_MODELS: Final = "README.md says how to install what models need beside a torch of your own"
+HOW_TO_INSTALL_MODELS: Final = "README.md describes how to install libraries beside your own torch"
 _LIBRARIES: Final = ("torchvision", "transformers")
 _BEHIND: Final = {"worker.models.huggingface": "transformers"}  # our module → the library that it wraps
 _CUDA: Final = re.compile(r"^cuda\b[^=\n]*=\s*(?:'([0-9.]+)'|None)", re.MULTILINE)
@@ -42,7 +42,7 @@ def torch_cuda(search: list[str] | None = None) -> Torch | None:
     return Torch(version=version[1] if version else "of unknown version", cuda=cuda[1] if cuda else None)
 
 
-def asked_for(cells: Iterable[Cell], models: Iterable[ModelSpec]) -> list[ModelSpec]:
+def measured_models(cells: Iterable[Cell], models: Iterable[ModelSpec]) -> list[ModelSpec]:
     """Return the models that cells of the plan measure."""
     measured = {cell.model for cell in cells if WORKLOADS[cell.workload].has_model}
     return [model for model in models if model.name in measured]
@@ -60,18 +60,18 @@ def missing(models: Iterable[ModelSpec], search: list[str] | None = None) -> dic
     return {library: names for library, names in needed.items() if find(library) is None}
 
 
-def sentences(lacking: dict[str, tuple[str, ...]]) -> Iterator[str]:
+def describe_missing(lacking: dict[str, tuple[str, ...]]) -> Iterator[str]:
     """Yield a sentence for each library, with its models."""
     for library, names in lacking.items():
-        yield f"{library} is not installed, so {listed(names, 'and')} will fail; {HOW_TO_INSTALL_MODELS}"
+        yield f"{library} is not installed, so {listed(names, 'and')} will fail. {HOW_TO_INSTALL_MODELS}"
 
 
 def require(cells: Sequence[Cell], models: Iterable[ModelSpec]) -> None:
     """Refuse a burn-in whose cells would fail in each round. Raises ConfigError."""
-    lacking = missing(asked_for(cells, models))
+    lacking = missing(measured_models(cells, models))
     if lacking:
         names = listed([name for names in lacking.values() for name in names], "and")
         raise ConfigError(
-            f"a burn-in would be UNKNOWN in the end: it trains {names}, and {listed(list(lacking), 'and')} "
+            f"the burn-in would end UNKNOWN: it trains {names}, and {listed(list(lacking), 'and')} "
             f"{'is' if len(lacking) == 1 else 'are'} not installed. {HOW_TO_INSTALL_MODELS}."
         )

@@ -3,19 +3,19 @@
 import functools
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from orchestrator.config import yaml_file
 from orchestrator.config.catalogue import configs_folder
-from orchestrator.errors import ConfigError
 from orchestrator.stats.siblings import Bound
 
 
 class Margin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A tolerated slowdown."""
 
-    percent: float  # of the reference's rate
+    percent: Annotated[float, msgspec.Meta(gt=0, lt=100)]  # of the reference's rate
     source: str  # origin of the figure
 
     @property
@@ -30,17 +30,29 @@ class _SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     bandwidth: Margin
 
 
-class _RunMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Between two runs."""
+class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A standard deviation, by what limits a cell."""
 
+    device: Margin
+    host: Margin  # bound by the host, not steady, or on a CPU device
+
+    def of(self, *, host: bool) -> float:
+        """The standard deviation as a share, 0 to 1."""
+        return (self.host if host else self.device).share
+
+
+class _RunMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cell: Margin
     end_to_end: Margin  # of loading and generation, which depend on the host
+    launch: Spread  # between launches, where a run has fewer than three
+    session: Spread  # between two sessions: another boot, day or driver state
 
 
 class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file."""
 
     siblings: _SiblingMargins
+    baseline: Margin  # of a GPU against the baseline of its board
     drift: Margin  # of a GPU against its siblings
     drift_alone: Margin  # of a GPU against its own earlier rates
     runs: _RunMargins
@@ -60,15 +72,4 @@ class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 @functools.cache
 def load(folder: Path | None = None) -> Margins:
     """Load the margins of `folder`, by default those that ship. Raises ConfigError for a broken file."""
-    document = yaml_file.read((folder or configs_folder()) / "margins.yaml")
-    margins = document.convert(Margins)
-    places: dict[tuple[str, ...], Margin] = {
-        **{("siblings", bound): one for bound, one in margins.of_siblings.items()},
-        **{("runs", "cell"): margins.runs.cell, ("runs", "end_to_end"): margins.runs.end_to_end},
-        **{("drift",): margins.drift, ("drift_alone",): margins.drift_alone},
-    }
-    for path, margin in places.items():
-        if not 0 < margin.percent < 100:
-            where = document.where((*path, "percent"))
-            raise ConfigError(f"{where}: expected more than 0 and less than 100, got {margin.percent:g}")
-    return margins
+    return yaml_file.read((folder or configs_folder()) / "margins.yaml").convert(Margins)

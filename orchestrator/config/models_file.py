@@ -27,7 +27,7 @@ from protocol.cell import InputSpec, ModelSpec
 from protocol.own import OwnModel
 
 PRELOAD: Final = {"transformers": ("worker.models.huggingface",), "torchvision": ("torchvision.models",)}
-"""Package of a class → modules that the zygote imports. Other code is imported in the launch alone.
+"""Package of a class → modules for the zygote. Other code is imported in the launch alone.
 
 worker.models.huggingface imports transformers and hides a broken torchvision from it.
 """
@@ -92,7 +92,7 @@ def read(
     entries = document.convert(_File).models
     search = Search(Path(path).absolute().parent, pythonpath, allowed)
     if not entries:
-        raise ConfigError(f"{document.where(('models',))}: the list is empty; describe at least one model")
+        raise ConfigError(f"{document.where(('models',))}: the list is empty. Describe at least one model")
     models: list[ModelSpec] = []
     wrong: dict[str, ConfigError] = {}
     for number, entry in enumerate(entries):
@@ -113,7 +113,7 @@ def notes(wrong: Mapping[str, ConfigError]) -> Iterator[str]:
     """Yield a sentence for each unusable model, unless it only lacks --allow-code."""
     for name, error in wrong.items():
         if not isinstance(error, NotAllowedError):
-            yield f"{name} is not measured, and could not be: {str(error).rstrip('.')}"
+            yield f"{name} is not measured here, and would fail: {str(error).rstrip('.')}"
 
 
 def _model(described: Value, at: KeyPath, document: Document, search: Search) -> ModelSpec:
@@ -156,7 +156,7 @@ def require_inputs(model: ModelSpec, origin: str) -> None:
     """Refuse a library's model without inputs. Other code may have get_example_inputs."""
     if model.preload and not model.inputs:
         raise ConfigError(
-            f"{origin}: nothing says what {model.name} is fed. Describe it in a file of --models-file, with its "
+            f"{origin}: the inputs of {model.name} are unknown. Describe the model in a file of --models-file, with "
             "input_shape: [32, 3, 224, 224], or by name, {input_ids: [32, 128]}"
         )
 
@@ -165,17 +165,17 @@ def _require_name(name: str, before: list[str], origin: str) -> None:
     if name in before:
         raise ConfigError(f"{origin}: there are two models named {name}")
     if name == "all" or "," in name or name != name.strip() or not name.isprintable() or not name:
-        raise ConfigError(f"{origin}: {name!r} cannot be a name that -m takes; use letters, digits, - and _")
+        raise ConfigError(f"{origin}: {name!r} is no valid name for -m. Use letters, digits, - and _")
 
 
 def _require_values(value: Value, at: KeyPath, document: Document) -> None:
     """Refuse what YAML reads differently from what people mean."""
     for path, scalar in _scalars(value, at):
         if document.nulls.get(path) == "":
-            raise ConfigError(f"{document.where(path)}: nothing stands behind the key; give a value, or leave it out")
+            raise ConfigError(f"{document.where(path)}: the key has no value. Give a value, or remove the key")
         if isinstance(scalar, str) and _EXPONENT.fullmatch(scalar):
             raise ConfigError(
-                f"{document.where(path)}: YAML reads {scalar} as a word; write {_with_point(scalar)} for the number"
+                f"{document.where(path)}: YAML reads {scalar} as text. Write {_with_point(scalar)} for the number"
             )
 
 
@@ -215,7 +215,7 @@ def _inputs(value: Value, at: KeyPath, document: Document) -> tuple[tuple[InputS
 def _input(name: str, value: Value, at: KeyPath, document: Document) -> InputSpec:
     where = document.where(at)
     if not isinstance(value, list | dict) or not value:
-        raise ConfigError(f"{where}: expected the lengths of a tensor, as in [32, 3, 224, 224], batch first")
+        raise ConfigError(f"{where}: expected the shape of a tensor, such as [32, 3, 224, 224], batch first")
     if isinstance(value, list):
         shape: list[int | str] = document.convert_part(value, list[int | str], at)
         described = msgspec.structs.replace(KNOWN_INPUTS.get(name, _Input(shape=[])), shape=shape)
@@ -237,14 +237,14 @@ def _range(name: str, described: _Input, where: str) -> tuple[float, float]:
     """Return [low, high). Both 0: normal distribution, any bool, or the model's own vocabulary."""
     dtype, low, high = described.dtype, described.low, described.high
     if dtype is Dtype.BOOL and (low is not None or high is not None):
-        raise ConfigError(f"{where}: a bool has no range; leave low and high out")
+        raise ConfigError(f"{where}: a bool has no range. Remove low and high")
     if dtype.floating and (low is None) != (high is None):
-        raise ConfigError(f"{where}: give both low and high, or neither for numbers of the bell curve")
+        raise ConfigError(f"{where}: give both low and high, or neither for normally distributed numbers")
     if high is None:
         if dtype.floating or dtype is Dtype.BOOL or name.endswith("input_ids"):
             return 0, 0
-        raise ConfigError(f"{where}: {dtype} numbers need high, one above the largest; low is 0 if it is not given")
+        raise ConfigError(f"{where}: {dtype} numbers need high, one above the largest (low defaults to 0)")
     low = low or 0
     if not low < high or (not dtype.floating and int(high) <= int(low)):
-        raise ConfigError(f"{where}: high is {high:g}, which is not above low ({low:g}): there would be no number")
+        raise ConfigError(f"{where}: high ({high:g}) must be above low ({low:g})")
     return low, high

@@ -13,9 +13,9 @@ def shortened(name: str, columns: int, sign: str = "…") -> str:
     return name if len(name) <= columns else f"{sign}{name[len(name) - columns + len(sign) :]}"
 
 
-def plural(number: int, one: str, more: str = "") -> str:
+def plural(number: int, noun: str, more: str = "") -> str:
     """Count things: "1 cell", "2,000 cells". more: an irregular plural."""
-    return f"{number:,} {one if number == 1 else more or f'{one}s'}"
+    return f"{number:,} {noun if number == 1 else more or f'{noun}s'}"
 
 
 def kind_of_run(profile: str, preset: str | None, level: str | None) -> str:

@@ -29,6 +29,7 @@ class Kind(enum.Enum):
     """Type of a value, on the command line and in a configuration file."""
 
     SWITCH = enum.auto()
+    REPEATED = enum.auto()  # a switch that counts
     TEXT = enum.auto()
     FILE = enum.auto()
     WORDS = enum.auto()
@@ -52,17 +53,19 @@ class Need(enum.StrEnum):
     PIXELS = "none of the models has a size in pixels to choose"
     IMAGES = "none of the models sees images"
     MODELS = "probes have no phases"
-    PRECISIONS = "these probes move bytes, whatever they stand for"
+    PRECISIONS = "these probes do not depend on the precision"
     OWN_MODEL = "no model of yours is measured"
-    LOADING = "weights are kept for load cells, and there is none"
+    LOADING = "only load cells keep weights, and there is none"
     INFERENCE = "no inference is measured"
     TRAINING = "no training is measured"
     GENERATION = "no generation is measured"
     ITERATIONS = "loading is repeated as often as the profile's time allows"
     WARM_UP = "a load has no warm-up"
+    COMPUTING = "only inference and training are compiled, and neither is measured"
+    COMPILING = "every model is measured eager (--compile)"
     FIXED_BATCH = "a scan for the batch size is made once"
-    SEVERAL_DEVICES = "there is one device alone"
-    GPUS = "it is about GPUs, and there is none in this run"
+    SEVERAL_DEVICES = "there is only one device"
+    GPUS = "there is no GPU in this run"
     READ_GPUS = "there is no GPU to be read"
     MONITORING = "no GPU is read"
     WHOLE_GPUS = "neither CPU devices nor slices of a GPU are judged"
@@ -83,7 +86,7 @@ class Option:
     constant: str = ""  # the value of a flag
     needs: enum.StrEnum | None = None  # without it, no effect
     choices: Callable[[], Iterable[str]] | None = None  # for completion
-    least: int = 1  # of a NUMBER
+    least: int = 1  # of a NUMBER; 0 lets SECONDS be 0
     most: int = LARGEST  # of a NUMBER
     separator: str = ","  # of a list; empty if the option is repeated
 
@@ -120,7 +123,7 @@ MEASUREMENT: Final = (
         "-m, --models NAMES",
         "models",
         Kind.WORDS,
-        "Models, separated by commas, or all; your own as file.py:Class or package.module:function.",
+        "Models, or your own as file.py:Class or package.module:function.",
         default="all",
         choices=choices.models,
     ),
@@ -128,14 +131,14 @@ MEASUREMENT: Final = (
         "--models-file FILE",
         "models_file",
         Kind.FILE,
-        "Models of your own, described in YAML. Without -m, these alone are measured.",
+        "Models of your own, in YAML; without -m, these alone are measured.",
         needs=Need.OWN_MODEL,
     ),
     Option(
         "--pythonpath FOLDERS",
         "pythonpath",
         Kind.WORDS,
-        "Folders in which Python looks first for packages of your own, separated by colons.",
+        "Where Python looks first for packages of your own; separated by colons.",
         needs=Need.OWN_MODEL,
         separator=os.pathsep,
     ),
@@ -150,7 +153,7 @@ MEASUREMENT: Final = (
         "-b, --batch-sizes SIZES",
         "batch_sizes",
         Kind.BATCH_SIZES,
-        "Batch sizes, separated by commas, or auto (scan).",
+        "Batch sizes, or auto (scan).",
         default="1,8,32; training: 32; generation: 1",
         needs=Need.INFERENCE,
     ),
@@ -160,7 +163,7 @@ MEASUREMENT: Final = (
         "-p, --precision NAMES",
         "benchmark.precision",
         Kind.WORDS,
-        "fp32, tf32, fp16, bf16 or several, separated by commas.",
+        "fp32, tf32, fp16, bf16 or several.",
         default="fp32",
         needs=Need.PRECISIONS,
         choices=choices.precisions,
@@ -169,7 +172,7 @@ MEASUREMENT: Final = (
         "--seq-len LENGTHS",
         "sequence_lengths",
         Kind.NUMBERS,
-        "Tokens a sequence, for models of text; of the prompt in generation.",
+        "Tokens a sequence, or of the prompt.",
         default="each model's own",
         needs=Need.TOKENS,
     ),
@@ -177,7 +180,7 @@ MEASUREMENT: Final = (
         "--input-size SIZES",
         "input_sizes",
         Kind.NUMBERS,
-        "Pixels of a side, for models of images: 224,512,1024.",
+        "Pixels a side, for models of images: 224,512.",
         default="each model's own",
         needs=Need.PIXELS,
     ),
@@ -185,24 +188,40 @@ MEASUREMENT: Final = (
         "--memory-format NAME",
         "benchmark.memory_format",
         Kind.TEXT,
-        "channels_last or contiguous, for models of images.",
-        default="channels_last for convolutional ones",
+        "channels_last or contiguous.",
+        default="channels_last if convolutional",
         needs=Need.IMAGES,
         choices=choices.memory_formats,
+    ),
+    Option(
+        "--compile MODES",
+        "benchmark.compile",
+        Kind.WORDS,
+        "eager, default, reduce-overhead, max-autotune or several.",
+        default="eager",
+        needs=Need.COMPUTING,
+        choices=choices.compile_modes,
+    ),
+    Option(
+        "--dynamic",
+        "benchmark.dynamic",
+        Kind.SWITCH,
+        "Compile for any size, not for the measured one alone.",
+        needs=Need.COMPILING,
     ),
     Option(
         "-i, --iterations N",
         "benchmark.iterations",
         Kind.NUMBER,
-        "Measure exactly N iterations a launch (not of loads).",
-        default="until the profile's interval is reached",
+        "Measure exactly N iterations a launch.",
+        default="as the profile needs",
         needs=Need.ITERATIONS,
     ),
     Option(
         "-w, --warmup N",
         "benchmark.warmup",
         Kind.NUMBER,
-        "Warm up for exactly N iterations (not for loading).",
+        "Warm up for exactly N iterations.",
         default="until times are steady",
         needs=Need.WARM_UP,
     ),
@@ -210,22 +229,22 @@ MEASUREMENT: Final = (
         "-o, --output FILE",
         "output.path",
         Kind.FILE,
-        "The report's file (a folder is refused); an older one is kept beside it.",
+        "The report's file; an older one is kept.",
         default="./benchmark_report.json",
     ),
     Option(
         "-f, --format NAMES",
         "output.format",
         Kind.WORDS,
-        f"{', '.join(ReportFormat)} or several, separated by commas.",
-        default="by the suffix of --output, else json",
+        f"{', '.join(ReportFormat)}.",
+        default="as -o ends",
         choices=lambda: ReportFormat,
     ),
     Option(
         "--gpu-ids IDS",
         "gpu.ids",
         Kind.DEVICES,
-        "Indices or UUIDs of GPUs, UUIDs of MIG slices, separated by commas; all; or CPU devices: cpu:0,cpu:1.",
+        "GPUs by index or UUID, slices by UUID, or cpu:0,cpu:1.",
         default="all",
         choices=choices.devices,
     ),
@@ -233,7 +252,7 @@ MEASUREMENT: Final = (
         "--multi-gpu",
         "gpu.multi_gpu",
         Kind.SWITCH,
-        "All GPUs (the default), whatever the file of --config says, unless --gpu-ids names some.",
+        "All GPUs, whatever the file of --config says.",
     ),
     Option(
         "--solo",
@@ -248,14 +267,14 @@ MEASUREMENT: Final = (
         "--allow-busy",
         "gpu.allow_busy",
         Kind.SWITCH,
-        "Measure beside other processes on the GPU; results are marked contaminated.",
+        "Measure beside other processes; results are marked contaminated.",
         needs=Need.GPUS,
     ),
     Option(
         "--profile NAME",
         "benchmark.profile",
         Kind.TEXT,
-        "quick, triage, standard or rigorous: how long and how exactly is measured.",
+        "How exactly to measure: quick, triage, standard or rigorous.",
         default="quick",
         choices=choices.profiles,
     ),
@@ -272,16 +291,25 @@ MEASUREMENT: Final = (
         "--launches N",
         "benchmark.launches",
         Kind.NUMBER,
-        "Fresh processes for each cell.",
-        default="what the profile says",
+        "Processes for each cell, one after another.",
+        default="1 to 5, in 5 min",
         needs=Need.FIXED_BATCH,
         most=MOST_LAUNCHES,
+    ),
+    Option(
+        "--load-window SECONDS",
+        "benchmark.load_window",
+        Kind.SECONDS,
+        "How long power is read at the largest batch; 0: not at all.",
+        default="1 or 5, by the profile",
+        needs=Need.MONITORING,
+        least=0,
     ),
     Option(
         "--isolation NAME",
         "benchmark.isolation",
         Kind.TEXT,
-        "A fresh process is made by fork, from one with torch imported, or by exec, anew.",
+        "fork from a process with torch, or exec a new one.",
         default="fork",
         choices=choices.isolations,
     ),
@@ -306,8 +334,7 @@ MEASUREMENT: Final = (
         "--require SIGNALS",
         "health.require",
         Kind.WORDS,
-        "Signals of health that must be readable on a GPU, or the run ends with 4: xid,ecc.",
-        default="none",
+        "Signals of health without which the run ends with 4: xid,ecc.",
         needs=Need.WHOLE_GPUS,
         choices=choices.health_signals,
     ),
@@ -319,19 +346,19 @@ COMPARISON: Final = (
         "--compare-baseline FILE",
         "compare.baseline",
         Kind.FILE,
-        "A baseline, a report, a run's folder or id to be compared with, or the name of a baseline that ships.",
+        "A report, run or baseline to compare with, or the name of one that ships.",
     ),
     Option(
         "--thresholds FILE",
         "compare.thresholds",
         Kind.FILE,
-        "Limits in YAML, as configs/thresholds/example.yaml; one that is missed ends with 1.",
+        "Limits in YAML, as configs/thresholds/example.yaml; a missed one ends with 1.",
     ),
     Option(
         "--price PRICE",
         "compare.price",
         Kind.AMOUNT,
-        "Of an hour of each device: what a million samples or tokens cost, and the energy they take.",
+        "Price of a device for an hour; adds the cost of a million samples or tokens.",
     ),
 )
 """What a run is compared with; also of `report`."""
@@ -341,7 +368,7 @@ PLACES: Final = (
         "--config FILE",
         "",
         Kind.FILE,
-        "A configuration file; the command line wins over it. configs/default.yaml explains every key.",
+        "Settings in YAML, as configs/default.yaml; the command line wins.",
     ),
     Option(
         "--runs-folder FOLDER", "run.folder", Kind.FILE, "Each run gets a folder of its own in it.", default="./runs"
@@ -353,6 +380,7 @@ PLACES: Final = (
             ("start", "120"),
             ("import", "300"),
             ("build", "300"),
+            ("compile", "900"),
             ("warm_up", "300"),
             ("measure", "600"),
             ("finish", "60"),
@@ -383,9 +411,17 @@ REHEARSAL: Final = (
     ),
 )
 
+SHOWN: Final = (Option("--full", "", Kind.SWITCH, "Print the whole report in place of the answer."),)
+"""How much of the report is printed; of `run`, `resume` and `report`."""
+
 SESSION: Final = (
     Option("-v, --verbose", "output.verbose", Kind.SWITCH, "Report every step."),
-    Option("--quiet", "", Kind.SWITCH, "Print only failures and warnings, and the end in one line."),
+    Option(
+        "-q, --quiet",
+        "",
+        Kind.REPEATED,
+        "Show failures, warnings, one line of progress and the end; -qq: nothing.",
+    ),
     Option(
         "--log-format text|json",
         "",
@@ -394,27 +430,25 @@ SESSION: Final = (
         default="text",
         choices=lambda: ("text", "json"),
     ),
-    Option(
-        "--strict", "", Kind.SWITCH, "End with 1 for a result that is degraded or does not fit, WARN, or a straggler."
-    ),
+    Option("--strict", "", Kind.SWITCH, "End with 1 for a straggler, WARN, and results degraded or that do not fit."),
     Option(
         "--on-finish COMMAND",
         "",
         Kind.TEXT,
-        "Call this when the run is over, without a shell; GPUBENCH_REPORT, …_EXIT_CODE and others tell it how.",
+        "Run this at the end, without a shell; $GPUBENCH_EXIT_CODE and others have the result.",
     ),
-    Option("--on-failure COMMAND", "", Kind.TEXT, "The same, only where the exit code is not 0."),
+    Option("--on-failure COMMAND", "", Kind.TEXT, "The same, only if the exit code is not 0."),
     Option(
         "--metrics-file FILE.prom",
         "",
         Kind.FILE,
-        "Keep metrics for Prometheus in this file, for node_exporter's textfile collector.",
+        "Metrics for Prometheus, for node_exporter's textfile collector.",
     ),
     Option(
         "--metrics-port PORT",
         "",
         Kind.NUMBER,
-        "Answer Prometheus at this port of 127.0.0.1 while the command works.",
+        "Metrics for Prometheus at this port of 127.0.0.1.",
         most=65535,
     ),
 )

@@ -19,15 +19,16 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Final
 
-from orchestrator.config.yaml_schema import did_you_mean
+from orchestrator.config.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
 from orchestrator.system import safe_read
 from protocol.own import OwnModel
 
 ROOMS: Final = frozenset({"protocol", "worker", "orchestrator"})
 _LISTS: Final = (".yaml", ".yml")
+_INPUTS: Final = "get_example_inputs"
 _ONLY_RUNNING_TELLS: Final = frozenset({"*", "__getattr__"})
-"""Names in a file after which it may define any other."""
+"""Names after which a file may define any other."""
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -47,7 +48,7 @@ class Search:
         """Find the code that `text` names. Raises ConfigError, with `origin`, if it is missing or not permitted."""
         where, _, name = text.rpartition(":")
         if text.endswith(_LISTS):
-            raise ConfigError(f"{origin}: {text} is no model; if it describes models, give it as --models-file {text}")
+            raise ConfigError(f"{origin}: {text} is no model. If it describes models, use --models-file {text}")
         if _looks_like_a_file(text):
             return self._in_file(text, where, name, origin)
         dotted = text.replace(":", ".")
@@ -59,10 +60,12 @@ class Search:
 
     def _in_file(self, text: str, where: str, name: str, origin: str) -> OwnModel:
         if not where or not _DOTTED.fullmatch(name):
-            raise ConfigError(f"{origin}: {text}: say what to take from the file, as in {where or text}:ClassName")
+            raise ConfigError(
+                f"{origin}: {text}: name a class or function of the file, such as {where or text}:ClassName"
+            )
         path = Path(os.path.normpath(self.base / Path(where).expanduser()))
         if path.suffix != ".py":
-            raise ConfigError(f"{origin}: {where} is not a Python file; its name would end in .py")
+            raise ConfigError(f"{origin}: {where} is not a Python file: its name does not end in .py")
         defined, imported = _names_in(path, origin)
         names = defined | imported
         if name.partition(".")[0] not in names and not names & _ONLY_RUNNING_TELLS:
@@ -80,7 +83,7 @@ class Search:
             hint = (
                 f"It is in {self.base}: add --pythonpath {self.base}."
                 if safe_read.is_folder(here) or safe_read.is_there(here.with_suffix(".py"))
-                else "Install it, or name the folder that it is in with --pythonpath."
+                else "Install it, or name its folder with --pythonpath."
             )
             raise ConfigError(f"{origin}: {text}: there is no package '{package}'. {hint}")
         place = _place(spec)
@@ -90,17 +93,17 @@ class Search:
     def _require_permission(self, text: str, place: str, origin: str) -> None:
         if not self.allowed:
             raise NotAllowedError(
-                f"{origin}: {text} is code in {place}, and measuring it runs it. Nothing was started. If you trust it, "
-                "add --allow-code to the command line."
+                f"{origin}: to measure {text}, gpubench must run code in {place}. Nothing was started. If you trust "
+                "the code, add --allow-code to the command line."
             )
 
 
-def folders(words: Iterable[str], current: Path, origin: str) -> tuple[str, ...]:
+def folders(paths: Iterable[str], current: Path, origin: str) -> tuple[str, ...]:
     """Return the absolute folders of --pythonpath, in order. Raises ConfigError for a missing one."""
-    found = [os.path.normpath(current / Path(word).expanduser()) for word in words]
+    found = [os.path.normpath(current / Path(word).expanduser()) for word in paths]
     for folder in found:
         if not safe_read.is_folder(Path(folder)):
-            raise ConfigError(f"{origin}: {folder}: there is no such folder; it was to be searched for packages")
+            raise ConfigError(f"{origin}: {folder}: there is no such folder to search for packages")
     return tuple(found)
 
 
@@ -123,13 +126,54 @@ def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
     return not any(Path(whole).parent.glob(f"{package}-*.dist-info"))
 
 
+def require_buildable(own: OwnModel, origin: str) -> None:
+    """Check that code of -m needs no arguments and has inputs, as far as its text shows.
+
+    Raises ConfigError for what certainly cannot work. A class that inherits from others than Module is let pass.
+    """
+    where, _, name = own.target.rpartition(":")
+    if not where.endswith(".py"):
+        return
+    tree = _tree(Path(where), origin)
+    nodes = [one for one in _at_the_top(tree) if isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name == name]
+    if len(nodes) != 1 or nodes[0].decorator_list or getattr(nodes[0], "keywords", []):
+        return
+    own_methods = {one.name: one for one in nodes[0].body if isinstance(one, ast.FunctionDef)}
+    made_by = own_methods.get("__init__") if isinstance(nodes[0], ast.ClassDef) else nodes[0]
+    if made_by is not None and (needed := _needed(made_by, bound=made_by is not nodes[0])):
+        raise ConfigError(
+            f"{origin}: {own.target} needs {listed(needed, 'and')}. Give {name} defaults, or give the values as "
+            "`args` or `config` in a file for --models-file."
+        )
+    code = ast.unparse(tree)
+    if _is_plain_module(nodes[0]) and not any(word in code for word in (_INPUTS, "setattr", "import *")):
+        raise ConfigError(
+            f"{origin}: {own.target} has no {_INPUTS}(batch_size), so its inputs are unknown. Write this method, or "
+            "describe the model with `input_shape` in a file for --models-file."
+        )
+
+
+def _needed(function: ast.FunctionDef, *, bound: bool) -> list[str]:
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    needed = positional[: len(positional) - len(given.defaults)][1 if bound else 0 :]
+    named = [one for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None]
+    return [one.arg for one in (*needed, *named)]
+
+
+def _is_plain_module(node: ast.ClassDef | ast.FunctionDef) -> bool:
+    """Whether it is a class of torch.nn.Module and nothing else, which has no methods but its own."""
+    if not isinstance(node, ast.ClassDef) or len(node.bases) != 1:
+        return False
+    return ast.unparse(node.bases[0]) in {"torch.nn.Module", "nn.Module", "Module"}
+
+
 def _refuse_our_rooms(package: str, text: str, origin: str) -> None:
     if package in ROOMS:
-        raise ConfigError(f"{origin}: {text}: a package named {package} is gpubench's own; yours needs another name")
+        raise ConfigError(f"{origin}: {text}: gpubench has a package {package} too. Rename yours")
 
 
 def _package_of(path: Path) -> str:
-    """Return the top package of a file, by folders with an __init__.py; empty if there is none."""
     package, folder = "", path.parent
     while (folder / "__init__.py").is_file():
         package, folder = folder.name, folder.parent
@@ -137,16 +181,22 @@ def _package_of(path: Path) -> str:
 
 
 def _names_in(path: Path, origin: str) -> tuple[set[str], set[str]]:
-    """Return the names that a Python file defines and imports at its top, without running it."""
+    return _names_of(_tree(path, origin))
+
+
+def _tree(path: Path, origin: str) -> ast.Module:
     try:
         with safe_read.opened(path) as file:
-            tree = ast.parse(file.read(), str(path))
+            return ast.parse(file.read(), str(path))
     except OSError as error:
         raise ConfigError(f"{origin}: {path}: cannot be read: {error.strerror}") from error
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         words = error.msg if isinstance(error, SyntaxError) else str(error)
         raise ConfigError(f"{origin}: {path}{line}: not valid Python: {words}") from error
+
+
+def _names_of(tree: ast.Module) -> tuple[set[str], set[str]]:
     defined: set[str] = set()
     imported: set[str] = set()
     for node in _at_the_top(tree):
@@ -159,7 +209,6 @@ def _names_in(path: Path, origin: str) -> tuple[set[str], set[str]]:
 
 
 def _at_the_top(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all nodes below one, but nothing within a class or function."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):

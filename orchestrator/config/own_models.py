@@ -32,28 +32,29 @@ def extended(
     catalogue: Catalogue, settings: LayeredSettings, current: Path, *, allowed: bool
 ) -> tuple[Catalogue, LayeredSettings]:
     """Return the catalogue with the user's models, and settings that name them unless -m does. Raises ConfigError."""
-    given = settings.words("pythonpath", os.pathsep) if "pythonpath" in settings.values else ()
+    given = settings.items("pythonpath", os.pathsep) if "pythonpath" in settings.values else ()
     pythonpath = own_code.folders(
         (folder for folder, _ in given), current, settings.origin("pythonpath", "--pythonpath")
     )
     mine: tuple[ModelSpec, ...] = ()
     wrong: Mapping[str, ConfigError] = {}
-    words = {word: origin for word, origin in settings.words("models") if word}
+    words = {word: origin for word, origin in settings.items("models") if word}
     if (path := settings.find("models_file", str)) is not None:
         origin = settings.origin("models_file")
         if not path.strip():
-            raise ConfigError(f"{origin}: expected a file, got an empty text")
+            raise ConfigError(f"{origin}: expected a file, got an empty string")
         chosen = None if not settings.chosen("models") or "all" in words else words
         mine, wrong = models_file.read(current / Path(path).expanduser(), pythonpath, allowed=allowed, chosen=chosen)
         _require_no_probe(mine, catalogue, origin)
         if not settings.chosen("models"):
             words = dict.fromkeys((model.name for model in mine), origin)
-            settings = LayeredSettings({"models": tuple(words)}, {"models": origin}).over(settings)
+            settings = LayeredSettings({"models": tuple(words)}, {"models": origin}).on_top_of(settings)
     named = {model.name for model in mine}
     search = Search(current, pythonpath, allowed)
     for word, origin in words.items():
         if word not in named and own_code.is_own(word):
-            model = models_file.spec(word, search.locate(word, origin))
+            own_code.require_buildable(own := search.locate(word, origin), origin)
+            model = models_file.spec(word, own)
             models_file.require_inputs(model, origin)
             mine += (model,)
     names = {model.name for model in mine} | wrong.keys()
@@ -63,7 +64,6 @@ def extended(
 
 
 def _without_the_users_libraries(models: tuple[ModelSpec, ...], pythonpath: tuple[str, ...]) -> tuple[ModelSpec, ...]:
-    """Remove preloads that would import a library from a folder of the user's."""
     libraries = {library for needed in _LIBRARIES.values() for library in needed}
     theirs = {library for library in libraries if own_code.in_a_folder_of_the_users(library, pythonpath)}
     if not theirs:
@@ -85,4 +85,4 @@ def _require_no_probe(mine: tuple[ModelSpec, ...], catalogue: Catalogue, origin:
     probes = {probe.name for probe in catalogue.probes}
     for model in mine:
         if model.name in probes:
-            raise ConfigError(f"{origin}: {model.name} is the name of a probe; call the model otherwise")
+            raise ConfigError(f"{origin}: {model.name} is the name of a probe. Rename the model")

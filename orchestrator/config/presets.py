@@ -18,11 +18,21 @@ TRIAGE: Final = "triage"
 
 @dataclass(frozen=True)
 class Preset:
-    """limit_s: seconds from the start of the process to its end, reports included."""
+    """limit_s: seconds from the start of the process to its end, reports included; None: no limit.
+
+    on_cpus: over settings, there.
+    """
 
     name: str
-    limit_s: float
+    limit_s: float | None
     settings: LayeredSettings
+    on_cpus: LayeredSettings | None = None
+
+    def settings_on(self, devices: str) -> LayeredSettings:
+        """Return the settings for devices, in the words of --gpu-ids."""
+        if self.on_cpus is None or not all(word.startswith("cpu:") for word in devices.split(",")):
+            return self.settings
+        return self.on_cpus.on_top_of(self.settings)
 
     def on(self, configuration: Configuration) -> Configuration:
         """Return the configuration with this preset's limit."""
@@ -32,10 +42,12 @@ class Preset:
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit_s: float
     settings: dict[str, Any]
+    on_cpus: dict[str, Any] = {}
 
 
 def load(name: str, options: tuple[Option, ...], folder: Path | None = None) -> Preset:
     """Load a preset of `folder`, by default the one that ships. Raises ConfigError for a broken file."""
     document = yaml_file.read((folder or configs_folder()) / "presets.yaml")
     entry = document.convert_each(_Entry)[name]
-    return Preset(name, entry.limit_s, settings.from_part(document, (name, "settings"), options))
+    on_cpus = settings.from_part(document, (name, "on_cpus"), options) if entry.on_cpus else None
+    return Preset(name, entry.limit_s, settings.from_part(document, (name, "settings"), options), on_cpus)

@@ -34,6 +34,8 @@ class ReportFormat(enum.StrEnum):
         return max(own, key=len, default=None)
 
 
+ALSO_CALLED: Final = {"text": ReportFormat.TXT, "markdown": ReportFormat.MD}
+"""What people type for a format besides its suffix."""
 ALWAYS: Final = tuple(kind for kind in ReportFormat if kind.always)
 
 

@@ -9,13 +9,14 @@ from typing import Final, TypeVar
 from orchestrator.config import health_signals, input_sizes, own_code
 from orchestrator.config.catalogue import Catalogue
 from orchestrator.config.options import Option
-from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.report_formats import ALSO_CALLED, ReportFormat
 from orchestrator.config.run_configuration import Configuration, Isolation
 from orchestrator.config.settings import Auto, LayeredSettings, from_defaults, from_file
 from orchestrator.config.workloads import PHASES
 from orchestrator.config.yaml_schema import listed, require_known
 from orchestrator.errors import ConfigError
-from protocol.cell import AUTO, MemoryFormat, Mode, ModelSpec, Precision, SizeUnit
+from orchestrator.system import plain_text
+from protocol.cell import AUTO, CompileMode, MemoryFormat, Mode, ModelSpec, Precision, SizeUnit
 from protocol.messages import Deadlines
 
 Choice = TypeVar("Choice", bound=enum.StrEnum)
@@ -25,7 +26,7 @@ OTHER_SUFFIXES: Final = frozenset(
     {"doc", "docx", "gz", "htm", "jsonl", "log", "ndjson", "ods", "odt", "parquet", "pdf", "png", "rst", "svg"}
     | {"tex", "toml", "tsv", "xls", "xlsx", "xml", "yaml", "yml", "zip"}
 )
-"""Formats in which nobody should find a JSON file. Other words are part of a name: night.2026-11."""
+"""Formats in which nobody should find a JSON file. Other words are part of a name: weekly.2026-11."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,10 @@ def gather(
     """Return all settings, the stronger over the weaker. Raises ConfigError for a wrong file."""
     settings = from_defaults(defaults, options)
     if preset is not None:
-        settings = preset.over(settings)
+        settings = preset.on_top_of(settings)
     if file is not None:
-        settings = from_file(file, options).over(settings)
-    return command_line.over(settings)
+        settings = from_file(file, options).on_top_of(settings)
+    return command_line.on_top_of(settings)
 
 
 def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> Configuration:
@@ -57,6 +58,7 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
     profile_name = one_of(settings, "benchmark.profile", catalogue.profiles, "profile")
     profile = catalogue.profiles[profile_name]
     launches = settings.find("benchmark.launches", int)
+    compile_modes = _members(settings, "benchmark.compile", CompileMode, "mode")
     cache = _path(settings, "run.cache", places.current)
     output_path, formats = report_place(settings, places.current)
     configuration = Configuration(
@@ -69,13 +71,16 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
         generation_batch_sizes=_batch_sizes(settings, "generation_batch_sizes"),
         sequence_lengths=_sizes(settings, "sequence_lengths"),
         input_sizes=_sizes(settings, "input_sizes"),
+        compile_modes=compile_modes,
+        dynamic_shapes=settings.need("benchmark.dynamic", bool),
         memory_format=_memory_format(settings),
         profile=profile_name,
         measurement=profile.measurement(
             iterations=settings.find("benchmark.iterations", int),
             warm_up_iterations=settings.find("benchmark.warmup", int),
+            load_window=settings.find("benchmark.load_window", float),
         ),
-        launches=launches or profile.launches,
+        launches=launches or max(profile.launches, _least_launches(compile_modes)),
         adds_launches=profile.adds_launches and launches is None,  # who names a number gets it
         seed=settings.need("benchmark.seed", int),
         modes=_members(settings, "benchmark.mode", Mode, "mode"),
@@ -98,21 +103,26 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
     return configuration
 
 
+def _least_launches(compile_modes: Iterable[CompileMode]) -> int:
+    """Two where a model is compiled: with empty caches, and with those that the first launch filled."""
+    return 1 if {*compile_modes} == {CompileMode.EAGER} else 2
+
+
 def refuse_mistakes(
     file: Path, options: tuple[Option, ...], defaults: Path, catalogue: Catalogue, places: Places
 ) -> LayeredSettings:
     """Resolve every key of `file` alone, also overridden ones, and return them. Raises ConfigError."""
     settings, below = from_file(file, options), from_defaults(defaults, options)
     for key in settings.values:
-        if key != "models" or not any(own_code.is_own(word) for word, _ in settings.words(key)):
-            resolve(settings.only(key).over(below), catalogue, places)
+        if key != "models" or not any(own_code.is_own(word) for word, _ in settings.items(key)):
+            resolve(settings.only(key).on_top_of(below), catalogue, places)
     return settings
 
 
 def report_formats(text: str) -> tuple[ReportFormat, ...]:
     """Parse the formats of -f. Raises ConfigError."""
     given = LayeredSettings({"format": text}, {"format": "-f/--format"})
-    return _members(given, "format", ReportFormat, "format")
+    return _formats(given, "format")
 
 
 # ── lists ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -120,12 +130,12 @@ def report_formats(text: str) -> tuple[ReportFormat, ...]:
 
 def _words(settings: LayeredSettings, key: str, what: str) -> list[tuple[str, str]]:
     """Return the words of a setting with their origins. Never empty, no word twice."""
-    words = settings.words(key)
+    words = settings.items(key)
     _refuse_empty(settings, key, words, what)
     seen: set[str] = set()
     for word, origin in words:
         if not word:
-            raise ConfigError(f"{origin}: a name is empty; separate names with single commas")
+            raise ConfigError(f"{origin}: a name is empty. Separate names with single commas")
         if word in seen:
             raise ConfigError(f"{origin}: {word} is given twice")
         seen.add(word)
@@ -134,12 +144,21 @@ def _words(settings: LayeredSettings, key: str, what: str) -> list[tuple[str, st
 
 def _refuse_empty(settings: LayeredSettings, key: str, items: Iterable[object], what: str) -> None:
     if not list(items):
-        raise ConfigError(f"{settings.origin(key)}: the list is empty; name at least one {what}, or leave the key out")
+        raise ConfigError(f"{settings.origin(key)}: the list is empty. Name at least one {what}, or remove the key")
 
 
 def _members(settings: LayeredSettings, key: str, options: Iterable[Choice], what: str) -> tuple[Choice, ...]:
     by_name = {str(option): option for option in options}
     return tuple(by_name[require_known(word, origin, by_name, what)] for word, origin in _words(settings, key, what))
+
+
+def _formats(settings: LayeredSettings, key: str) -> tuple[ReportFormat, ...]:
+    known = {str(kind): kind for kind in ReportFormat}
+    found = [
+        ALSO_CALLED.get(word) or known[require_known(word, origin, known, "format")]
+        for word, origin in _words(settings, key, "format")
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 def one_of(settings: LayeredSettings, key: str, options: Iterable[str], what: str) -> str:
@@ -157,7 +176,7 @@ def _models(settings: LayeredSettings, catalogue: Catalogue) -> tuple[ModelSpec,
     models = []
     for word, origin in _words(settings, "models", "model"):
         if word == "all":
-            raise ConfigError(f"{origin}: 'all' stands alone; leave it or the other names out")
+            raise ConfigError(f"{origin}: 'all' cannot be combined with other names. Remove it or the others")
         try:
             models.append(catalogue.model(word))
         except ConfigError as error:
@@ -192,7 +211,7 @@ def _refuse_impossible_sizes(settings: LayeredSettings, configuration: Configura
             if not input_sizes.is_possible(sizes, size):
                 raise ConfigError(
                     f"{settings.origin(SIZES_KEY[sizes.unit])}: {model.name} takes {input_sizes.in_words(sizes)}, not "
-                    f"{size}. Leave the size or the model out; with -m all, models are left out where they must be."
+                    f"{size}. Remove the size or the model. With -m all, models that do not take it are excluded."
                 )
 
 
@@ -218,9 +237,8 @@ def _required_signals(settings: LayeredSettings) -> tuple[str, ...]:
 
 
 def _deadlines(settings: LayeredSettings) -> Deadlines:
-    steps = ("start", "import", "build", "warm_up", "measure", "finish")
-    start, import_, build, warm_up, measure, finish = (settings.need(f"deadlines.{step}", float) for step in steps)
-    return Deadlines(start=start, import_=import_, build=build, warm_up=warm_up, measure=measure, finish=finish)
+    steps = ("start", "import_", "build", "compile", "warm_up", "measure", "finish")
+    return Deadlines(**{step: settings.need(f"deadlines.{step.rstrip('_')}", float) for step in steps})
 
 
 def _path(settings: LayeredSettings, key: str, current: Path) -> str | None:
@@ -235,13 +253,13 @@ def _needed_path(settings: LayeredSettings, key: str, current: Path) -> str:
 def absolute(path: str, origin: str, current: Path) -> str:
     """Return the absolute path: `resume` may start in another folder. Raises ConfigError."""
     if not path.strip():
-        raise ConfigError(f"{origin}: expected a path, got an empty text")
-    if "\0" in path:
-        raise ConfigError(f"{origin}: {path!r}: no path contains a NUL character")
+        raise ConfigError(f"{origin}: expected a path, got an empty string")
+    if not plain_text.is_text(path):
+        raise ConfigError(f"{origin}: {plain_text.escaped(path)}: {plain_text.NO_TEXT}")
     try:
         return str(current / Path(path).expanduser())
     except RuntimeError:
-        raise ConfigError(f"{origin}: {path}: there is no home folder to put in the place of ~") from None
+        raise ConfigError(f"{origin}: {path}: ~ cannot be replaced, because there is no home folder") from None
 
 
 def report_place(settings: LayeredSettings, current: Path) -> tuple[str, tuple[ReportFormat, ...]]:
@@ -251,17 +269,19 @@ def report_place(settings: LayeredSettings, current: Path) -> tuple[str, tuple[R
     suffix = Path(path).suffix[1:].lower()
     origin = settings.origin("output.path")
     if path.endswith("/"):
-        raise ConfigError(f"{origin}: {path} is a folder; name the report's file, such as {path}report.json")
+        raise ConfigError(f"{origin}: {path} is a folder. Name a file, such as {path}report.json")
     own = ReportFormat.of_name(Path(path).name)
     if own is None and suffix in OTHER_SUFFIXES:
         names = listed(ReportFormat, "and")
-        raise ConfigError(f"{origin}: there is no format '{suffix}'. There is {names}; name the report accordingly.")
+        raise ConfigError(f"{origin}: there is no format '{suffix}'. Use one of {names}.")
     if "output.format" not in settings.values:
         return full, (own or ReportFormat.JSON,)
-    formats = _members(settings, "output.format", ReportFormat, "format")
+    formats = _formats(settings, "output.format")
     if settings.chosen("output.path") and own is not None and own not in formats:
+        bare = path[: -len(own) - 1]
+        instead = f"-o {bare}.{formats[0]}" if len(formats) == 1 else f"-o {bare}"
         raise ConfigError(
-            f"{origin}: {path} ends in .{own}, but {settings.origin('output.format')} asks for "
-            f"{listed(formats, 'and')}. Leave the suffix out, or add {own} to the formats."
+            f"{origin}: {path} ends in .{own}, but {settings.origin('output.format')} requests "
+            f"{listed(formats, 'and')}. Use {instead}, or add {own} to the formats."
         )
     return full, formats

@@ -6,7 +6,7 @@ import hashlib
 import msgspec
 
 from orchestrator.config.report_formats import ReportFormat
-from protocol.cell import Cell, Device, DeviceKind, MemoryFormat, Mode, ModelSpec, Precision, Workload
+from protocol.cell import Cell, CompileMode, Device, DeviceKind, MemoryFormat, Mode, ModelSpec, Precision, Workload
 from protocol.messages import Deadlines, LoadSteps, Measurement
 
 Slot = tuple[str, int]
@@ -20,7 +20,7 @@ class Isolation(enum.StrEnum):
     EXEC = "exec"
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One injected fault."""
 
     device: str  # UUID
@@ -36,9 +36,29 @@ class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     duration_s: float
     level: str  # of configs/burn_in.yaml
     cell_s: dict[DeviceKind, float]  # seconds of one cell
-    injections: tuple[Asked, ...] = ()  # faults on purpose
+    injections: tuple[InjectedFault, ...] = ()  # faults on purpose
     max_temperature_c: int | None = None  # stops a GPU, in addition to its own limit
     steps: dict[str, LoadSteps] = {}  # load and pause by device; empty without --steps
+
+
+class GateSide(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of two sides that a gate measures. models: their names in this run. python: empty for ours."""
+
+    label: str
+    models: tuple[str, ...]
+    configuration: "Configuration"
+    python: str = ""
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A comparison that decides when a run ends: of two sides, or with the cells of a baseline.
+
+    keys: of the baseline's cells, as JSON. percent: margin of every cell; None: configs/margins.yaml.
+    """
+
+    sides: tuple[GateSide, ...] = ()
+    keys: tuple[str, ...] = ()
+    percent: float | None = None
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,6 +73,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     generation_batch_sizes: tuple[int, ...] = (1,)
     sequence_lengths: tuple[int, ...] = ()  # in tokens; empty: each model's own
     input_sizes: tuple[int, ...] = ()  # in pixels; empty: each model's own
+    compile_modes: tuple[CompileMode, ...] = (CompileMode.EAGER,)  # of inference and training
+    dynamic_shapes: bool = False  # of compiled models
     memory_format: MemoryFormat | None = None  # of images; None: each model's own
     profile: str
     measurement: Measurement  # iterations and warm-up are None when adaptive
@@ -75,6 +97,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     preset: str | None = None  # of `quick` and `triage`
     time_limit_s: float | None = None  # of a preset or a burn-in, whose process ends within it
     burn_in: BurnIn | None = None
+    gate: Gate | None = None
+    implementations: tuple[str, ...] = ()  # of operators, as in kinds/ops/settings.py
     tainted: bool = False  # faults are injected on purpose
     adds_launches: bool = False  # while a GPU is SUSPECT (state/added_launches.py)
 
@@ -87,6 +111,16 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def until_limit(self) -> bool:
         """Whether rounds repeat until the time limit, so that their number is unknown."""
         return self.burn_in is not None
+
+    @property
+    def adds_rounds(self) -> bool:
+        """Whether any number of rounds may be added to the plan."""
+        return self.until_limit or self.gate is not None
+
+    @property
+    def least_launches(self) -> int:
+        """Launches of each device that are tried whatever their estimate: of a gate one of each side."""
+        return 0 if self.gate is None else max(1, len(self.gate.sides))
 
     @property
     def by_name(self) -> dict[str, ModelSpec]:

@@ -21,7 +21,7 @@ Value = bool | int | float | str | tuple[int | str, ...]
 
 
 class Auto(enum.StrEnum):
-    """The word for a batch size to be found by a scan."""
+    """A batch size to be found by a scan."""
 
     AUTO = "auto"
 
@@ -34,7 +34,7 @@ class LayeredSettings:
     origins: Mapping[str, str]  # in words; also of items ("models[0]")
     defaults: frozenset[str] = frozenset()  # keys that no person set
 
-    def over(self, below: "LayeredSettings") -> "LayeredSettings":
+    def on_top_of(self, below: "LayeredSettings") -> "LayeredSettings":
         """Return these settings, and those `below` for all other keys."""
         hidden = tuple(f"{key}[" for key in self.values)
         origins = {key: origin for key, origin in below.origins.items() if not key.startswith(hidden)}
@@ -55,10 +55,10 @@ class LayeredSettings:
         """Return the value of a key that configs/default.yaml always has. Raises ConfigError."""
         value = self.find(key, kind)
         if value is None:
-            raise ConfigError(f"configs/default.yaml: the key {key} is missing; install gpubench again")
+            raise ConfigError(f"configs/default.yaml: the key {key} is missing. Install gpubench again")
         return value
 
-    def words(self, key: str, separator: str = ",") -> list[tuple[str, str]]:
+    def items(self, key: str, separator: str = ",") -> list[tuple[str, str]]:
         """Return the words of a list with their origins. A text may hold several."""
         value = self.values.get(key)
         if isinstance(value, tuple):
@@ -87,16 +87,22 @@ def from_file(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
     """Read a configuration file. Raises ConfigError, also for an empty file and a key without a value."""
     document = yaml_file.read(path)
     if document.value is None or document.value == {}:
-        raise ConfigError(f"{path}: there is no key in it, so it would change nothing; leave --config out")
+        raise ConfigError(f"{path}: the file has no keys, so it has no effect. Remove --config")
+    if _describes_models(document.value):
+        raise ConfigError(f"{path}: the file describes models of your own. Use --models-file {path}")
     values = _flat(document.convert(_schema(options)))
     sections = {option.key.partition(".")[0] for option in options if "." in option.key}
     for key, text in document.nulls.items():
         if not text and not (len(key) == 1 and key[0] in sections):
-            raise ConfigError(
-                f"{document.where(key)}: nothing stands behind the key; give a value, or leave the key out"
-            )
+            raise ConfigError(f"{document.where(key)}: the key has no value. Give a value, or remove the key")
     origins = {yaml_file.spell(key): document.where(key) for key in document.lines if key not in document.nulls}
     return LayeredSettings(values, origins)
+
+
+def _describes_models(value: object) -> bool:
+    """Whether a file is one of --models-file: a configuration names models, and describes none."""
+    models = value.get("models") if isinstance(value, dict) else None
+    return isinstance(models, list) and any(isinstance(one, dict) for one in models)
 
 
 def from_part(document: Document, at: tuple[str, ...], options: tuple[Option, ...]) -> LayeredSettings:
@@ -171,7 +177,7 @@ def _type(option: Option) -> Any:  # noqa: ANN401  # a type that msgspec reads
         case Kind.AMOUNT:
             return float
         case Kind.SECONDS:
-            return Annotated[float, Meta(gt=0)]
+            return Annotated[float, Meta(gt=0) if option.least else Meta(ge=0)]
 
 
 def _flat(section: msgspec.Struct, before: str = "") -> dict[str, Value]:

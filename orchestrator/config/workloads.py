@@ -47,6 +47,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     forward_passes: int = 1  # cost of one iteration
     counts_operations: bool = False  # after the measurement
     measures_latency: bool = False  # after the measurement
+    compiles: bool = False  # by torch.compile, where requested
     generates: bool = False  # writes tokens
     one_size: bool = False  # measures only the first input size
     digests: bool = False  # verifies outputs by digest
@@ -59,11 +60,12 @@ _INFERENCE: Final = Facts(
     title="inference",
     has_model=True,
     has_batch=True,
-    batch_sizes=lambda asked: asked.batch_sizes,
+    batch_sizes=lambda configuration: configuration.batch_sizes,
     needs_references=True,
     sibling_verdict=True,
     counts_operations=True,
     measures_latency=True,
+    compiles=True,
     priority=Priority(0, 3, 6),
 )
 _CHECK: Final = Facts(role=Role.CHECK, sibling_verdict=True)
@@ -83,7 +85,7 @@ WORKLOADS: Final[dict[Workload, Facts]] = {
     Workload.TRAINING: _but(
         _INFERENCE,
         title="training",
-        batch_sizes=lambda asked: asked.training_batch_sizes,
+        batch_sizes=lambda configuration: configuration.training_batch_sizes,
         forward_passes=3,
         measures_latency=False,
         priority=Priority(2, 6, 6),
@@ -91,10 +93,11 @@ WORKLOADS: Final[dict[Workload, Facts]] = {
     Workload.GENERATION: _but(
         _INFERENCE,
         title="generation",
-        batch_sizes=lambda asked: asked.generation_batch_sizes,
+        batch_sizes=lambda configuration: configuration.generation_batch_sizes,
         end_to_end=True,
         counts_operations=False,
         measures_latency=False,
+        compiles=False,
         generates=True,
         priority=Priority(5, 5, 5),
     ),
@@ -115,6 +118,7 @@ WORKLOADS: Final[dict[Workload, Facts]] = {
         digests=True,
         own_rate=True,
     ),
+    Workload.OPERATOR: _but(_CHECK, title="operator", has_items=False, sibling_verdict=False),
     Workload.FAULT: _but(
         _CHECK,
         role=Role.FAULT,

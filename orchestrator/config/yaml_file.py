@@ -55,7 +55,7 @@ class Document:
     def convert_each(self, kind: type[T]) -> dict[str, T]:
         """Convert the file to a mapping of names to `kind`. Raises ConfigError with line and key."""
         if not isinstance(self.value, dict):
-            raise ConfigError(f"{self.name}: expected names, each with keys and values of its own")
+            raise ConfigError(f"{self.name}: expected names, each with its own keys and values")
         return {name: self.convert_part(part, kind, (name,)) for name, part in self.value.items()}
 
     def convert_part(self, value: Value, kind: type[T], at: KeyPath) -> T:
@@ -67,7 +67,7 @@ class Document:
             raise ConfigError(f"{self.where((*at, *problem.path))}: {problem.message}") from None
 
     def where(self, path: KeyPath) -> str:
-        """Name a place in the file: "night.yaml, line 7, batch_sizes[2]"."""
+        """Name a place in the file: "config.yaml, line 7, batch_sizes[2]"."""
         line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None)
         parts = [self.name]
         if line is not None:
@@ -90,7 +90,7 @@ def read(path: Path) -> Document:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
     if len(data) > MAX_BYTES:
-        raise ConfigError(f"{path}: larger than 1 MB, so not a configuration")
+        raise ConfigError(f"{path}: too large for a configuration (over 1 MB)")
     return parse(data, str(path))
 
 
@@ -108,7 +108,7 @@ def parse(data: bytes, name: str) -> Document:
     except yaml.YAMLError as error:
         raise ConfigError(f"{name}: not valid YAML: {str(error).splitlines()[0]}") from None
     except RecursionError:
-        raise ConfigError(f"{name}: nested too deeply to be a configuration") from None
+        raise ConfigError(f"{name}: nested too deeply for a configuration") from None
     return replace(document, value=value)
 
 
@@ -126,15 +126,16 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             raise yaml.MarkedYAMLError(
-                problem="aliases (*name) are not read; write the value out", problem_mark=self.get_mark()
+                problem="aliases (*name) are not supported. Write the value out", problem_mark=self.get_mark()
             )
         return super().compose_node(parent, index)
 
 
 def _value(node: yaml.Node, path: KeyPath, document: Document) -> Value:
-    """Convert the node to plain values, and note lines and nulls in `document`."""
     if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTIONS:
-        raise ConfigError(f"{_place(node, path, document.name)}: the tag {node.tag!r} is not read; plain values only")
+        raise ConfigError(
+            f"{_place(node, path, document.name)}: the tag {node.tag!r} is not supported. Use plain values"
+        )
     if isinstance(node, yaml.MappingNode):
         return _mapping(node, path, document)
     if isinstance(node, yaml.SequenceNode):
@@ -155,10 +156,10 @@ def _mapping(node: yaml.MappingNode, path: KeyPath, document: Document) -> Value
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
         if key_node.tag == _MERGE:
-            raise ConfigError(f"{name}, line {line}: merge keys (<<) are not read; write the values out")
+            raise ConfigError(f"{name}, line {line}: merge keys (<<) are not supported. Write the values out")
         key = key_node.value
         if not isinstance(key, str):
-            raise ConfigError(f"{name}, line {line}: a key must be a word, not a list or a mapping")
+            raise ConfigError(f"{name}, line {line}: a key must be text, not a list or a mapping")
         if key in values:
             first = lines[(*path, key)]
             raise ConfigError(f"{name}, line {line}: {spell((*path, key))} is given twice (first in line {first})")
@@ -172,10 +173,10 @@ def _scalar(node: yaml.Node, path: KeyPath, name: str) -> Value:
     if node.tag == _TIMESTAMP:
         return str(node.value)
     if node.tag not in _SCALARS:
-        raise ConfigError(f"{where}: the tag {node.tag!r} is not read; plain values only")
+        raise ConfigError(f"{where}: the tag {node.tag!r} is not supported. Use plain values")
     if node.tag == _INT and _LEADING_ZERO.match(node.value):
         raise ConfigError(
-            f"{where}: {_shortened(node.value)}: YAML reads a number with a leading zero as octal; leave it out"
+            f"{where}: {_shortened(node.value)}: YAML reads a number with a leading zero as octal. Remove the zero"
         )
     constructor = yaml.SafeLoader.yaml_constructors[node.tag]
     try:

@@ -18,6 +18,7 @@ _UNKNOWN: Final = re.compile(r"^Object contains unknown field `(.*?)`")
 _MISSING: Final = re.compile(r"^Object missing required field `(.*?)`")
 _TOO_LARGE: Final = re.compile(r"^Expected `int` <=|^Number out of range")
 _EXPONENT: Final = re.compile(r"([-+]?)(\d[\d_]*)(\.\d*)?[eE]([-+]?)(\d+)")
+_SEPARATORS: Final = re.compile(r"[-_ .]+")
 _SHOWN: Final = 60
 
 
@@ -38,11 +39,14 @@ def explain(error: msgspec.ValidationError, value: object, kind: object) -> _Pro
         return _Problem(path, f"the key {missing.group(1)} is missing")
     if _TOO_LARGE.search(text):
         return _Problem(path, f"{_shown(value)} is too large{_largest(expected)}")
-    return _Problem(path, f"expected {words(expected)}, got {_shown(value)}{_as_yaml(value, expected)}")
+    return _Problem(path, f"expected {describe_type(expected)}, got {_shown(value)}{_as_yaml(value, expected)}")
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Suggest the nearest names, whatever their case, after a blank; empty if none is near."""
+    """Suggest the nearest names, after a blank; empty if none is near. A certain match stands alone."""
+    names = list(names)
+    if (meant := _meant(name, names)) is not None:
+        return f" Did you mean {meant}?"
     spelt: dict[str, list[str]] = {}
     for one in dict.fromkeys(names):
         spelt.setdefault(one.lower(), []).append(one)
@@ -50,12 +54,29 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f" Did you mean {listed([one for word in near for one in spelt[word]])}?" if near else ""
 
 
+def _meant(name: str, names: Iterable[str]) -> str | None:
+    """Return the only name equal but for case and separators, else the longest beginning of `name`.
+
+    bert_base means bert-base, gpt2-small means gpt2.
+    """
+    parts = _parts(name)
+    ways = {one: _parts(one) for one in names}
+    same = [one for one, of_one in ways.items() if "".join(of_one) == "".join(parts)]
+    begins = [one for one, of_one in ways.items() if of_one and parts[: len(of_one)] == of_one]
+    found = same or sorted(begins, key=lambda one: -len(ways[one]))[:1]
+    return found[0] if len(found) == 1 else None
+
+
+def _parts(name: str) -> list[str]:
+    return [part for part in _SEPARATORS.split(name.lower()) if part]
+
+
 def require_known(word: str, origin: str, names: Iterable[str], what: str) -> str:
     """Return `word` if it is one of the names. Raises ConfigError with the nearest, and all of them."""
     known = [str(name) for name in names]
     if word not in known:
         near = did_you_mean(word, known)
-        raise ConfigError(f"{origin}: there is no {what} '{word}'.{near} There is {listed(known, 'and')}.")
+        raise ConfigError(f"{origin}: there is no {what} '{word}'.{near} Valid: {listed(known, 'and')}.")
     return word
 
 
@@ -65,19 +86,21 @@ def listed(names: Iterable[str], word: str = "or") -> str:
     return f"{', '.join(first)} {word} {last}" if first else last
 
 
-def words(kind: inspect.Type, *, plural: bool = False) -> str:
+def describe_type(kind: inspect.Type, *, plural: bool = False) -> str:
     """Name the values of a type: "a whole number of at least 1"; plural: "whole numbers …"."""
     match kind:
         case inspect.UnionType(types=types):
-            return " or ".join(words(one, plural=plural) for one in types if not isinstance(one, inspect.NoneType))
+            return " or ".join(
+                describe_type(one, plural=plural) for one in types if not isinstance(one, inspect.NoneType)
+            )
         case inspect.IntType(ge=least):
             return ("whole numbers" if plural else "a whole number") + _bound(" of at least", least)
-        case inspect.FloatType(gt=more):
-            return ("numbers" if plural else "a number") + _bound(" above", more)
+        case inspect.FloatType(gt=more, lt=less):
+            return ("numbers" if plural else "a number") + _bound(" above", more) + _bound(" and below", less)
         case inspect.BoolType():
             return "true or false"
         case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
-            return f"{'lists' if plural else 'a list'} of {words(item, plural=True)}"
+            return f"{'lists' if plural else 'a list'} of {describe_type(item, plural=True)}"
         case inspect.StructType() | inspect.DictType():
             return "sections" if plural else "a section with keys and values"
         case inspect.EnumType(cls=cls):
@@ -88,7 +111,7 @@ def words(kind: inspect.Type, *, plural: bool = False) -> str:
 def _largest(kind: inspect.Type) -> str:
     options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     bounds = [one.le for one in options if isinstance(one, inspect.IntType) and one.le is not None]
-    return f"; the largest that is allowed is {max(bounds)}" if bounds else ""
+    return f". The maximum is {max(bounds)}" if bounds else ""
 
 
 def _as_yaml(value: object, expected: inspect.Type) -> str:
@@ -98,7 +121,7 @@ def _as_yaml(value: object, expected: inspect.Type) -> str:
     if found is None or len(found[0]) > _SHOWN or not any(isinstance(one, inspect.FloatType) for one in options):
         return ""
     sign, whole, part, power_sign, power = found.groups()
-    return f": in YAML it is written {sign}{whole}{part or '.0'}e{power_sign or '+'}{power}"
+    return f". In YAML, write {sign}{whole}{part or '.0'}e{power_sign or '+'}{power}"
 
 
 def _bound(how: str, limit: float | None) -> str:
@@ -107,7 +130,7 @@ def _bound(how: str, limit: float | None) -> str:
 
 def _unknown_key(key: str, expected: inspect.Type) -> str:
     keys = [field.encode_name for field in _struct(expected).fields]
-    return f"there is no such key.{did_you_mean(key, keys)} The keys here are {listed(keys, 'and')}."
+    return f"there is no such key.{did_you_mean(key, keys)} Valid keys: {listed(keys, 'and')}."
 
 
 def _follow(text: str, value: object, kind: inspect.Type) -> tuple[tuple[str | int, ...], object, inspect.Type]:

@@ -1,9 +1,4 @@
-"""`doctor`: whether a run can start on this machine, what would disturb it, and what to do about each.
-
-gpus.py      the driver, NVML, CUDA, and who uses the GPUs      ┐
-machine.py   cores, memory, disks, limits of the user and job   ├─▶ Finding ─▶ a table, and the exit code
-software.py  torch, its CUDA, and the libraries of models       ┘
-"""
+"""`doctor`: whether a run can start on this machine, what would disturb it, and what to do about each."""
 
 import enum
 from collections.abc import Iterator
@@ -12,7 +7,7 @@ import msgspec
 
 
 class Level(enum.StrEnum):
-    """Severity. BROKEN: a run on the GPUs of this machine would not start, or would fail."""
+    """Severity of a finding. BROKEN: a run on the GPUs of this machine would not start, or would fail."""
 
     OK = "ok"
     WARNING = "warning"
@@ -20,22 +15,22 @@ class Level(enum.StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One examined thing. fix: what to do about it; empty where all is well."""
+    """One examined thing. fix: what to do about it; empty if all is well."""
 
     level: Level
     subject: str
-    words: str
+    message: str
     fix: str = ""
 
 
-def said(level: Level, subject: str, message: str) -> Finding:
-    """A finding from a message "what is wrong; what to do"."""
-    words, _, fix = message.partition("; ")
-    return Finding(level, subject, words, fix=fix)
+def finding_of(level: Level, subject: str, message: str) -> Finding:
+    """Split a message "what is wrong. What to do" into a finding."""
+    problem, _, fix = message.partition(". ")
+    return Finding(level, subject, problem, fix=fix)
 
 
 def examine(runs_folder: str, gpu_ids: str = "all") -> Iterator[Finding]:
-    """Examine everything that a run on these devices needs; the driver only for GPUs. Raises DeviceError."""
+    """Examine everything that a run on these devices needs. Raises DeviceError."""
     from orchestrator.config import catalogue, libraries
     from orchestrator.doctor import gpus, machine, software
 

@@ -1,4 +1,4 @@
-"""The GPUs: their driver, NVML and CUDA, whether they are free, and how they are set up."""
+"""Examine the GPUs: driver, NVML, CUDA, other processes and settings."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ import msgspec
 import psutil
 
 from orchestrator.config.naming import plural
-from orchestrator.doctor import Finding, Level, said
+from orchestrator.doctor import Finding, Level, finding_of
 from orchestrator.errors import DeviceError
 from orchestrator.gpu import cuda_probe, devices, environment, gpu_users, inventory
 from orchestrator.gpu.gpu_users import Busy
@@ -23,11 +23,11 @@ _NVIDIA: Final = "0x10de"
 _DISPLAY: Final = "0x03"
 """PCI class of VGA and 3D controllers; a board's sound and USB have others."""
 _INSTALL: Final = (
-    "install the NVIDIA driver, or load it (modprobe nvidia); with Secure Boot its module must be signed; in a "
-    "container, start it with the NVIDIA runtime (docker run --gpus all)"
+    "Install the NVIDIA driver, or load it (modprobe nvidia). With Secure Boot, its module must be signed. Start a "
+    "container with the NVIDIA runtime (docker run --gpus all)"
 )
 _GIVE_A_GPU: Final = (
-    "give a container or virtual machine a GPU (docker run --gpus all); without any, everything can be tried with "
+    "Pass a GPU to the container or virtual machine (docker run --gpus all). Without a GPU, try gpubench with "
     "--gpu-ids cpu:0,cpu:1"
 )
 _MPS_DAEMON: Final = "nvidia-cuda-mps"
@@ -38,8 +38,8 @@ _PROHIBITED: Final = 2
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about the GPUs. on_bus: NVIDIA GPUs on the PCI bus, None where unreadable.
 
-    chosen: the GPUs of `gpu_ids`, empty with `why_none`. heard: CUDA's answers in the order of cuda_probe.together.
-    modes: compute mode by UUID.
+    chosen: the GPUs of `gpu_ids`, empty with `why_none`. cuda_answers: CUDA's answers, in the order of
+    cuda_probe.visible_together. modes: compute mode by UUID.
     """
 
     inventory: Inventory
@@ -47,7 +47,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     on_bus: int | None = 0
     chosen: tuple[Device, ...] = ()
     why_none: str = ""
-    heard: tuple[cuda_probe.Finding | Silence, ...] = ()
+    cuda_answers: tuple[cuda_probe.Finding | Silence, ...] = ()
     modes: Mapping[str, int] = {}
     busy: tuple[Busy, ...] = ()
     mps: bool = False
@@ -55,7 +55,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def names_gpus(gpu_ids: str) -> bool:
-    """Whether a GPU is among them. Raises DeviceError for what names no device."""
+    """Whether the ids include a GPU. Raises DeviceError for an unknown device."""
     return any(not word.startswith("cpu:") for word in devices.require_words(gpu_ids, "--gpu-ids"))
 
 
@@ -69,7 +69,7 @@ def look(gpu_ids: str = "all") -> Facts:
         on_bus=_on_bus(),
         chosen=chosen,
         why_none=why_none,
-        heard=tuple(cuda_probe.look([gpu.uuid for gpu in gpus]) for gpus in cuda_probe.together(chosen)),
+        cuda_answers=tuple(cuda_probe.look([gpu.uuid for gpu in gpus]) for gpus in cuda_probe.visible_together(chosen)),
         modes=shown.modes,
         busy=busy,
         mps=_mps_runs(),
@@ -78,7 +78,6 @@ def look(gpu_ids: str = "all") -> Facts:
 
 
 def _chosen(shown: Seen, gpu_ids: str) -> tuple[tuple[Device, ...], tuple[Busy, ...], str]:
-    """The requested GPUs, who uses them, and why there is none."""
     if shown.inventory.nvml is not NvmlStatus.OK:
         return (), (), ""
     try:
@@ -93,59 +92,58 @@ def judge(facts: Facts) -> Iterator[Finding]:
     """Judge the GPUs. Pure."""
     yield from _driver(facts)
     if facts.why_none:
-        yield said(Level.BROKEN, "GPUs", facts.why_none.replace(". ", "; ", 1))
+        yield finding_of(Level.BROKEN, "GPUs", facts.why_none)
     yield from _cuda(facts)
     yield from _modes(facts)
     refusal = gpu_users.refusal(facts.chosen, facts.busy)
     if refusal is not None:
-        yield said(Level.BROKEN, "Users", refusal.replace(". Nothing was started. ", "; ", 1))
+        yield finding_of(Level.BROKEN, "Users", refusal.replace(" Nothing was started.", "", 1))
     yield from _persistence(facts)
     for name, value in facts.environment:
-        yield Finding(Level.WARNING, "Settings", environment.words(name, value), fix=f"unset {name}")
+        yield Finding(Level.WARNING, "Settings", environment.describe(name, value), fix=f"unset {name}")
 
 
 def _driver(facts: Facts) -> Iterator[Finding]:
-    found = facts.inventory
-    match found.nvml:
+    inventory = facts.inventory
+    match inventory.nvml:
         case NvmlStatus.ABSENT if facts.on_bus:
-            words = f"{plural(facts.on_bus, 'GPU')} on the PCI bus, and no driver for it: {found.reason}"
-            yield Finding(Level.BROKEN, "Driver", words, _INSTALL)
+            message = f"{plural(facts.on_bus, 'GPU')} on the PCI bus, but no driver: {inventory.reason}"
+            yield Finding(Level.BROKEN, "Driver", message, _INSTALL)
         case NvmlStatus.ABSENT:
-            yield Finding(Level.BROKEN, "Driver", f"no NVIDIA GPU in this machine: {found.reason}", _GIVE_A_GPU)
+            yield Finding(Level.BROKEN, "Driver", f"no NVIDIA GPU in this machine: {inventory.reason}", _GIVE_A_GPU)
         case NvmlStatus.BROKEN:
-            yield said(Level.BROKEN, "Driver", found.reason)
+            yield finding_of(Level.BROKEN, "Driver", inventory.reason)
         case NvmlStatus.OK:
-            cuda = found.cuda_driver_version or "unknown"
-            there = _number_of_each((*found.gpus, *found.slices))
-            words = f"{found.driver_version or 'of unknown version'}, CUDA up to {cuda}, {there}"
-            yield Finding(Level.OK, "Driver", words)
-    needed = facts.gpu_ids == "all"  # for named ones see why_none
-    for index, reason in found.unreadable.items():
-        yield said(Level.BROKEN if needed else Level.WARNING, "Driver", f"GPU {index} cannot be used: {reason}")
+            cuda = inventory.cuda_driver_version or "unknown"
+            there = _number_of_each((*inventory.gpus, *inventory.slices))
+            message = f"{inventory.driver_version or 'of unknown version'}, CUDA up to {cuda}, {there}"
+            yield Finding(Level.OK, "Driver", message)
+    needed = facts.gpu_ids == "all"  # why_none covers named GPUs
+    for index, reason in inventory.unreadable.items():
+        yield finding_of(Level.BROKEN if needed else Level.WARNING, "Driver", f"GPU {index} cannot be used: {reason}")
 
 
 def _cuda(facts: Facts) -> Iterator[Finding]:
-    asked = zip(cuda_probe.together(facts.chosen), facts.heard, strict=True)
-    wrong = [words for gpus, heard in asked if (words := cuda_probe.trouble(heard, gpus)) is not None]
-    yield from (said(Level.BROKEN, "CUDA", words) for words in wrong)
-    if facts.heard and not wrong:
+    answers = zip(cuda_probe.visible_together(facts.chosen), facts.cuda_answers, strict=True)
+    wrong = [message for gpus, answer in answers if (message := cuda_probe.trouble(answer, gpus)) is not None]
+    yield from (finding_of(Level.BROKEN, "CUDA", message) for message in wrong)
+    if facts.cuda_answers and not wrong:
         yield Finding(Level.OK, "CUDA", f"works on {_number_of_each(facts.chosen)}")
     if facts.mps:
-        words = "an MPS daemon runs: processes share the GPUs through it, and a fault in one can end the others"
+        message = "an MPS daemon is running: processes share the GPUs, and a fault in one can end the others"
         fix = "echo quit | nvidia-cuda-mps-control (as its user), and unset CUDA_MPS_PIPE_DIRECTORY"
-        yield Finding(Level.WARNING, "CUDA", words, fix)
+        yield Finding(Level.WARNING, "CUDA", message, fix)
 
 
 def _modes(facts: Facts) -> Iterator[Finding]:
-    """Compute modes other than the default: CUDA says 46 when a process may not have the GPU."""
     for gpu in facts.chosen:
         mode = facts.modes.get(gpu.uuid, 0)
         if mode == _PROHIBITED:
-            words = f"{gpu.label} is in prohibited mode: CUDA refuses every process (error 46)"
-            yield Finding(Level.BROKEN, "Mode", words, fix=_default_mode(gpu))
+            message = f"{gpu.label} is in prohibited mode: CUDA refuses every process (error 46)"
+            yield Finding(Level.BROKEN, "Mode", message, fix=_default_mode(gpu))
         elif mode in _EXCLUSIVE:
-            words = f"{gpu.label} is in {_EXCLUSIVE[mode]} mode: while another process has it, CUDA says 46"
-            yield Finding(Level.WARNING, "Mode", words, fix=_default_mode(gpu))
+            message = f"{gpu.label} is in {_EXCLUSIVE[mode]} mode: CUDA returns error 46 while another process has it"
+            yield Finding(Level.WARNING, "Mode", message, fix=_default_mode(gpu))
 
 
 def _persistence(facts: Facts) -> Iterator[Finding]:
@@ -154,9 +152,9 @@ def _persistence(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Level.WARNING,
             "Setup",
-            f"persistence mode is off on {', '.join(off)}: the driver lets the GPU sleep between processes, "
-            "each start is slower, and power limits and volatile error counters are forgotten",
-            fix="start nvidia-persistenced, or nvidia-smi -pm 1 (as root)",
+            f"persistence mode is off on {', '.join(off)}: the driver unloads the GPU between processes, so starts "
+            "are slower, and power limits and volatile error counters are lost",
+            fix="Start nvidia-persistenced, or run nvidia-smi -pm 1 (as root)",
         )
 
 
@@ -167,12 +165,11 @@ def _default_mode(gpu: Device) -> str:
 def _number_of_each(devices: Sequence[Device]) -> str:
     slices = sum(device.slice_of is not None for device in devices)
     whole = len(devices) - slices
-    words = [plural(whole, "GPU")] if whole or not slices else []
-    return " and ".join([*words, plural(slices, "MIG slice")] if slices else words)
+    numbers = [plural(whole, "GPU")] if whole or not slices else []
+    return " and ".join([*numbers, plural(slices, "MIG slice")] if slices else numbers)
 
 
 def _on_bus() -> int | None:
-    """Count the NVIDIA GPUs on the PCI bus, with or without a driver."""
     try:
         slots = list(_BUS.iterdir())
     except OSError:

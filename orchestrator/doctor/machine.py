@@ -1,4 +1,4 @@
-"""The machine around the GPUs, and the limits of user and job. The thresholds are rules of thumb, not measurements."""
+"""Examine the machine, and the limits of user and job. The thresholds are rules of thumb, not measurements."""
 
 import os
 import resource
@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 import psutil
 
-from orchestrator.doctor import Finding, Level
+from orchestrator.config.naming import plural
+from orchestrator.doctor import Finding, Level, finding_of
 from orchestrator.engine.launches.link import Link
 from orchestrator.errors import UserError
 from orchestrator.store import folders
@@ -20,7 +21,7 @@ from orchestrator.system.cgroups import Limits
 
 GIB: Final = 2**30
 MEMORY_A_GPU: Final = 3 * GIB
-"""A worker with torch, a CUDA context and the weights of a large model on their way to the device."""
+"""Memory for a worker with torch, a CUDA context and the weights of a large model on their way to the device."""
 MEMORY_BESIDE: Final = 2 * GIB
 DISK_MIN: Final = GIB
 DISK_NONE: Final = GIB // 16
@@ -92,23 +93,22 @@ def judge(facts: Facts, gpus: int) -> Iterator[Finding]:
     yield from _ulimits(facts, gpus)
     for subject, wrong in (("Sockets", facts.sockets_wrong), ("Packages", facts.rooms_wrong)):
         if wrong:
-            words, _, fix = wrong.partition(". ")
-            yield Finding(Level.BROKEN, subject, words, fix=fix)
+            yield finding_of(Level.BROKEN, subject, wrong)
 
 
 def _cores(facts: Facts, gpus: int) -> Iterator[Finding]:
     quota = facts.allowed.cores
-    words = f"{facts.cores} of {facts.cores_of_machine}"
+    message = f"{facts.cores} of {facts.cores_of_machine}"
     if quota is not None and quota < facts.cores:
-        words = f"{words}, but CPU time for {quota:g} alone: processes are held up in the middle of what is measured"
-        fix = "give the container or job whole cores (docker --cpuset-cpus) instead of a share (docker --cpus)"
-        yield Finding(Level.WARNING, "Cores", words, fix)
+        message = f"{message}, but CPU time for only {quota:g}: processes are throttled during measurements"
+        fix = "Give the container or job whole cores (docker --cpuset-cpus) instead of a share (docker --cpus)"
+        yield Finding(Level.WARNING, "Cores", message, fix)
     elif facts.cores < gpus + 1:
-        words = f"{words} for {gpus} GPUs: each needs one, and the orchestrator another"
-        fix = "give the container or job more cores, or measure fewer GPUs at once (--gpu-ids, --solo)"
-        yield Finding(Level.WARNING, "Cores", words, fix)
+        message = f"{message} for {plural(gpus, 'GPU')}: each needs one core, and the orchestrator one more"
+        fix = "Give the container or job more cores, or measure fewer GPUs at once (--gpu-ids, --solo)"
+        yield Finding(Level.WARNING, "Cores", message, fix)
     else:
-        yield Finding(Level.OK, "Cores", words)
+        yield Finding(Level.OK, "Cores", message)
 
 
 def _memory(facts: Facts, gpus: int) -> Iterator[Finding]:
@@ -116,13 +116,13 @@ def _memory(facts: Facts, gpus: int) -> Iterator[Finding]:
     usable = facts.memory_available if limit is None else min(limit, facts.memory_available)
     wanted = MEMORY_BESIDE + max(gpus, 1) * MEMORY_A_GPU
     bound = "" if limit is None else f" (the control group allows {limit / GIB:.1f} GiB)"
-    words = f"{usable / GIB:.1f} GiB available{bound}"
+    message = f"{usable / GIB:.1f} GiB available{bound}"
     if usable >= wanted:
-        yield Finding(Level.OK, "Memory", words)
+        yield Finding(Level.OK, "Memory", message)
         return
-    words = f"{words}: little for {max(gpus, 1)} devices at once, which may take {wanted / GIB:.0f} GiB"
-    fix = "give the container or job more memory, end other programs, or measure one GPU at a time (--solo)"
-    yield Finding(Level.WARNING, "Memory", words, fix)
+    message = f"{message}, but {plural(max(gpus, 1), 'device')} at once may need {wanted / GIB:.0f} GiB"
+    fix = "Give the container or job more memory, end other programs, or measure one GPU at a time (--solo)"
+    yield Finding(Level.WARNING, "Memory", message, fix)
 
 
 def _of_disk(disk: Disk) -> Finding:
@@ -131,13 +131,13 @@ def _of_disk(disk: Disk) -> Finding:
         return Finding(Level.BROKEN, subject, disk.wrong, fix=temporary.REMEDY)
     if disk.free_bytes is None:
         option = {"runs": "--runs-folder", "weights": "XDG_CACHE_HOME"}.get(disk.what, "TMPDIR")
-        words = f"{disk.folder}, for {disk.what}, cannot be written: {disk.wrong}"
-        return Finding(Level.BROKEN, subject, words, fix=f"name another with {option}")
-    words = f"{disk.free_bytes / GIB:.1f} GiB free in {disk.folder}, for {disk.what}"
+        message = f"{disk.folder}, for {disk.what}, cannot be written: {disk.wrong}"
+        return Finding(Level.BROKEN, subject, message, fix=f"Name another folder with {option}")
+    message = f"{disk.free_bytes / GIB:.1f} GiB free in {disk.folder}, for {disk.what}"
     if disk.free_bytes < DISK_MIN:
         level = Level.BROKEN if disk.free_bytes < DISK_NONE else Level.WARNING
-        return Finding(level, subject, words, fix="free some space")
-    return Finding(Level.OK, subject, words)
+        return Finding(level, subject, message, fix="Free some space")
+    return Finding(Level.OK, subject, message)
 
 
 def _shared_memory(facts: Facts) -> Iterator[Finding]:
@@ -145,30 +145,30 @@ def _shared_memory(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Level.WARNING,
             "Memory",
-            f"{SHM} has {facts.shm_bytes / 2**20:.0f} MiB: models of your own that load data with several "
-            "processes, and transfers between GPUs, may need more",
+            f"{SHM} has {facts.shm_bytes / 2**20:.0f} MiB: transfers between GPUs, and models of your own that load "
+            "data with several processes, may need more",
             fix="docker run --shm-size=8g, or --ipc=host",
         )
 
 
 def _ulimits(facts: Facts, gpus: int) -> Iterator[Finding]:
-    found = {name: value for name, value in facts.ulimits.items() if value != _UNLIMITED}
-    if found.get("-n", FILES_MIN) < FILES_MIN:
-        yield _limit(Level.WARNING, "-n", f"{found['-n']} open files a process", f"ulimit -n {FILES_MIN}")
-    processes = min(filter(None, (found.get("-u"), facts.allowed.processes)), default=None)
+    limits = {name: value for name, value in facts.ulimits.items() if value != _UNLIMITED}
+    if limits.get("-n", FILES_MIN) < FILES_MIN:
+        yield _limit(Level.WARNING, "-n", f"{limits['-n']} open files per process", f"ulimit -n {FILES_MIN}")
+    processes = min(filter(None, (limits.get("-u"), facts.allowed.processes)), default=None)
     if processes is not None and processes < max(gpus, 1) * PROCESSES_A_GPU:
-        words = f"{processes} processes and threads for {max(gpus, 1)} devices"
-        yield _limit(Level.WARNING, "-u", words, "raise ulimit -u, in a container --pids-limit")
-    if "-v" in found:
-        words = f"{found['-v'] / GIB:.0f} GiB of address space: CUDA reserves more than the memory of all GPUs"
-        yield _limit(Level.BROKEN if gpus else Level.WARNING, "-v", words, "ulimit -v unlimited")
-    if "-f" in found:
-        words = f"files of {found['-f'] / 2**20:.0f} MiB: a write beyond that kills the process"
-        yield _limit(Level.WARNING, "-f", words, "ulimit -f unlimited")
+        message = f"{processes} processes and threads for {max(gpus, 1)} devices"
+        yield _limit(Level.WARNING, "-u", message, "Raise ulimit -u, in a container --pids-limit")
+    if "-v" in limits:
+        message = f"{limits['-v'] / GIB:.0f} GiB of address space: CUDA reserves more than the memory of all GPUs"
+        yield _limit(Level.BROKEN if gpus else Level.WARNING, "-v", message, "ulimit -v unlimited")
+    if "-f" in limits:
+        message = f"files of {limits['-f'] / 2**20:.0f} MiB: a larger write kills the process"
+        yield _limit(Level.WARNING, "-f", message, "ulimit -f unlimited")
 
 
-def _limit(level: Level, name: str, words: str, fix: str) -> Finding:
-    return Finding(level, "Limits", f"ulimit {name} allows {words}", fix=fix)
+def _limit(level: Level, name: str, allowed: str, fix: str) -> Finding:
+    return Finding(level, "Limits", f"ulimit {name} allows {allowed}", fix=fix)
 
 
 def _disk(what: str, folder: Path | None) -> Disk:

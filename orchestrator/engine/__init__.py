@@ -1,1 +1,1 @@
-"""One run: loop, conductor, events, and adaptive launches. Knows no kind."""
+"""Engine of one run: loop, conductor, events and adaptive launches, for any kind."""

@@ -1,8 +1,10 @@
-"""Show on the display what becomes of the run: ended launches, notices, snapshots (progress.py)."""
+"""Show events of the run on the display: ended launches, notices, snapshots (progress.py)."""
 
 import time
 from collections.abc import Collection, Mapping
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from orchestrator.config.naming import plural
 from orchestrator.config.run_configuration import Slot, StoredRun
@@ -10,9 +12,9 @@ from orchestrator.engine import progress
 from orchestrator.engine.display_events import Display, Notice
 from orchestrator.engine.launches.live import Live
 from orchestrator.plan import estimate
+from orchestrator.state.added_launches import Look
 from orchestrator.state.slots import RunState, SlotStatus
 from orchestrator.state.time_budget import Time
-from orchestrator.stats.siblings import MOST_LAUNCHES
 from protocol.failure import Failure
 from protocol.messages import Sample
 from protocol.result import Result
@@ -22,41 +24,57 @@ COUNT_EVERY_S: Final = 5.0
 
 
 class Announcer:
-    """For one run, which begins now. rounds: launches are added until its time is up."""
+    """Announces one run, which begins now. rounds: launches are added until its time is up."""
 
     def __init__(self, stored: StoredRun, display: Display, *, rounds: bool) -> None:
         self._display = display
         self._devices = {device.uuid: device for device in stored.devices}
         self._alike = progress.alike(stored.plan.cells)
         self._rounds = rounds
+        self._open_ended = stored.configuration.adds_rounds
         self._expected_s = {
             cell.id: estimate.launch_s(cell, stored.configuration, self._devices[cell.devices[0]])
             for cell in stored.plan.cells
         }
-        self._durations: dict[str, tuple[int, float]] = {}  # how many launches, how many seconds in all
+        self._durations: dict[str, tuple[int, float]] = {}  # number of launches, total seconds
         self._began = time.monotonic()
+        self._warned = False
+        self._added = False
+        self._messages: set[str] = set()
         self._counted = self._began - COUNT_EVERY_S
         self._cells: Mapping[SlotStatus, int] = {}
 
     def tell(self, level: str, message: str, event: str = "notice", **fields: Any) -> None:  # noqa: ANN401 - JSON values of a notice
-        """Show a notice about the run as a whole. event, fields: as in Notice."""
+        """Show a notice about the run. event, fields: as in Notice."""
         self._display.tell(Notice(level=level, message=message, event=event, fields=fields))
 
     def ended(self, state: RunState, live: Live, outcome: Result | Failure, lasted_s: float) -> None:
-        """A launch is over, after `lasted_s` seconds. state: after its end."""
+        """Show the end of a launch after `lasted_s` seconds. state: after its end."""
         for uuid in live.next.cell.devices:
             number, total_s = self._durations.get(uuid, (0, 0.0))
             self._durations[uuid] = number + 1, total_s + lasted_s
-        self._display.tell(progress.ended(state, live, live.device, outcome, self._alike))
+        event = progress.ended(state, live, live.device, outcome, self._alike)
+        if isinstance(outcome, Failure):
+            event = replace(event, repeated=outcome.message in self._messages)
+            self._messages.add(outcome.message)
+        self._display.tell(event)
 
-    def added(self, slots: Collection[Slot], suspects: Collection[str]) -> None:
-        """Launches were added because these GPUs are SUSPECT."""
-        who = ", ".join(self._devices[uuid].label for uuid in suspects)
+    def warned(self, look: Look) -> None:
+        """Show the first warning of the looks at the results."""
+        if look.warning and not self._warned:
+            self._warned = True
+            self.tell("warning", look.warning)
+
+    def added(self, slots: Collection[Slot], suspects: Collection[str], look: Look) -> None:
+        """Show that launches were added, and for which devices."""
+        labels = ", ".join(self._devices[uuid].label for uuid in suspects)
         number, cells = len(slots), len({cell for cell, _ in slots})
         more = f"{plural(number, 'launch', 'launches')} of {plural(cells, 'cell')}"
+        most = "" if self._added else f" A cell gets at most {look.most} launches."
+        self._added = True
         self.tell(
             "info",
-            f"{who}: SUSPECT. {more} more, on all GPUs of that kind: up to {MOST_LAUNCHES} of each cell may settle it.",
+            f"{labels}: {look.word}. Adding {more}.{most}",
             "launches_added",
             suspects=list(suspects),
             launches=number,
@@ -90,6 +108,7 @@ class Announcer:
                 limited=limited,
                 stops_s=stops_s,
                 rounds=self._rounds,
+                open_ended=self._open_ended,
                 stands=self._cells,
                 note=note,
             )

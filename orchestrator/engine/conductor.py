@@ -1,21 +1,22 @@
-"""Make the launches that are due, and carry out what becomes of them.
+"""Make the launches that are due, and act on their events.
 
     next_launches ─▶ journal Start ─▶ fork ─▶ … ─▶ Concluded ─▶ result file, journal, Ack    transitions.step(Ended)
                                                    Gone ──▶ gates ──▶ Passed ─▶ journal      transitions.step(Freed)
 
-The decisions are pure: orchestrator/state/ says what is next and when to stop, lifecycle.py how one launch goes on.
+orchestrator/state/ decides what is next and when to stop, lifecycle.py how one launch goes on.
 """
 
 import math
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import zmq
 
 from orchestrator.engine.adaptive_launches import AdaptiveLaunches
 from orchestrator.engine.announcer import Announcer
 from orchestrator.engine.failure_context import FailureContext
+from orchestrator.engine.launches import gang, halts
 from orchestrator.engine.launches.fleet import Fleet
 from orchestrator.engine.launches.live import Concluded, Gone, Happening, Live
 from orchestrator.engine.loop_clock import LoopClock
@@ -26,7 +27,7 @@ from orchestrator.engine.unavailable_gpus import Waiting
 from orchestrator.gpu.telemetry import validity
 from orchestrator.gpu.telemetry.client import LaunchTelemetry
 from orchestrator.state import blocked_gpus, stopping, transitions
-from orchestrator.state.added_launches import Doubt
+from orchestrator.state.added_launches import Look
 from orchestrator.state.slots import (
     Added,
     Dropped,
@@ -39,23 +40,20 @@ from orchestrator.state.slots import (
     RunState,
     SlotStatus,
     Started,
-    StopAsked,
+    StopRequested,
     Withdrawn,
 )
 from orchestrator.state.stopping import GENTLE_GRACE_S, Order
 from orchestrator.store.records import End
+from orchestrator.system import process_end
 from protocol.cell import Device
-from protocol.failure import Failure
+from protocol.failure import Category, Failure, Phase
 from protocol.messages import GpuBroken, TooHot, XidSeen
 from protocol.result import Result
 
 
 class Conductor:
-    """The run's state and its launches. Every method raises StorageError when the journal refuses.
-
-    poller: gets the pidfds that the loop waits for. clock: the loop's. telemetry: None once there is none.
-    failure_context: what else is known of the GPUs.
-    """
+    """Holds the run's state and its launches. Every method raises StorageError when the journal refuses."""
 
     def __init__(self, around: RunContext, begun: RunState, poller: zmq.Poller, clock: LoopClock) -> None:
         stored = around.stored
@@ -66,6 +64,7 @@ class Conductor:
         self.telemetry = around.telemetry
         self.failure_context = FailureContext(stored.devices, shares=stored.configuration.allow_busy)
         self._next_rounds = around.kind.next_rounds
+        self._works_around_halts = around.kind.works_around_halts
         self._announcer = Announcer(stored, around.display, rounds=self._next_rounds is not None)
         self.tell = self._announcer.tell
         self._devices = {device.uuid: device for device in stored.devices}
@@ -78,33 +77,33 @@ class Conductor:
         self._budget = around.budget
         self._adaptive = AdaptiveLaunches(around)
         self._seed = stored.configuration.seed
-        for scope in begun.skipped:  # also where the one who found out was killed before it was written down
+        for scope in begun.skipped:  # an earlier process may have been killed before it recorded them
             self._skipped(scope, "")
 
     @property
     def work_left(self) -> bool:
-        """Whether launches are still to be made, now or later."""
+        """Whether launches remain to be made, now or later."""
         return not self.state.stopping and self.state.settled < len(self.state.slots)
 
     @property
     def busy(self) -> bool:
-        """Whether there is time to wait for a launch or a device that is not free."""
-        in_time = self._budget is None or time.monotonic() < self._budget.latest
+        """Whether to wait for a launch or a busy device."""
+        in_time = self._budget is None or not self._budget.awaits_nothing(time.monotonic())
         return in_time and any((self.fleet.live, self.gates, self._waiting))
 
     def launch_what_is_due(self) -> bool:
-        """Start every launch that has its devices. Returns whether it started any."""
+        """Start every launch whose devices are free. Returns whether it started any."""
         self._end_what_takes_too_long()
         self._keep_to_the_budget()
         self.state, following = transitions.next_launches(self.state)
         if not following and self.begin_rounds():
             self.state, following = transitions.next_launches(self.state)
-        for one in following:
-            self._launch(one)
+        for launch in following:
+            self._launch(launch)
         return bool(following)
 
     def begin_rounds(self) -> bool:
-        """Add a round where devices are idle and there is time. Returns whether any was added."""
+        """Add a round where devices are idle and time is left. Returns whether any was added."""
         if self._next_rounds is None or self._budget is None or self.state.stopping:
             return False
         budget, left_s = self._budget, self._budget.ends - time.monotonic()
@@ -114,18 +113,19 @@ class Conductor:
             self._step(Added(slots))
         return bool(slots)
 
-    def in_doubt(self) -> tuple[Doubt, ...]:
-        """Return the cells that leave a GPU SUSPECT after the launches so far. Slow: merges the run."""
+    def in_doubt(self) -> Look:
+        """Return what the launches so far leave open. Slow: merges the run."""
         return self._adaptive.look(self.state)
 
-    def add_launches(self, doubts: Sequence[Doubt]) -> bool:
-        """Add launches for these doubts if that is still possible. Returns whether it has."""
-        more = self._adaptive.over(self.state, doubts)
+    def add_launches(self, look: Look) -> bool:
+        """Add launches for these doubts if that is still possible. Returns whether it did."""
+        more = self._adaptive.decide(self.state, look)
+        self._announcer.warned(look)
         if not more.slots:
             return False
         self.recorder.added(*more)
         self._step(Added(more.slots))
-        self._announcer.added(*more)
+        self._announcer.added(more.slots, more.suspects, look)
         return True
 
     def carry_out(self, happenings: Iterable[Happening]) -> None:
@@ -136,7 +136,7 @@ class Conductor:
                     end = self._record(live, outcome)
                     self.fleet.acknowledge(live, end.at_ns)
                 case Gone(live):
-                    if live.pidfd is not None:  # it cannot be killed: nobody waits for it any more
+                    if live.pidfd is not None:  # it cannot be killed, and nobody waits for it
                         self._poller.unregister(live.pidfd)
                         os.close(live.pidfd)
                     self.let_pass(self.gates.admit(happening, self.telemetry, self._clock.now()))
@@ -147,7 +147,7 @@ class Conductor:
                 self.recorder.spawned(live)
 
     def let_pass(self, passed: Passed | None) -> None:
-        """Take back the device of a process that is gone; with its last device a launch is over."""
+        """Free the device of a process that is gone. With its last device a launch is over."""
         if passed is None:
             return
         uuid, launch = passed.device.uuid, passed.gone.live.spec.launch
@@ -168,7 +168,7 @@ class Conductor:
             self._step(Freed(uuid))
 
     def beware(self, message: XidSeen | GpuBroken | TooHot) -> None:
-        """Handle a GPU's error or heat. A grave one quarantines it and ends what runs there."""
+        """Handle a GPU's error or heat. A grave one quarantines the GPU and ends its launches."""
         hazards = self.failure_context.hazards
         device, news = self._devices[message.uuid], hazards.is_news(message)
         failure = hazards.heard(message)
@@ -181,31 +181,31 @@ class Conductor:
                 self.tell("warning", f"{device.label}: Xid {hazards.since(device.uuid, message.at_ns)}")
             return
         self._step(Quarantined(device.uuid, failure.message))
-        for live in [one for one in self.fleet.live.values() if one.device.uuid == device.uuid]:
+        for live in [live for live in self.fleet.live.values() if live.device.uuid == device.uuid]:
             self.carry_out(self.fleet.end(live, failure, self._clock.now()))
 
     def look_after_the_waiting(self, now: float) -> None:
-        """Free GPUs that have cooled down or that others have left, or give them up."""
-        known = self.failure_context
-        over = self._waiting.over(now, known.samples, known.foreign.here, stopping=self.state.stopping)
-        for uuid, given_up in over:
+        """Free waiting GPUs that have cooled down or are idle, or quarantine them."""
+        context = self.failure_context
+        released = self._waiting.released(now, context.samples, context.foreign.here, stopping=self.state.stopping)
+        for uuid, given_up in released:
             if given_up:
                 self._step(Quarantined(uuid, given_up))
             self._step(Freed(uuid))
 
     def obey(self, order: Order) -> None:
-        """Carry out a stop that a person or the time limit demands."""
+        """Carry out an order of a stop request or the time limit."""
         now = self._clock.now()
         match order:
             case Order.BEGIN_NOTHING:
-                self._step(StopAsked())
-                self.tell("warning", "stopping: running cells may end, nothing new begins (once more to stop at once)")
+                self._step(StopRequested())
+                self.tell("warning", "stopping: running cells may end, no new cells start (signal again to stop now)")
             case Order.END_GENTLY:
                 self.carry_out(
                     self.fleet.stop(stopping.stop_requested(), now, immediately=False, grace_s=GENTLE_GRACE_S)
                 )
             case Order.KILL:
-                self.tell("warning", "stopping now: what still runs is killed")
+                self.tell("warning", "stopping now: running cells are killed")
                 self.carry_out(self.fleet.stop(stopping.stop_requested(), now, immediately=True, grace_s=0))
             case Order.TIME_IS_UP:
                 assert self._budget is not None
@@ -248,6 +248,8 @@ class Conductor:
             self._step(Dropped(slot) if reason else Postponed(slot))
 
     def _record(self, live: Live, outcome: Result | Failure) -> End:
+        if isinstance(outcome, Result):
+            outcome = self._halted(live, outcome) or outcome
         if isinstance(outcome, Failure):
             self.recorder.require_room()
             outcome = self.failure_context.as_read(outcome, live)
@@ -261,22 +263,33 @@ class Conductor:
         self._announcer.ended(self.state, live, outcome, self._lasted_s(live))
         return end
 
-    def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
-        """Withdraw a result that must not be believed: its GPU was used by others, or was slowed down.
+    def _halted(self, live: Live, result: Result) -> Failure | None:
+        """Return the failure of a launch that was paused while it was measured; None for a good result."""
+        if self._works_around_halts:
+            return None
+        stopped = [
+            rank for rank, sibling in enumerate(live.siblings) if sibling.pid and process_end.was_stopped(sibling.pid)
+        ]
+        message = halts.describe(self._clock.pauses, live.measuring, result.worked)
+        if stopped:
+            message = f"its process was stopped by a signal ({live.siblings[stopped[0]].device.label})"
+        if not message:
+            return None
+        failure = Failure(category=Category.HALTED, message=message, phase=Phase.MEASURE)
+        return gang.halted([sibling.ending() for sibling in live.siblings], failure, stopped[0] if stopped else None)
 
-        It stays, marked, where the user allows other processes, or where repeating it is not worthwhile or not
-        possible. A GPU that was slowed down rests. last: of the launch's devices.
-        """
+    def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
+        """Withdraw a result whose GPU was slowed down, or used by other processes. last: of the launch's devices."""
         result = self._results.get(live.spec.launch)
         if result is None:
             return
         if last:
             del self._results[live.spec.launch]
-        if who := self.failure_context.foreign.during(device.uuid, live.spec.requested_ns):
+        if others := self.failure_context.foreign.during(device.uuid, live.spec.requested_ns):
             if self.failure_context.shares:
-                self.recorder.beside(live, who)
+                self.recorder.beside(live, others)
             else:
-                self._withdraw(live, device, validity.contaminated(who))
+                self._withdraw(live, device, validity.contaminated(others))
                 return
         if self.state.stopping or self._budget is not None or self.state.devices[device.uuid].quarantined:
             return
@@ -292,36 +305,34 @@ class Conductor:
         self.recorder.ended(live, failure)
         self._step(Withdrawn(live.spec.launch, failure))
         again = self.state.slots[live.next.slot].status is SlotStatus.WAITING
-        rests = "It rests, then it" if device.uuid in self._waiting else "It"
-        then = f"{rests} is measured again." if again else "It is not measured again: that was done often enough."
-        told = {"cell_id": live.next.planned, "category": failure.category, "again": again}
-        words = f"{device.label}: {live.next.cell.id}: {failure.message}. {then}"
-        self.tell("warning", words, "result_withdrawn", **told)
+        rests = "The device rests, then the cell" if device.uuid in self._waiting else "The cell"
+        then = f"{rests} is measured again." if again else "No more attempts."
+        fields = {"cell_id": live.next.planned, "category": failure.category, "again": again}
+        message = f"{device.label}: {live.next.cell.id}: {failure.message}. {then}"
+        self.tell("warning", message, "result_withdrawn", **fields)
 
     def _block(self, passed: Passed) -> None:
-        """Let a GPU wait that others compute on, or whose memory is still in use."""
         uuid = passed.device.uuid
-        who = self.failure_context.foreign.here(uuid)
-        out = self.state.stopping or self.state.devices[uuid].quarantined or (who and self.failure_context.shares)
-        if out or not (who or passed.obstacle):
+        others = self.failure_context.foreign.here(uuid)
+        out = self.state.stopping or self.state.devices[uuid].quarantined or (others and self.failure_context.shares)
+        if out or not (others or passed.obstacle):
             return
         self._waiting.block(uuid, self.gates.limit_bytes(uuid), self._clock.now())
-        why = f"{who} computes on it" if who else passed.obstacle
-        self.tell(
-            "warning", f"{passed.device.label} waits: {why}. After {blocked_gpus.PATIENCE_S:.0f} s it is given up."
-        )
+        why = f"{others} uses it" if others else passed.obstacle
+        self.tell("warning", f"{passed.device.label} waits for up to {blocked_gpus.PATIENCE_S:.0f} s: {why}.")
 
     def _step(self, event: Event, why: str = "") -> None:
-        """Advance the run's state; record and report what that decides. why: the message of a failure."""
         before, self.state = self.state, transitions.step(self.state, event)
         for uuid, device in self.state.devices.items():
             if device.quarantined and not before.devices[uuid].quarantined:
                 self.recorder.taken_out(uuid, device.quarantined)
-                self.tell("error", f"{self._devices[uuid].label} is taken out of this run: {device.quarantined}")
+                self.tell("error", f"{self._devices[uuid].label} is quarantined: {device.quarantined}")
         for scope in self.state.skipped.keys() - before.skipped.keys():
             self._skipped(scope, why)
         if self.state.most < before.most:
-            self.tell("warning", f"the host ran out of memory: from now on {self.state.most} at once")
+            self.tell(
+                "warning", f"the host ran out of memory. From now on, at most {self.state.most} launches run at once"
+            )
 
     def _skipped(self, scope: str, why: str) -> None:
         skip = self.state.skipped[scope]

@@ -1,4 +1,4 @@
-"""What a person sees of a running run: plain values that the loop makes and a display shows."""
+"""Events that a display shows, as plain values."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ from protocol.messages import Sample
 
 
 class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One device, now. Readings are None without telemetry, `cell` while it is idle. taken_out: see note."""
+    """Current state of one device. Readings are None without telemetry, `cell` while it is idle."""
 
     uuid: str
     label: str
@@ -31,10 +31,10 @@ class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole run, now.
+    """Current state of the whole run. cells: by status, some seconds old.
 
-    done, total, failed: launches; total is None where rounds are added until the time is up. share: of the run that is
-    over, 0 to 1. eta_s: seconds until nothing is measured any more, None if unknown. cells: by status, seconds old.
+    done, total, failed: launches; total is None where rounds are added until the time is up. share: part of the run
+    that is over, 0 to 1. eta_s: seconds until nothing is measured any more, None if unknown.
     """
 
     devices: tuple[DeviceLine, ...]
@@ -48,9 +48,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """A launch is over. next_step: what will be done about a failure, in words, may be empty.
+    """A launch is over. next_step: reaction to its failure, in words, may be empty.
 
-    iteration_ms: mean time of an iteration. cell: in words. cell_id: the planned one. again: it failed and is retried.
+    cell: in words. cell_id: the planned cell. again: it failed and is retried. repeated: an earlier launch failed with
+    the same message.
     """
 
     label: str
@@ -64,10 +65,11 @@ class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     again: bool = False
     next_step: str = ""
+    repeated: bool = False
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """A message about the run as a whole. event, fields: name and JSON values for programs that read logs."""
+    """A message about the run. event, fields: name and JSON values for programs that read logs."""
 
     level: str
     message: str
@@ -76,13 +78,13 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Display(Protocol):
-    """Shows a run. Called from the loop, so every method returns at once."""
+    """Shows a run. The loop calls it, so every method returns at once."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show the new state, at least once a second."""
+        """Show the new state. Called at least once a second."""
 
     def tell(self, event: CellEnded | Notice) -> None:
         """Show an event."""
 
     def close(self) -> None:
-        """Leave the terminal as it was found: the run is over."""
+        """Restore the terminal: the run is over."""

@@ -1,10 +1,8 @@
-"""What is known of a run's GPUs apart from its launches, and how that explains a failure.
+"""Failure context of a run's GPUs apart from its launches, and how it explains a failure.
 
-    the driver ── Xids, a broken GPU, its heat ──▶ hazards ┐
-    the sampler ── foreign processes ────────────▶ foreign ┼─▶ as_read: the failure with its outside cause, and clues
-               └── the newest readings ──────────▶ samples ┘
-
-hazards.py and process_failures.py decide, clues.py collects.
+the driver ── Xids, a broken GPU, its heat ──▶ hazards ┐
+the sampler ── foreign processes ────────────▶ foreign ┼─▶ as_read: the failure with its outside cause, and clues
+the sampler ── the newest readings ──────────▶ samples ┘
 """
 
 from collections.abc import Iterable
@@ -19,7 +17,7 @@ from protocol.messages import Sample
 
 
 class FailureContext:
-    """Failure context of a run, by UUID. shares: other processes may compute on the GPUs too."""
+    """Failure context of a run, by UUID. shares: other processes may use the GPUs too."""
 
     def __init__(self, devices: Iterable[Device], *, shares: bool) -> None:
         self.samples: dict[str, Sample] = {}
@@ -29,15 +27,18 @@ class FailureContext:
         self.shares = shares
 
     def as_read(self, failure: Failure, live: Live) -> Failure:
-        """Explain the failure of a launch by all that is known now, of all its devices."""
+        """Explain the failure of a launch by the context of all its devices."""
         devices, own = live.next.cell.devices, live.device.uuid
-        who = "" if self.shares else self.foreign.beside(devices, live.spec.requested_ns)
+        others = "" if self.shares else self.foreign.beside(devices, live.spec.requested_ns)
         broken = " and ".join(self._labels[other] for other in self.hazards.broken_beside(own))
-        failure = process_failures.outside(process_failures.beside(failure, who), self.hazards.grave(devices), broken)
+        failure = process_failures.outside(
+            process_failures.beside(failure, others), self.hazards.grave(devices), broken
+        )
         self.hazards.ended(failure.device or own, failure)
         return clues.with_clues(failure, live, self.samples.get(own), self._xids(devices, live.spec.requested_ns))
 
     def _xids(self, devices: tuple[str, ...], since_ns: int) -> str:
-        """The Xids of all devices of a launch, labelled where there are several."""
-        told = {self._labels[uuid]: self.hazards.since(uuid, since_ns) for uuid in devices}
-        return "; ".join(f"{label}: {xids}" if len(devices) > 1 else xids for label, xids in told.items() if xids)
+        xids_by_label = {self._labels[uuid]: self.hazards.since(uuid, since_ns) for uuid in devices}
+        return "; ".join(
+            f"{label}: {xids}" if len(devices) > 1 else xids for label, xids in xids_by_label.items() if xids
+        )

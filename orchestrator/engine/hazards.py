@@ -1,7 +1,6 @@
-"""What the driver reports of GPUs during the run, and what that means for the launches there.
+"""Faults of GPUs that the driver reports during the run, and their effect on the launches there.
 
-    sampler ── XidSeen, GpuBroken ──▶ heard ── health.verdict.reaction ──▶ a failure: GPU quarantined; or nothing
-               TooHot ──────────────▶                                  ──▶ a failure: GPU quarantined
+    sampler ── XidSeen, GpuBroken, TooHot ──▶ heard ──▶ a failure that quarantines the GPU, or nothing
 
 A grave failure of a GPU is the cause of any failure of a launch there (process_failures.outside). An Xid that needs
 only a new process is kept as a clue.
@@ -26,12 +25,12 @@ class Hazards:
         self._grave: dict[str, Failure] = {}
 
     def is_news(self, message: XidSeen | GpuBroken | TooHot) -> bool:
-        """Whether this GPU has not reported the same before: an Xid may come a thousand times."""
+        """Whether this GPU has not reported the same before. The same Xid may come a thousand times."""
         return not isinstance(message, XidSeen) or message.xid not in self._last_ns.get(message.uuid, {})
 
     def heard(self, message: XidSeen | GpuBroken | TooHot) -> Failure | None:
-        """Return the failure of whatever runs on a GPU that must not be used any more; None where it may be."""
-        if isinstance(message, TooHot):  # no fault that others could suffer from
+        """Return the failure for whatever runs on an unusable GPU; None if the GPU stays usable."""
+        if isinstance(message, TooHot):  # heat does not cause failures of other GPUs
             hot = Failure(category=Category.TOO_HOT, message=message.reason, phase=Phase.MEASURE)
             return self._grave.setdefault(message.uuid, hot)
         if isinstance(message, GpuBroken):
@@ -48,22 +47,22 @@ class Hazards:
         return failure
 
     def grave(self, uuids: Collection[str]) -> Failure | None:
-        """The first grave failure among the GPUs of a launch, if any. Of several GPUs it names its own."""
+        """Return the first grave failure among the GPUs of a launch, naming its GPU; None without one."""
         for uuid, failure in self._grave.items():
             if uuid in uuids:
                 return failure if len(uuids) == 1 else structs.replace(failure, device=uuid)
         return None
 
     def ended(self, uuid: str, failure: Failure) -> None:
-        """A launch on a GPU has failed, maybe because of its hardware."""
+        """Record that a launch on a GPU has failed, maybe because of its hardware."""
         if failure.category in HARDWARE:
             self._broken[uuid] = None
 
     def broken_beside(self, uuid: str) -> tuple[str, ...]:
-        """Other GPUs of the run whose hardware has failed, in that order."""
+        """Return other GPUs of the run whose hardware has failed, in that order."""
         return tuple(other for other in self._broken if other != uuid)
 
     def since(self, uuid: str, at_ns: int) -> str:
-        """The Xids of a GPU since a monotonic time, in words, each once; empty without one."""
+        """Describe the Xids of a GPU since a monotonic time, each once; empty without one."""
         numbers = [xid for xid, last_ns in self._last_ns.get(uuid, {}).items() if last_ns >= at_ns]
         return ", ".join(f"{number} ({xids.kind(number)})" for number in xids.roots(numbers))

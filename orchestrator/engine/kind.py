@@ -1,24 +1,30 @@
 """The decisions of a kind of run, as one value. The defaults are those of a benchmark.
 
     kinds/registry.py ── of(configuration) ──▶ Kind ┬─▶ cli: plan
-                                                    ├─▶ engine: launch_terms, telemetry_terms, next_rounds, remaining
+                                                    ├─▶ engine: launch_terms, telemetry_terms, next_rounds, look, …
                                                     ├─▶ analysis: report
                                                     └─▶ report: layout
 
-Rooms below the kinds get a kind, or the part of it that they need, and never ask which one it is.
+Rooms below the kinds never ask which kind it is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from orchestrator.analysis import report_builder
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.kind_analysis import ReportTerms
 from orchestrator.config.run_configuration import Configuration, Plan, Slot
+from orchestrator.figures.report import Report
 from orchestrator.gpu.telemetry.overheating import TemperatureStop
-from orchestrator.plan import planner
+from orchestrator.plan import load_windows, planner
 from orchestrator.report.default_layout import DEFAULT
 from orchestrator.report.layout import Layout
+from orchestrator.state import added_launches
+from orchestrator.state.added_launches import Look
 from orchestrator.state.archive import Archive
 from orchestrator.state.slots import RunState
 from protocol.cell import Cell, Device
@@ -28,24 +34,25 @@ from protocol.verification import Injection
 
 @dataclass(frozen=True)
 class LaunchTerms:
-    """How one launch measures on its device, with its deadlines. injection, steps: as in Assign."""
+    """How a launch measures on one device. injection, steps: as in Assign. python: interpreter, empty for ours."""
 
     measurement: Measurement
     deadlines: Deadlines
     injection: Injection | None = None
     steps: LoadSteps | None = None
+    python: str = ""
 
 
 @dataclass(frozen=True)
 class TelemetryTerms:
-    """Terms of the sampler. stop: when a GPU is too hot, None for never. hot: simulated degrees Celsius, by GPU."""
+    """Terms of the sampler. stop: when a GPU is too hot, None for never. hot: simulated temperature in °C, by GPU."""
 
     stop: TemperatureStop | None = None
     hot: Mapping[str, int] = field(default_factory=dict)
 
 
 class Remaining(NamedTuple):
-    """Served and remaining time of a run, of the device that has served least, in seconds.
+    """Served and remaining seconds of a run, of the device that has served least.
 
     left_s: for launches of a resumed run. short: too little was served, and a launch fits into what remains.
     """
@@ -56,26 +63,43 @@ class Remaining(NamedTuple):
 
 
 def configured_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Measure as the configuration says, the same in every launch."""
-    return LaunchTerms(configuration.measurement, configuration.deadlines)
+    """Build the terms of the configuration: the same in every launch except for the load window."""
+    load_s = load_windows.window_s(cell, configuration, device, slot[1])
+    return LaunchTerms(replace(configuration.measurement, load_s=load_s), configuration.deadlines)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Answer of a finished run, printed by its command. text: empty to print the report."""
+
+    text: str
+
+
+def suspects(archive: Archive, evidence: Evidence) -> Look:
+    """Return the cells that leave a GPU SUSPECT."""
+    return Look(report_builder.in_doubt(archive, evidence))
 
 
 @dataclass(frozen=True)
 class Kind:
     """A kind of run. Its functions are pure.
 
-    launch_terms: of one launch (cell and round) on one of its devices. worker_environment: variables of processes that
-    import torch, where the user has not set them. next_rounds: state, seed, and whether there is time for a cell →
-    launches to add once devices are idle; None: only the plan. remaining: None: the run ends with its plan. report:
-    what it adds to the report.
+    worker_environment: variables of processes that import torch, unless set by the user. next_rounds: state, seed, and
+    whether there is time for a cell → launches to add once devices are idle; None: only the plan. adds_launches, look:
+    whether and for what launches are added once all have been made. remaining: None: the run ends with its plan.
+    works_around_halts: its figures leave out pauses of a worker (stats/stalls.py). outcome: None to print the report.
     """
 
     name: str
     plan: Callable[[Configuration, Sequence[Device]], Plan] = planner.make
     launch_terms: Callable[[Configuration, Device, Slot, Cell], LaunchTerms] = configured_terms
-    worker_environment: Mapping[str, str] = field(default_factory=dict)
+    worker_environment: Callable[[Configuration], Mapping[str, str]] = lambda _: {}
     telemetry_terms: Callable[[Configuration], TelemetryTerms] = lambda _: TelemetryTerms()
     next_rounds: Callable[[RunState, int, Callable[[Cell], bool]], tuple[Slot, ...]] | None = None
+    adds_launches: Callable[[Configuration, Sequence[Device]], bool] = added_launches.applies
+    look: Callable[[Archive, Evidence], Look] = suspects
     remaining: Callable[[Archive, Evidence], Remaining] | None = None
+    works_around_halts: bool = False
     report: ReportTerms = field(default_factory=ReportTerms)
     layout: Layout = DEFAULT
+    outcome: Callable[[Archive, Evidence, Report], Outcome] | None = None

@@ -1,12 +1,10 @@
 """The event loop of a run: one poller over sockets, processes and signals.
 
-    workers ══ link ══▶ ┐                          ┌▶ fleet (lifecycle) ─▶ Concluded ─▶ result file, journal, Ack
-    zygote ─ Forked ──▶ ├─ poll ─▶ events ─────────┤                        Gone ─▶ gates ─▶ device free again
-    pidfds ─ died ────▶ │  (sleeps until the next  └▶ transitions.step ─▶ next_launches ─▶ journal Start ─▶ fork
-    sampler ─ free ───▶ │   event or deadline)
-    signals ─ stop ───▶ ┘
-
-conductor.py does what follows, recorder.py writes it down; the decisions are pure (lifecycle.py, orchestrator/state/).
+workers ══ link ══▶ ┐                          ┌▶ fleet (lifecycle) ─▶ Concluded ─▶ result file, journal, Ack
+zygote ─ Forked ──▶ ├─ poll ─▶ events ─────────┤                        Gone ─▶ gates ─▶ device free again
+pidfds ─ died ────▶ │  (sleeps until the next  └▶ transitions.step ─▶ next_launches ─▶ journal Start ─▶ fork
+sampler ─ free ───▶ │   event or deadline)
+signals ─ stop ───▶ ┘
 """
 
 import time
@@ -17,6 +15,7 @@ import zmq
 from orchestrator.config.run_configuration import Isolation
 from orchestrator.engine.conductor import Conductor
 from orchestrator.engine.display_events import Notice
+from orchestrator.engine.launches.link import LinkError
 from orchestrator.engine.launches.zygote_client import ZygoteError
 from orchestrator.engine.loop_clock import LoopClock
 from orchestrator.engine.run_context import RunContext
@@ -37,11 +36,11 @@ LOOK_S: Final = 0.1
 IMPORTING: Final = Notice(
     level="info", message="importing torch and the models, once for all launches (about 10 s)", event="importing"
 )
-"""12 s on two cores, in which a log shows nothing else."""
+"""The import took 12 s on two cores, in which a log shows nothing else."""
 
 
 class Loop:
-    """Works on a run until every slot is settled, or a person asks to stop."""
+    """Works on a run until every slot is settled, or a stop is requested."""
 
     def __init__(self, around: RunContext, begun: RunState) -> None:
         self._around = around
@@ -51,24 +50,24 @@ class Loop:
         self._refreshed = self._clock.now()
         self._wall = WallClock(time.time(), time.monotonic())
         self._stopping = Stopping() if around.budget is None else Stopping(around.budget.ends)
-        self._hopeless: ZygoteError | None = None
+        self._hopeless: ZygoteError | LinkError | None = None
         self._poller = zmq.Poller()
         self._conductor = Conductor(around, begun, self._poller, self._clock)
         self._fleet = self._conductor.fleet
 
     @property
     def state(self) -> RunState:
-        """The current state of the run."""
+        """Current state of the run."""
         return self._conductor.state
 
     def run(self) -> None:
-        """Work until nothing is left to do. Raises StorageError, and ZygoteError when nothing can be started."""
+        """Work until nothing is left to do. Raises StorageError; ZygoteError, LinkError when nothing can be started."""
         self._watch(self._around.link.socket)
         self._watch(self._around.stop_signals.fileno())
         if self._around.telemetry is not None:
             self._watch(self._around.telemetry.fileno())
-        for one in self._around.gone:
-            self._conductor.beware(one)
+        for gpu in self._around.gone:
+            self._conductor.beware(gpu)
         self._heed_signals()
         self._work()
         while self._hopeless is None and self._add_launches():
@@ -78,7 +77,7 @@ class Loop:
             raise self._hopeless
 
     def _work(self) -> None:
-        self._conductor.begin_rounds()  # of a resumed run whose plan was through
+        self._conductor.begin_rounds()  # a resumed run may have finished its plan
         if self._forks and self._conductor.work_left and self._nursery.pid is None:
             self._start_zygote()
         while self._launch_what_can_be() or self._conductor.busy or self._waiting_for_zygote():
@@ -88,18 +87,17 @@ class Loop:
             self._tick()
 
     def _add_launches(self) -> bool:
-        """Add launches while a GPU is SUSPECT, unless a stop came meanwhile. Returns whether it has."""
-        if not (doubts := self._conductor.in_doubt()):
+        look = self._conductor.in_doubt()
+        if not look.doubts:
             return False
         self._clock.worked()  # reading takes seconds in a large run
         self._handle(self._poll(waits=False))
         self._tick()
-        return self._hopeless is None and self._conductor.add_launches(doubts)
+        return self._hopeless is None and self._conductor.add_launches(look)
 
-    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── events ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _poll(self, *, waits: bool = True) -> frozenset[object]:
-        """Wait for the next event or deadline; return the sockets and descriptors that are ready."""
         look = LOOK_S if self._fleet.live else REFRESH_S
         now = self._clock.now()
         until = min(self._fleet.next_deadline(), now + look, self._refreshed + REFRESH_S)
@@ -170,8 +168,8 @@ class Loop:
             self._conductor.failure_context.foreign.unseen(time.monotonic_ns())
             self._conductor.tell(
                 "warning",
-                "the telemetry process ended; GPU readings stop here, the measurements go on. Who else uses the GPUs "
-                "is not seen any more: none waits until others have left",
+                "the telemetry process ended. Measurements continue without GPU readings, and without waiting for "
+                "other processes on the GPUs",
             )
             for passed in self._conductor.gates.open_all():
                 self._conductor.let_pass(passed)
@@ -179,7 +177,7 @@ class Loop:
     def _heed_signals(self) -> None:
         for order in self._stopping.heed(self._around.stop_signals.requests, time.monotonic()):
             if order in (Order.BEGIN_NOTHING, Order.KILL):
-                self._conductor.recorder.stop_asked()
+                self._conductor.recorder.stop_requested()
             self._conductor.obey(order)
 
     def _tick(self) -> None:
@@ -203,8 +201,25 @@ class Loop:
             self._show()
 
     def _launch_what_can_be(self) -> bool:
-        """Start launches once there is a zygote to fork them. Returns whether any was started."""
-        return (self._nursery.ready or not self._forks) and self._conductor.launch_what_is_due()
+        self._look_after_the_link()
+        may_begin = self._hopeless is None and (self._nursery.ready or not self._forks)
+        return may_begin and self._conductor.launch_what_is_due()
+
+    def _look_after_the_link(self) -> None:
+        """Restore a deleted socket. End processes that can find neither the old one nor the new one."""
+        if self._hopeless is not None:
+            return
+        link = self._around.link
+        endpoint = link.endpoint
+        try:
+            problem = link.restore()
+        except LinkError as error:
+            self._hopeless = error
+            problem = str(error)
+        if problem:
+            self._conductor.tell("warning", problem)
+        if self._hopeless or link.endpoint != endpoint:
+            self._conductor.carry_out(self._fleet.unreachable(problem, self._clock.now()))
 
     # ── the zygote ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -224,20 +239,20 @@ class Loop:
         if self._around.budget is not None:
             self._stopping.put_off(self._around.budget.first_launch_can_begin(time.monotonic()))
         if ready.threads != 1:
-            self._conductor.tell("warning", f"the zygote has {ready.threads} threads; a fork of it may hang")
+            self._conductor.tell("warning", f"the zygote has {ready.threads} threads, so its forks may hang")
         for module, error in ready.failed.items():
-            self._conductor.tell("warning", f"{module} cannot be imported, its models will fail: {error}")
+            self._conductor.tell("warning", f"{module} cannot be imported, so its models will fail: {error}")
 
     def _replace_zygote(self) -> None:
         """Start another zygote. Running workers go on; launches that were being forked are tried again."""
         try:
-            words = self._nursery.bury()
+            end = self._nursery.bury()
         except ZygoteError as error:
             self._hopeless = error
-            words = "ended"
-        self._conductor.tell("warning", f"the zygote {words}{'' if self._hopeless else ' and is started again'}")
+            end = "ended"
+        self._conductor.tell("warning", f"the zygote {end}{'' if self._hopeless else ' and is restarted'}")
         for token in self._fleet.requested():
-            lost = self._fleet.not_born(token, Category.ZYGOTE_DIED, f"the zygote {words}", self._clock.now())
+            lost = self._fleet.not_born(token, Category.ZYGOTE_DIED, f"the zygote {end}", self._clock.now())
             self._conductor.carry_out(lost)
         if self._conductor.work_left and self._hopeless is None:
             self._start_zygote()
@@ -246,11 +261,10 @@ class Loop:
         return self._forks and not self._nursery.ready and self._nursery.pid is not None and self._conductor.work_left
 
     def _end_is_open(self) -> bool:
-        """Whether the run's time begins only when the import under way is over."""
         budget = self._around.budget
         return budget is not None and budget.is_starting and self._waiting_for_zygote()
 
-    # ── small things ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── helpers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _reap_orphans(self) -> None:
         """Reap adopted grandchildren. Not during a fork: the PID of its worker is not known yet."""
@@ -265,13 +279,13 @@ class Loop:
         if by_s := self._clock.stood_still():
             self._conductor.recorder.stood_still(by_s)
             self._conductor.tell("warning", pauses_in_words((by_s,)), "stood_still", seconds=by_s)
-            self._clock.worked()  # writing it down may take as long where the disk is what holds us up
+            self._clock.worked()  # a slow disk may delay the record
 
     def _look_at_the_wall_clock(self) -> None:
         wall = time.time()
         if by_s := self._wall.jumped(wall, time.monotonic()):
             self._conductor.recorder.clock_set(wall, by_s)
-            self._conductor.tell("warning", f"the host's clock has jumped by {by_s:+,.0f} s; no deadline depends on it")
+            self._conductor.tell("warning", f"the clock of the host jumped by {by_s:+,.0f} s. Deadlines do not use it")
 
     def _show(self) -> None:
         note = "loading the frameworks" if self._waiting_for_zygote() else ""

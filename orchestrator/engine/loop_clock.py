@@ -1,39 +1,57 @@
 """The clock of the loop's deadlines: it stands still while the orchestrator is suspended.
 
-Time limits and requests to stop use the monotonic clock instead.
+Time limits and stop requests use the monotonic clock instead.
 """
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 STILL_S: Final = 2.0
 """The loop reads the time several times per pass and sleeps for 1 s at most: a longer gap is a pause."""
 
 
-class LoopClock:
-    """Seconds in which the loop was at work. read: the monotonic clock."""
+class Pause(NamedTuple):
+    """A time in which the loop did not run, in monotonic nanoseconds. asleep: the whole machine was."""
 
-    def __init__(self, read: Callable[[], float] = time.monotonic) -> None:
+    begin_ns: int
+    end_ns: int
+    asleep: bool = False
+
+
+def _asleep() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+
+
+class LoopClock:
+    """Counts seconds in which the loop was at work. read: the monotonic clock. asleep: seconds asleep since boot."""
+
+    def __init__(self, read: Callable[[], float] = time.monotonic, asleep: Callable[[], float] = _asleep) -> None:
+        self.pauses: list[Pause] = []
         self._read = read
         self._looked = read()
-        self._left_out = 0.0
-        self._untold = 0.0
+        self._asleep = asleep
+        self._slept = asleep()
+        self._paused_s = 0.0
+        self._unreported_s = 0.0
 
     def now(self) -> float:
-        """The monotonic time less all pauses."""
-        at = self._read()
+        """Return the monotonic time minus all pauses."""
+        at, slept = self._read(), self._asleep()
         if (gap := at - self._looked) >= STILL_S:
-            self._left_out += gap
-            self._untold += gap
-        self._looked = at
-        return at - self._left_out
+            self._paused_s += gap
+            self._unreported_s += gap
+            self.pauses.append(Pause(round(self._looked * 1e9), round(at * 1e9)))
+        if slept - self._slept >= STILL_S:
+            self.pauses.append(Pause(round(self._looked * 1e9), round(at * 1e9), asleep=True))
+        self._looked, self._slept = at, slept
+        return at - self._paused_s
 
     def stood_still(self) -> float:
-        """Seconds of pauses since the last call, 0.0 without any."""
+        """Return the seconds of pauses since the last call, 0.0 without any."""
         self.now()
-        told, self._untold = self._untold, 0.0
-        return told
+        paused_s, self._unreported_s = self._unreported_s, 0.0
+        return paused_s
 
     def worked(self) -> None:
         """Count the time since the last look as work: it was long, but no pause."""

@@ -16,7 +16,7 @@ from protocol.messages import DeviceFree
 
 TIMEOUT_S: Final = 30.0
 TOLERANCE_BYTES: Final = 64 * 1024 * 1024
-"""Allowed above what was in use when the run began."""
+"""Allowed above the memory in use when the run began."""
 _PATIENCE_S: Final = 5.0
 
 
@@ -31,7 +31,7 @@ class Passed:
 
 
 class Gates:
-    """The devices that are being waited for."""
+    """The devices whose memory is awaited."""
 
     def __init__(self, devices: tuple[Device, ...]) -> None:
         self._devices = {device.uuid: device for device in devices}
@@ -40,7 +40,6 @@ class Gates:
         self._deaf = False
 
     def __bool__(self) -> bool:
-        """Whether any device is being waited for."""
         return bool(self._waiting)
 
     def limit_bytes(self, uuid: str) -> int | None:
@@ -49,7 +48,7 @@ class Gates:
         return None if used is None else used + TOLERANCE_BYTES
 
     def admit(self, gone: Gone, telemetry: Telemetry | None, now: float) -> Passed | None:
-        """Pass a device whose process is gone; None where its memory is waited for. now: seconds."""
+        """Pass a device whose process is gone; None if its memory must be awaited. now: seconds."""
         device = gone.live.device
         if gone.unkillable:
             return self._pass(gone, "a process on it cannot be killed")
@@ -58,30 +57,30 @@ class Gates:
             return self._pass(gone, "")
         try:
             telemetry.await_free(device.uuid, limit_bytes, TIMEOUT_S)
-        except EOFError:  # its end is seen in the poller too, and told there
+        except EOFError:  # the poller sees and reports its end
             return self._pass(gone, "")
         self._waiting[device.uuid] = gone
         self._since[device.uuid] = now
         return None
 
     def answered(self, answer: DeviceFree) -> Passed | None:
-        """Pass a device by the sampler's answer; None where it is not waited for any more."""
+        """Pass a device by the sampler's answer; None if it is not awaited any more."""
         gone = self._waiting.pop(answer.uuid, None)
         if gone is None:
             return None
         if answer.free or answer.used_bytes is None:
             return self._pass(gone, "")
         used = f"{answer.used_bytes / 2**30:.1f} GiB"
-        return self._pass(gone, f"its memory was not given back within {TIMEOUT_S:.0f} s ({used} in use)")
+        return self._pass(gone, f"its memory was not freed within {TIMEOUT_S:.0f} s ({used} in use)")
 
     def overdue(self, now: float) -> list[Passed]:
         """Pass devices without any answer: NVML hangs, which must not stop the run."""
         silent = [uuid for uuid in self._waiting if now > self._since[uuid] + TIMEOUT_S + _PATIENCE_S]
-        self._deaf = self._deaf or bool(silent)  # ask no more: every cell would wait as long
+        self._deaf = self._deaf or bool(silent)  # do not ask again: every cell would wait as long
         return [self._pass(self._waiting.pop(uuid), "") for uuid in silent]
 
     def open_all(self) -> list[Passed]:
-        """Pass all devices: there is nobody to ask any more."""
+        """Pass all devices, because the sampler has ended."""
         waiting, self._waiting = self._waiting, {}
         return [self._pass(gone, "") for gone in waiting.values()]
 

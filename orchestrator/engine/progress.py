@@ -1,4 +1,4 @@
-"""What a person sees of the state of a run: the snapshot, the remaining time, the words for an outcome. Pure."""
+"""Describe the progress of a run for people: snapshot, remaining time, outcome of a launch. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -30,26 +30,27 @@ _STANDS: Final = (
 
 
 class Alike(msgspec.Struct, frozen=True):
-    """Properties that the cells of a plan differ in. sizes: by model and workload. modes: of the whole run."""
+    """Properties in which the cells of a plan differ. sizes: by model and workload. modes: of the whole run."""
 
     sizes: Mapping[tuple[str, Workload], Collection[int | None]]
     modes: Collection[Mode]
 
-    def words(self, cell: Cell) -> str:
-        """A cell as people see it, without its batch size: "resnet50@512 training fp32 solo"."""
+    def describe(self, cell: Cell) -> str:
+        """Describe a cell without its batch size: "resnet50@512 training fp32 solo"."""
         mode = f" {cell.mode}" if len(self.modes) > 1 else ""
         name = sized(cell.model, cell.input_size, self.sizes[cell.model, cell.workload])
-        return f"{name} {cell.workload} {cell.precision}{mode}"
+        compiled = f" {cell.compile_name}" if cell.compiles else ""
+        return f"{name} {cell.workload} {cell.precision}{compiled}{mode}"
 
 
 def alike(cells: Iterable[Cell]) -> Alike:
     """Collect the distinguishing properties of all cells of a plan."""
-    found: dict[tuple[str, Workload], set[int | None]] = {}
+    sizes: dict[tuple[str, Workload], set[int | None]] = {}
     modes: set[Mode] = set()
     for cell in cells:
-        found.setdefault((cell.model, cell.workload), set()).add(cell.input_size)
+        sizes.setdefault((cell.model, cell.workload), set()).add(cell.input_size)
         modes.add(cell.mode)
-    return Alike(found, modes)
+    return Alike(sizes, modes)
 
 
 def snapshot(
@@ -65,21 +66,23 @@ def snapshot(
     limited: Time | None,
     stops_s: float | None,
     rounds: bool,
+    open_ended: bool,
     stands: Mapping[SlotStatus, int],
     note: str,
 ) -> Snapshot:
-    """The whole run at one moment. Waiting launches of a skipped model count as done and failed.
+    """Describe the whole run at one moment. Waiting launches of a skipped model count as done and failed.
 
-    named: alike(all cells). launch_s: mean duration of ended launches, by device. expected_s: estimated duration of a
-    launch, by cell. limited: None without a time limit. stops_s: as in eta. rounds: whether launches are added until
-    the time is up; dropped ones do not count then. stands: cells(state), may be older. note: what launches wait for;
+    launch_s: mean duration of ended launches, by device. expected_s: estimated duration of a launch, by cell. limited:
+    None without a time limit. stops_s: as in eta. rounds: launches are added until the time is up; dropped ones do not
+    count then. open_ended: any number may be added. stands: cells(state), may be older. note: what launches wait for;
     their duration is unknown until then.
     """
-    by_device = {one.device.uuid: one for one in live.values()}
+    by_device = {launch.device.uuid: launch for launch in live.values()}
     in_vain = sum(state.in_vain.values())
     done = state.settled + in_vain
     total = None if rounds else len(state.slots)
-    through_s = through(None if note or rounds else launches_s(state, launch_s, expected_s), total, limited)
+    unknown = note or rounds or open_ended
+    through_s = through(None if unknown else launches_s(state, launch_s, expected_s), total, limited)
     return Snapshot(
         devices=tuple(
             _line(device, state, by_device.get(device.uuid), samples.get(device.uuid), named=named, note=note)
@@ -87,7 +90,7 @@ def snapshot(
         ),
         done=done - state.tally[SlotStatus.DROPPED] if rounds else done,
         total=total,
-        share=share(done, total, limited, through_s),
+        share=share(done, None if open_ended else total, limited, through_s),
         failed=state.tally[SlotStatus.FAILED] + state.tally[SlotStatus.SKIPPED] + in_vain,
         elapsed_s=elapsed_s,
         eta_s=eta(through_s, stops_s),
@@ -96,9 +99,9 @@ def snapshot(
 
 
 def through(launches_s: float | None, total: int | None, limited: Time | None) -> float | None:
-    """Seconds until a run that nobody stops has nothing more to measure, None where unknown.
+    """Return the seconds until a run that nobody stops has nothing more to measure, None if unknown.
 
-    launches_s: of the remaining launches, None where unknown. total: None where rounds are added until the time is up.
+    launches_s: of the remaining launches, None if unknown. total: None where rounds are added until the time is up.
     """
     left_s = None if limited is None else max(limited.left_s, 0.0)
     if total is None or launches_s is None:
@@ -107,16 +110,16 @@ def through(launches_s: float | None, total: int | None, limited: Time | None) -
 
 
 def eta(through_s: float | None, stops_s: float | None) -> float | None:
-    """Seconds until nothing is measured any more. stops_s: until a requested stop kills, maybe overdue."""
+    """Return the seconds until nothing is measured any more. stops_s: until a requested stop kills, maybe overdue."""
     if stops_s is None:
         return through_s
     return max(stops_s, 0.0) if through_s is None else min(through_s, max(stops_s, 0.0))
 
 
 def share(done: int, total: int | None, limited: Time | None, through_s: float | None) -> float:
-    """How much of a run is over, from 0 to 1: of its time where that is limited, else of its launches.
+    """Return the share of a run that is over, 0 to 1: of its time where that is limited, else of its launches.
 
-    through_s: as from `through`. total: None where rounds are added until the time is up.
+    through_s: as from `through`. total: None where launches are added to the plan.
     """
     if limited is None or done == total:
         return done / total if total else 1.0
@@ -137,10 +140,10 @@ def cells(state: RunState) -> dict[SlotStatus, int]:
 
 
 def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure, named: Alike) -> CellEnded:
-    """A launch that is over, in words. state: after its end. named: alike(all cells)."""
-    told = CellEnded(
+    """Describe a launch that is over. state: after its end."""
+    event = CellEnded(
         label=device.label,
-        cell=named.words(live.next.cell),
+        cell=named.describe(live.next.cell),
         cell_id=live.next.planned,
         batch_size=live.next.cell.batch_size,
         attempt=live.next.attempt,
@@ -149,23 +152,25 @@ def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure
     if isinstance(outcome, Failure):
         words = f"{how_it_ended(outcome.category, outcome.message)}: {outcome.message}"
         return msgspec.structs.replace(
-            told,
+            event,
             summary=words,
             failure=outcome,
             again=_again(state, live, outcome),
             next_step=_next_step(state, live, outcome),
         )
     figures = launch.of_launch(outcome)
-    mean_ms = figures.means_ms["iteration"]
+    mean_ms = figures.means_ms.get("iteration")
+    if mean_ms is None:
+        return msgspec.structs.replace(event, summary="a result without times")
     per_second = figures.throughput if WORKLOADS[outcome.cell.workload].has_items else None
     time = f"{mean_ms:.3g} ms" if mean_ms < 100 else f"{mean_ms:,.0f} ms"
     rate = _device_rate(outcome, mean_ms) or ("" if per_second is None else f"{per_second:,.1f} smp/s")
     summary = f"{time}, {rate}" if rate else time
-    return msgspec.structs.replace(told, summary=summary, iteration_ms=mean_ms, items_per_second=per_second)
+    return msgspec.structs.replace(event, summary=summary, iteration_ms=mean_ms, items_per_second=per_second)
 
 
 def _device_rate(result: Result, mean_ms: float) -> str:
-    """Operations or bytes per second of workloads that measure the device, else empty."""
+    """Format operations or bytes per second of workloads that measure the device, else empty."""
     if not WORKLOADS[result.cell.workload].device_rate or mean_ms <= 0:
         return ""
     if result.flops_per_iteration:
@@ -175,7 +180,7 @@ def _device_rate(result: Result, mean_ms: float) -> str:
 
 
 def _again(state: RunState, live: Live, failure: Failure) -> bool:
-    """Whether the failed launch is made once more in this run; a scan goes on with another size."""
+    """Whether the failed launch is retried in this run. A scan goes on with another size."""
     if failure.category is Category.STOPPED or (live.next.scans and not POLICY[failure.category].retries):
         return False
     return state.slots[live.next.slot].status is SlotStatus.WAITING
@@ -187,8 +192,8 @@ def _next_step(state: RunState, live: Live, failure: Failure) -> str:
     if failure.category is Category.STOPPED and status is SlotStatus.WAITING:
         return "dropped" if failure.message == OUT_OF_TIME else "`resume` measures it again"
     if live.next.scans and status is not SlotStatus.FAILED and not rule.retries:
-        return "the scan for the batch size knows its limit"
-    fits_not = "the model itself does not fit: no batch size would" if state.skips else "the next round has it again"
+        return "the batch size scan found its limit"
+    fits_not = "the model itself does not fit at any batch size" if state.skips else "the next round tries it again"
     if rule.reaction is Reaction.RETRY_SMALLER and live.next.cell.batch_size == 1 and not live.next.scans:
         return fits_not
     if rule.reaction is Reaction.RETRY_SMALLER and status is SlotStatus.WAITING and not live.next.scans:
@@ -199,8 +204,8 @@ def _next_step(state: RunState, live: Live, failure: Failure) -> str:
         return str(rule.reaction)
     if scope := skipped_as(state, state.cells[live.next.planned]):
         return f"{scope} is skipped on every device"
-    if live.next.slot in state.asked and fault_placement.judge(state, live.next.slot) is Blame.OPEN:
-        return "the same cell is run on another device"
+    if live.next.slot in state.unattributed and fault_placement.judge(state, live.next.slot) is Blame.OPEN:
+        return "the same cell runs on another device"
     if status is SlotStatus.DOES_NOT_FIT:
         return fits_not
     return str(Reaction.GIVE_UP)
@@ -221,7 +226,7 @@ def _line(
     if live is not None:
         line = msgspec.structs.replace(
             line,
-            cell=named.words(live.next.cell),
+            cell=named.describe(live.next.cell),
             cell_id=live.next.planned,
             batch_size=live.next.cell.batch_size,
             attempt=live.next.attempt,
@@ -241,10 +246,10 @@ def _line(
 def launches_s(
     state: RunState, launch_s: Mapping[str, float], expected_s: Mapping[str, float] | None = None
 ) -> float | None:
-    """Seconds until the slowest device has made its launches, None where that cannot be estimated.
+    """Return the seconds until the slowest device has made its launches, None if unknown.
 
     launch_s: mean duration of ended launches, by device. expected_s: estimated duration of a launch, by cell; used for
-    devices without an ended launch. Where fewer devices may work at once than there are, they take turns.
+    devices without an ended launch.
     """
     times: dict[str, float] = {}
     for uuid, device in state.devices.items():
@@ -259,7 +264,7 @@ def launches_s(
 
 
 def _alone(state: RunState, uuid: str) -> float:
-    """The share of solo launches in the queue of a device, for which all others stop."""
+    """Share of solo launches in the queue of a device, for which all others stop."""
     queue = state.devices[uuid].queue
     if not turns.are_taken(state) or not queue:
         return 0.0

@@ -31,11 +31,11 @@ class Recorder:
         self._append = journal.append
 
     def zygote_started(self, start_ms: float, failed: dict[str, str]) -> None:
-        """The zygote is ready. failed: module → error of its import."""
+        """Record that the zygote is ready. failed: module → error of its import."""
         self._append(records.ZygoteStarted(start_ms=start_ms, failed=failed))
 
     def started(self, following: NextLaunch) -> None:
-        """A launch will be made: recorded before its process exists."""
+        """Record a launch before its process exists."""
         self._append(
             records.Start(
                 launch=following.launch,
@@ -49,15 +49,15 @@ class Recorder:
         )
 
     def added(self, slots: tuple[Slot, ...], suspects: tuple[str, ...] = ()) -> None:
-        """More launches of planned cells will be made."""
+        """Record more launches of planned cells."""
         self._append(records.Added(slots=slots, suspects=suspects, at_ns=time.monotonic_ns()))
 
     def dropped(self, slot: Slot, reason: str) -> None:
-        """A launch will not be made."""
+        """Record a launch that will not be made."""
         self._append(records.Dropped(cell=slot[0], round=slot[1], at_ns=time.monotonic_ns(), reason=reason))
 
     def spawned(self, live: Live) -> None:
-        """The process of a launch exists."""
+        """Record that the process of a launch exists."""
         assert live.pid is not None
         ticks = host.start_ticks(live.pid) or 0
         self._append(records.Spawned(launch=live.spec.launch, pid=live.pid, start_ticks=ticks))
@@ -83,16 +83,16 @@ class Recorder:
         self._journal.require_room()
 
     def beside(self, live: Live, by: str) -> None:
-        """A result counts although another process computed on its GPU."""
+        """Record that a result counts although another process computed on its GPU."""
         self._append(records.Beside(launch=live.spec.launch, at_ns=time.monotonic_ns(), by=by))
 
     def foreign_seen(self, message: ForeignSeen) -> None:
-        """Another process has come to a GPU, or has left it."""
-        by = foreign_use.words(message.processes)
+        """Record that another process has come to a GPU or left it."""
+        by = foreign_use.describe_processes(message.processes)
         self._append(records.Foreign(device=message.uuid, at_ns=message.at_ns, by=by))
 
     def left(self, passed: Passed) -> None:
-        """The process is gone, and its device free again or quarantined."""
+        """Record that the process is gone, and its device free or quarantined."""
         exit_ = passed.gone.exit
         self._append(
             records.Left(
@@ -104,29 +104,29 @@ class Recorder:
         )
 
     def clock_set(self, wall: float, by_s: float) -> None:
-        """The host's clock has jumped."""
+        """Record that the host's clock was set."""
         self._append(records.ClockSet(at_ns=time.monotonic_ns(), wall=wall, by_s=by_s))
 
     def stood_still(self, seconds: float) -> None:
-        """The orchestrator was suspended for so long, until now."""
+        """Record that the orchestrator was suspended for so long, until now."""
         self._append(records.StoodStill(at_ns=time.monotonic_ns(), seconds=seconds))
 
-    def stop_asked(self) -> None:
-        """No new launch begins; at the second request, running launches are ended at once."""
+    def stop_requested(self) -> None:
+        """Record a stop request."""
         self._append(records.StopAsked(at_ns=time.monotonic_ns()))
 
     def telemetry_ended(self) -> None:
-        """There are no GPU readings from now on."""
+        """Record that there are no GPU readings from now on."""
         self._append(records.TelemetryEnded(at_ns=time.monotonic_ns()))
 
     def taken_out(self, device: str, reason: str) -> None:
-        """A device is quarantined for the rest of this segment."""
+        """Record the quarantine of a device for the rest of this session."""
         self._append(records.TakenOut(device=device, at_ns=time.monotonic_ns(), reason=reason))
 
     def too_hot(self, message: TooHot) -> None:
-        """The load of a GPU is ended because of its temperature."""
+        """Record that the load of a GPU was ended because of its temperature."""
         self._append(records.TooHot(device=message.uuid, at_ns=message.at_ns, reason=message.reason))
 
     def skipped(self, skip: Skip, reason: str) -> None:
-        """A model is skipped from now on."""
+        """Record that a model is skipped from now on."""
         self._append(records.Skipped(model=skip.model, only=skip.only, at_ns=time.monotonic_ns(), reason=reason))

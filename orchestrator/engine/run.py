@@ -1,10 +1,11 @@
-"""Start or resume a run. The two are the same, because recovery is the only way to start.
+"""Start or resume a run. Both are the same: recovery is the only way to start.
 
 end leftover workers ─▶ check the GPUs ─▶ lock ─▶ journal (recovered) ─▶ Loop ─▶ Finished ─▶ reports
 """
 
 import math
 import os
+import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,7 @@ from orchestrator.config.run_configuration import Isolation, StoredRun
 from orchestrator.engine import readiness
 from orchestrator.engine.display_events import Display, Notice
 from orchestrator.engine.kind import Kind, Remaining
-from orchestrator.engine.launches.link import Link
+from orchestrator.engine.launches.link import Link, LinkError
 from orchestrator.engine.launches.zygote_client import ZygoteClient, ZygoteError
 from orchestrator.engine.loop import Loop
 from orchestrator.engine.run_context import RunContext
@@ -34,8 +35,8 @@ from orchestrator.state import archive, contamination, stack_changes
 from orchestrator.state.replay import interrupted, replay, rules_of
 from orchestrator.state.slots import RunState
 from orchestrator.state.time_budget import Budget
-from orchestrator.store import lock, report_places, run_files
-from orchestrator.store.journal import Journal, read, temporary
+from orchestrator.store import lock, report_places, reserve, run_files
+from orchestrator.store.journal import Journal, read, reserve_of, temporary
 from orchestrator.store.records import Beside, End, Finished, Header, Record, Segment, Spawned, Start
 from orchestrator.system import host, log_files, process_end, process_start
 from orchestrator.system.stop_signals import StopSignals
@@ -58,12 +59,11 @@ def execute(
     """Work on a run until it is done, write its report and return it.
 
     look: at the GPUs of a run that was just planned, where CUDA has been tried; None to do both here. stop_signals:
-    those of the command, None to catch them here. write_report: called while the lock is held
-    (run_reports/reporting.write). Raises UserError when the run cannot be worked on here, StorageError when the disk
-    refuses, and what `write_report` raises.
+    those of the command, None to catch them here. write_report: called while the lock is held. Raises UserError when
+    the run cannot be worked on here, StorageError when the disk refuses, and what `write_report` raises.
     """
     process_start.check_rooms()
-    if paths.journal.exists():  # before the GPUs are looked at: what is left of this run may be what uses them
+    if paths.journal.exists():  # before the check of the GPUs, which leftover workers may use
         with lock.held(paths):
             _end_leftovers(stored, paths)
     asked = stop_signals is not None and stop_signals.requests > 0
@@ -71,20 +71,22 @@ def execute(
     with ExitStack() as opened:
         signals = stop_signals or opened.enter_context(StopSignals())
         opened.enter_context(lock.held(paths))
-        archive.require_own_journal(stored, paths)  # before it is opened, which makes one and cuts a torn end off
+        archive.require_own_journal(
+            stored, paths
+        )  # before the journal is opened, which creates it or cuts off a torn end
         journal = opened.enter_context(Journal(paths.journal))
         signals.spare(math.inf)
         on_gpus = any(device.kind is DeviceKind.CUDA for device in stored.devices)
         settings = environment.set_in(os.environ) if on_gpus else ()
         _take_over(stored, paths, journal, driver, settings, kind=kind)
-        warnings = [environment.words(*setting) for setting in settings]
+        warnings = [environment.describe(*setting) for setting in settings]
         if journal.recovered:
             warnings += stack_changes.warnings(archive.assemble(stored, paths, journal.recovered), driver)
         for words in warnings:
             display.tell(Notice(level="warning", message=words))
         try:
             _work(stored, paths, journal, signals, display, kind=kind, gone=gone)
-        except ZygoteError as error:
+        except (ZygoteError, LinkError) as error:
             display.tell(Notice(level="error", message=str(error)))
             journal.append(Finished(at_ns=time.monotonic_ns(), interrupted=True, reason=str(error), broken=True))
         except StorageError as error:
@@ -95,8 +97,16 @@ def execute(
         return write_report(stored, paths)
 
 
+def clear_up(stored: StoredRun, paths: RunPaths) -> None:
+    """Remove files left by a process that was killed after the run had ended. Raises RunFolderError."""
+    with lock.held(paths):
+        reserve.remove(reserve_of(paths.journal))
+        for file in _half_written(stored, paths, read(paths.journal)):
+            file.unlink(missing_ok=True)
+
+
 def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int]:
-    """Count the launches that are still to be made, lost results included, and all launches of the run.
+    """Count the remaining launches, lost results included, and all launches of the run.
 
     Of a run with a duration: 0 once it has served that, and all cells again where it has not but its plan is done.
     """
@@ -106,7 +116,7 @@ def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int
     if kind.remaining is None:
         state = _state(stored, records)
         return len(state.slots) - state.settled + len(_lost(stored, paths)), len(state.slots)
-    state = _state(stored, (*records, _newest(records)))  # as it stands once it is resumed
+    state = _state(stored, (*records, _newest(records)))  # state after a resume
     so_far = remaining(stored, paths, kind) if came_to_its_end(records) else None
     if so_far is not None and not so_far.short:
         return 0, len(state.slots)
@@ -115,7 +125,7 @@ def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int
 
 @evidence.collector_off()
 def remaining(stored: StoredRun, paths: RunPaths, kind: Kind) -> Remaining | None:
-    """Measured and remaining time of a run with a duration, else None. Raises RunFolderError."""
+    """Return measured and remaining time of a run with a duration, else None. Raises RunFolderError."""
     if kind.remaining is None:
         return None
     loaded = archive.assemble(stored, paths, read(paths.journal))
@@ -123,8 +133,8 @@ def remaining(stored: StoredRun, paths: RunPaths, kind: Kind) -> Remaining | Non
 
 
 def came_to_its_end(records: Sequence[Record]) -> bool:
-    """Whether the last process that worked on the run finished, neither stopped nor broken off."""
-    return any(isinstance(one, Finished) and not one.interrupted and not one.broken for one in records[-1:])
+    """Whether the last process that worked on the run finished it, neither stopped nor aborted."""
+    return any(isinstance(record, Finished) and not record.interrupted and not record.broken for record in records[-1:])
 
 
 def is_over(paths: RunPaths) -> bool:
@@ -143,14 +153,13 @@ def _work(
     kind: Kind,
     gone: tuple[GpuBroken, ...],
 ) -> None:
-    """Make the remaining launches and record how that ended. gone: GPUs that are not used."""
     process_start.become_subreaper()
     with ExitStack() as opened:
         opened.callback(_end_children)
         deadlines = stored.configuration.deadlines
         modules = preload.modules(stored, stored.plan.cells)
         cache = Path(stored.configuration.cache_folder)
-        environment = process_start.environment_of_workers(cache, kind.worker_environment)
+        environment = process_start.environment_of_workers(cache, kind.worker_environment(stored.configuration))
         nursery = ZygoteClient(modules, paths.log("zygote"), deadlines.start + deadlines.import_, environment)
         opened.callback(nursery.close)
         telemetry = _telemetry(stored, paths, kind)
@@ -175,6 +184,9 @@ def _work(
         loop.run()
         left_over = loop.state.stopping and loop.state.settled < len(loop.state.slots)
         reason = "stopped on request" if left_over else ""
+        if not left_over:
+            for caches in paths.compiler_caches():
+                shutil.rmtree(caches, ignore_errors=True)
         journal.append(Finished(at_ns=time.monotonic_ns(), interrupted=left_over, reason=reason))
 
 
@@ -183,12 +195,13 @@ def _state(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
 
 
 def _budget(stored: StoredRun, kind: Kind, records: tuple[Record, ...]) -> Budget | None:
-    """The time limit, since the start of this process; less what was served where a run has a duration."""
+    """Return the time limit, less the time served. A gate or resumed burn-in counts from its first launch."""
     configuration = stored.configuration
     if configuration.time_limit_s is None:
         return None
     limit_s, now = configuration.time_limit_s, time.monotonic()
-    if kind.remaining is not None and sum(isinstance(record, Segment) for record in records) > 1:
+    resumed = kind.remaining is not None and sum(isinstance(record, Segment) for record in records) > 1
+    if resumed or configuration.least_launches:
         starts = now if configuration.isolation is Isolation.FORK else None  # else each launch imports for itself
         return Budget(configuration, stored.devices, limit_s, now - _newest(records).served_s, starts=starts)
     return Budget(configuration, stored.devices, limit_s, now - host.age_s())
@@ -203,7 +216,7 @@ def _take_over(
     *,
     kind: Kind,
 ) -> None:
-    """Start a segment: end attempts of a dead process, withdraw lost results. settings: of the environment."""
+    """Start a session: end attempts of a dead process, withdraw lost results. settings: of the environment."""
     records = journal.recovered
     so_far = remaining(stored, paths, kind) if records else None
     if not records:
@@ -211,6 +224,7 @@ def _take_over(
             Header(
                 run_id=stored.run_id,
                 plan_hash=stored.plan.hash,
+                config_hash=run_files.config_hash(paths),
                 tool_version=TOOL_VERSION,
                 created=time.time(),
                 hostname=socket.gethostname(),
@@ -246,12 +260,11 @@ def _take_over(
 
 
 def _newest(records: tuple[Record, ...]) -> Segment:
-    """The segment that the run is in. Its journal must have one."""
     return next(record for record in reversed(records) if isinstance(record, Segment))
 
 
 def _lost(stored: StoredRun, paths: RunPaths) -> list[tuple[int, Failure]]:
-    """Launches whose result file is not the one that the journal promised: they are measured again."""
+    """Return launches whose result file is not the one in the journal. They are measured again."""
     run = archive.load(paths, stored)
     lost = []
     for attempt in run.attempts:
@@ -265,7 +278,7 @@ def _lost(stored: StoredRun, paths: RunPaths) -> list[tuple[int, Failure]]:
 
 
 def _half_written(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Iterator[Path]:
-    """Temporary files of killed processes, in the run's folder and where the user wants the report."""
+    """Yield temporary files of killed processes, in the run's folder and where the user wants the report."""
     yield from paths.folder.glob("*.tmp")
     yield from paths.of_processes("*.tmp")
     published = report_places.published(stored, paths)
@@ -275,7 +288,7 @@ def _half_written(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...
 
 
 def _end_leftovers(stored: StoredRun, paths: RunPaths) -> None:
-    """End workers that an earlier process of this run left in the same boot, and what they started."""
+    """End workers that an earlier process of this run left in the same boot, and their children."""
     records = read(paths.journal)
     if records and isinstance(records[0], Header):
         run_files.require_one_run(stored, records[0], paths)
@@ -290,7 +303,7 @@ def _end_leftovers(stored: StoredRun, paths: RunPaths) -> None:
 
 
 def _telemetry(stored: StoredRun, paths: RunPaths, kind: Kind) -> Telemetry | None:
-    """The sampler; None without a GPU, or where the user has switched it off."""
+    """Start the sampler; None without a GPU, or if the user has switched it off."""
     gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
     if not gpus or not stored.configuration.monitor:
         return None
@@ -299,7 +312,6 @@ def _telemetry(stored: StoredRun, paths: RunPaths, kind: Kind) -> Telemetry | No
 
 
 def _end_telemetry(telemetry: Telemetry, display: Display) -> None:
-    """End the sampler, and show what it could not store: the loop no longer listens."""
     telemetry.stop()
     for reason in telemetry.last_words:
         display.tell(Notice(level="warning", message=f"no GPU readings: {reason}"))

@@ -17,7 +17,7 @@ from protocol.paths import RunPaths
 
 @dataclass(frozen=True)
 class RunContext:
-    """Closed by run.py. budget: None without a time limit. gone: GPUs lost before the start."""
+    """Resources of a run, closed by run.py. budget: None without a time limit. gone: GPUs lost before the start."""
 
     stored: StoredRun
     kind: Kind

@@ -1,11 +1,9 @@
-"""Status of a run of another process, read from its folder alone: for `status` and `watch`.
+"""Read the status of a run of another process from its folder: for `status` and `watch`.
 
-    run.yaml ─ the plan ──────┐
-    journal ── attempts ──────┼──▶ look ─▶ Status ─▶ describe, or JSON
-    lock ───── its process ───┤
+    run.yaml, journal, lock ──▶ look ─▶ Status ─▶ describe, or JSON
     report ─── its outcome ───┘  (report_summary.py)
 
-The process itself is not asked and nothing is written, so the phase of a cell is unknown here.
+The process itself is not asked, so the phase of a cell is unknown.
 """
 
 import time
@@ -34,7 +32,7 @@ from protocol.failure import Category, Failure
 from protocol.paths import RunPaths
 
 _ENDED: Final = frozenset({Standing.OVER, Standing.INTERRUPTED, Standing.BROKEN})
-"""Its process has recorded its own end, so there should be a report."""
+"""The process has recorded its own end, so there should be a report."""
 
 
 def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...]]:
@@ -42,7 +40,7 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
     holder = lock.holder(paths)
     alive = None if holder is None else lock.life(holder)
     results = tuple(paths.results())
-    begun = paths.launches.is_dir()  # a folder is there before its run begins
+    begun = paths.launches.is_dir()  # the folder exists before the run begins
     records = journal.read(paths.journal) if begun or paths.journal.exists() else ()
     worker = None if alive is lock.Life.ENDED else holder
     run = archive.assemble(stored, paths, records, alive=worker is not None) if begun or records else None
@@ -61,7 +59,7 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         preset=stored.configuration.preset,
         limit_s=limit_s,
         limit_left_s=None if limited is None or limit_s is None else max(limit_s - limited.spent_s, 0.0),
-        reports=tuple(str(path) for path in report_places.shown(stored, paths)),
+        reports=tuple(str(path) for path in report_places.shown(stored, paths) if safe_read.is_there(path)),
     )
     if run is None:
         return status, ()
@@ -81,7 +79,7 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         status = msgspec.structs.replace(status, outcome=outcome, no_outcome=why, unwritten=unwritten)
     status = _with_counts(status, run, now_ns)
     if status.standing in GOES_ON:
-        status = _timed(status, run, limited)
+        status = _timed(status, run, limited, open_ended=stored.configuration.adds_rounds)
     return status, run.attempts
 
 
@@ -91,19 +89,18 @@ def _planned(stored: StoredRun, run: Archive | None) -> int | None:
     return stored.plan.launches if run is None else len(run.replay.state.slots)
 
 
-def _timed(status: Status, run: Archive, limited: Time | None) -> Status:
-    """Add progress and remaining time to the status, as the run itself shows them."""
-    launches_s = None if status.planned is None else progress.launches_s(run.replay.state, _mean_s(run))
+def _timed(status: Status, run: Archive, limited: Time | None, *, open_ended: bool) -> Status:
+    launches_s = None if open_ended else progress.launches_s(run.replay.state, _mean_s(run))
     through_s = progress.through(launches_s, status.planned, limited)
     if status.standing is Standing.RUNNING:
         status = msgspec.structs.replace(status, eta_s=progress.eta(through_s, _stops_s(status)))
     if limited is None and status.limit_s is not None:
         return status
-    return msgspec.structs.replace(status, share=progress.share(status.settled, status.planned, limited, through_s))
+    total = None if open_ended else status.planned
+    return msgspec.structs.replace(status, share=progress.share(status.settled, total, limited, through_s))
 
 
 def _stops_s(status: Status) -> float | None:
-    """Seconds until the requested stop ends running launches; None without one."""
     if status.stop_asked_s is None:
         return None
     return (0.0 if status.stops_now else GENTLE_S + GENTLE_GRACE_S) - status.stop_asked_s
@@ -122,7 +119,6 @@ def _standing(run: Archive | None, alive: lock.Life | None, holder: lock.Holder 
 
 
 def _lost(run: Archive) -> Iterator[str]:
-    """Result files that the journal promises and that are missing."""
     for attempt in run.attempts:
         path = run.folder(attempt).result
         if attempt.promised is not None and not safe_read.is_there(path):
@@ -130,12 +126,10 @@ def _lost(run: Archive) -> Iterator[str]:
 
 
 def _spent_s(stored: StoredRun, holder: lock.Holder, records: Sequence[Record]) -> float:
-    """Seconds that the working process counts against its limit: since its start, which each `resume` counts anew.
-
-    A resumed burn-in counts the time served before, and its own from the first launch on.
-    """
+    """Seconds that the working process counts against its limit. A resumed burn-in adds the time served before."""
     segments = [place for place, record in enumerate(records) if isinstance(record, Segment)]
-    if stored.configuration.cell_s is None or len(segments) < 2:
+    resumed = stored.configuration.cell_s is not None and len(segments) > 1
+    if not segments or not (resumed or stored.configuration.least_launches):
         return host.age_s(holder.pid)
     newest = records[segments[-1]]
     assert isinstance(newest, Segment)
@@ -145,7 +139,7 @@ def _spent_s(stored: StoredRun, holder: lock.Holder, records: Sequence[Record]) 
 
 
 def stops_asked(records: Sequence[Record]) -> tuple[int, ...]:
-    """Monotonic nanoseconds (this boot) at which the working process was asked to stop, at most two."""
+    """Monotonic nanoseconds (this boot) of the stop requests to the working process, at most two."""
     asked_ns: list[int] = []
     for record in reversed(records):
         match record:
@@ -157,7 +151,6 @@ def stops_asked(records: Sequence[Record]) -> tuple[int, ...]:
 
 
 def _importing_s(stored: StoredRun, records: Sequence[Record], now_ns: int) -> float | None:
-    """Seconds for which the working process has been waiting for its zygote to import; None if it is not."""
     if stored.configuration.isolation is Isolation.EXEC:
         return None  # each launch imports for itself
     for record in reversed(records):
@@ -172,11 +165,10 @@ def _importing_s(stored: StoredRun, records: Sequence[Record], now_ns: int) -> f
 
 
 def _with_counts(status: Status, run: Archive, now_ns: int) -> Status:
-    """Add what the journal says to the status. now_ns: monotonic, of this boot."""
     labels = {device.uuid: device.label for device in run.stored.devices}
     named = progress.alike(run.stored.plan.cells)
     state, goes_on = run.replay.state, status.standing in GOES_ON
-    failures = [one for one in run.attempts if _is_failure(one, state)]
+    failures = [attempt for attempt in run.attempts if _is_failure(attempt, state)]
     return msgspec.structs.replace(
         status,
         reason="" if run.finished is None or goes_on else run.finished.reason,
@@ -189,7 +181,7 @@ def _with_counts(status: Status, run: Archive, now_ns: int) -> Status:
         working=tuple(
             Work(
                 device=labels[attempt.start.device],
-                cell=named.words(state.cells[attempt.start.cell]),
+                cell=named.describe(state.cells[attempt.start.cell]),
                 batch_size=attempt.start.batch_size,
                 attempt=attempt.start.attempt,
                 for_s=max((now_ns - attempt.start.at_ns) / 1e9, 0.0),
@@ -212,7 +204,7 @@ def _is_failure(attempt: Attempt, state: RunState) -> bool:
     slot = state.slots[attempt.slot]
     if attempt.failure is None or slot.status is SlotStatus.MEASURED:
         return False
-    answered = any(one.launch == attempt.start.launch for one in slot.tried)
+    answered = any(trial.launch == attempt.start.launch for trial in slot.tried)
     return not answered and (
         slot.status is SlotStatus.FAILED or not has_trait(attempt.failure.category, Trait.WITH_RUN)
     )
@@ -220,14 +212,13 @@ def _is_failure(attempt: Attempt, state: RunState) -> bool:
 
 def _failure_words(attempt: Attempt, state: RunState, labels: dict[str, str], named: Alike) -> str:
     assert attempt.failure is not None
-    where = f"{labels[attempt.device]}  {named.words(state.cells[attempt.start.cell])} b{attempt.start.batch_size}"
+    where = f"{labels[attempt.device]}  {named.describe(state.cells[attempt.start.cell])} b{attempt.start.batch_size}"
     latest = state.slots[attempt.slot].launch == attempt.start.launch
-    again = "" if latest else "; it was tried again since, and does not count as failed"
+    again = "" if latest else " (tried again since, so not counted as failed)"
     return f"{where}: {attempt.failure.category}: {attempt.failure.message}{again}"
 
 
 def _mean_s(run: Archive) -> dict[str, float]:
-    """Mean seconds of the ended launches, by device."""
     lasted_s: dict[str, list[float]] = defaultdict(list)
     for attempt in run.attempts:
         if attempt.lasted_ms is not None:

@@ -1,4 +1,4 @@
-"""Types of the status of a run of another process, and what a person may do next. Filled by run_status.py."""
+"""Types of the status of a run of another process, and what the user may do next. Filled by run_status.py."""
 
 import enum
 from typing import Final
@@ -9,32 +9,32 @@ from orchestrator.engine import report_summary
 
 
 class Standing(enum.StrEnum):
-    """Standing of a run, in the words that people see."""
+    """Standing of a run, in words for people."""
 
     NOT_BEGUN = "not begun"
     RUNNING = "running"
     FROZEN = "stopped (SIGSTOP, state T): it does not answer"
     OVER = "over"
     INTERRUPTED = "stopped before its end"
-    BROKEN = "broken off: gpubench could not go on"
+    BROKEN = "aborted: gpubench could not continue"
     DIED = "its process died"
-    ELSEWHERE = "taken by a process that cannot be seen from here"
+    ELSEWHERE = "in use by a process on another host or in another container"
 
 
 GOES_ON: Final = frozenset({Standing.RUNNING, Standing.FROZEN, Standing.ELSEWHERE})
-"""The run may still progress by itself."""
+"""Standings in which the run may still progress by itself."""
 
 WHAT_NEXT: Final = {
-    Standing.RUNNING: "`gpubench-orchestrate watch {folder}` follows it, `gpubench-orchestrate stop {folder}` ends it",
-    Standing.FROZEN: "`kill -CONT {pid}` lets it go on",
-    Standing.INTERRUPTED: "`gpubench-orchestrate resume {folder}` goes on with it",
+    Standing.RUNNING: "`gpubench-orchestrate watch {folder}` follows it, `gpubench-orchestrate stop {folder}` stops it",
+    Standing.FROZEN: "`kill -CONT {pid}` continues it",
+    Standing.INTERRUPTED: "`gpubench-orchestrate resume {folder}` continues the run",
     Standing.BROKEN: "`gpubench-orchestrate resume {folder}` tries again",
-    Standing.DIED: "`gpubench-orchestrate resume {folder}` goes on with it, and `gpubench-orchestrate report {folder}` "
-    "tells what was measured",
-    Standing.ELSEWHERE: "look on the host, or in the container, where it was begun",
+    Standing.DIED: "`gpubench-orchestrate resume {folder}` continues the run, `gpubench-orchestrate report {folder}` "
+    "reports the results so far",
+    Standing.ELSEWHERE: "check on the host or in the container where the run was started",
 }
 
-STOPPING: Final = "`gpubench-orchestrate stop {folder}` once more stops it now"
+STOPPING: Final = "`gpubench-orchestrate stop {folder}` again stops the run now"
 """Replaces the advice of WHAT_NEXT while the run stops."""
 
 
@@ -49,16 +49,15 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """A run, now.
+    """Current status of a run. Counts are launches, added ones included.
 
-    planned, measured, failed, dropped, settled: launches, added ones included; failed: not tried again. planned: None
-    for a run that adds rounds until its time is up. importing_s: seconds that launches have waited for the zygote's
-    import. skipped: model → reason. started: seconds since the epoch. limit_left_s: until the end of the process,
-    reports included. eta_s: seconds until nothing is measured any more; None until every device has ended a launch.
-    share: of the run that is over, 0 to 1; None where nobody works on it or its time is unknown. stop_asked_s: seconds
-    since the request to stop; stops_now: requested twice. taken_out: quarantined device → reason. last_failure: of a
-    launch without a result. reports, unwritten: files. no_outcome: why a run that has ended has no outcome. lost:
-    missing result files, only checked once nobody works on the run.
+    planned: None for a run that adds rounds until its time is up. failed: not retried. importing_s: seconds that
+    launches have waited for the zygote's import. skipped: model → reason. started: seconds since the epoch.
+    limit_left_s: until the end of the process, reports included. eta_s: seconds until nothing is measured any more;
+    None until every device has ended a launch. share: part of the run that is over, 0 to 1; None if unknown.
+    stop_asked_s: seconds since the stop request. stops_now: requested twice. taken_out: quarantined device → reason.
+    no_outcome: why a run that has ended has no outcome. lost: missing result files, only checked once nobody works on
+    the run.
     """
 
     run_id: str

@@ -1,56 +1,88 @@
 """GPUs that are not usable for a while: too hot, or used by other processes.
 
-    conductor ── rest, block ──▶ Waiting ── over (asked once a tick) ──▶ may be used again, or is given up
-
-cooling.py and blocked_gpus.py decide for how long.
+conductor ── rest, block ──▶ Waiting ── released (asked once a tick) ──▶ may be used again, or is given up
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
 
-from orchestrator.engine import cooling
+from orchestrator.gpu.telemetry import clock_events
 from orchestrator.state import blocked_gpus
 from orchestrator.state.blocked_gpus import BlockOutcome
 from protocol.messages import Sample
 
+COOLER_BY: Final = 10
+"""Degrees Celsius below the temperature that it reached. A GPU just below its limit is back there within seconds."""
+AT_MOST_S: Final = 120.0
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Rest of a GPU, until `until` (seconds of the loop's clock) at most.
+
+    since_ns: monotonic; earlier samples do not count. limit_c: None where NVML has no sensor.
+    """
+
+    until: float
+    since_ns: int
+    limit_c: int | None
+
+
+def begin_rest(hottest_c: int | None, now: float, now_ns: int) -> Rest:
+    """Start a rest. hottest_c: the highest temperature of the launch that was slowed down."""
+    return Rest(until=now + AT_MOST_S, since_ns=now_ns, limit_c=None if hottest_c is None else hottest_c - COOLER_BY)
+
+
+def is_rested(resting: Rest, newest: Sample | None, now: float) -> bool:
+    """Whether the GPU may be used again. newest: its newest sample; without one, only time decides."""
+    if now >= resting.until:
+        return True
+    if newest is None or newest.at_ns < resting.since_ns:
+        return False
+    if newest.temperature_c is None or resting.limit_c is None:
+        return False
+    slowed = bool((newest.reasons or 0) & clock_events.SLOWDOWN)
+    return not slowed and newest.temperature_c <= resting.limit_c
+
 
 class Waiting:
-    """Waiting devices by UUID. One may wait for both reasons."""
+    """Waiting devices by UUID. A device may wait for both reasons."""
 
     def __init__(self) -> None:
-        self._resting: dict[str, cooling.Rest] = {}
+        self._resting: dict[str, Rest] = {}
         self._blocked: dict[str, blocked_gpus.Block] = {}
 
     def __bool__(self) -> bool:
-        """Whether any device waits."""
         return bool(self._resting or self._blocked)
 
     def __contains__(self, uuid: str) -> bool:
-        """Whether this one does."""
         return uuid in self._resting or uuid in self._blocked
 
     def rest(self, uuid: str, hottest_c: int | None, now: float, now_ns: int) -> None:
-        """A device is too hot. hottest_c: the highest temperature that was read."""
-        self._resting[uuid] = cooling.rest(hottest_c, now, now_ns)
+        """Let a device rest that is too hot. hottest_c: the highest temperature that was read."""
+        self._resting[uuid] = begin_rest(hottest_c, now, now_ns)
 
     def block(self, uuid: str, limit_bytes: int | None, now: float) -> None:
-        """Others use a device, or its memory stays in use. limit_bytes: in use when it is free."""
+        """Let a device wait that others use, or whose memory stays in use. limit_bytes: in use when it is free."""
         self._blocked[uuid] = blocked_gpus.block(limit_bytes, now)
 
-    def over(
+    def released(
         self, now: float, samples: Mapping[str, Sample], foreign: Callable[[str], str], *, stopping: bool
     ) -> Iterator[tuple[str, str]]:
         """Yield devices that no longer wait, with the reason to give them up, empty where they may be used.
 
-        samples: the newest of each. foreign: who else computes on a device. stopping: nothing is waited for any more.
+        samples: the newest of each. foreign: returns who else computes on a device. stopping: nothing is awaited any
+        more.
         """
         for uuid in {*self._resting, *self._blocked}:
             sample, given_up = samples.get(uuid), ""
-            if uuid in self._resting and (stopping or cooling.over(self._resting[uuid], sample, now)):
+            if uuid in self._resting and (stopping or is_rested(self._resting[uuid], sample, now)):
                 del self._resting[uuid]
             if uuid in self._blocked:
-                found = blocked_gpus.judge(self._blocked[uuid], foreign(uuid), sample, now)
-                given_up = blocked_gpus.given_up(foreign(uuid)) if found is BlockOutcome.GIVEN_UP else ""
-                if stopping or found is not BlockOutcome.WAITS:
+                decision = blocked_gpus.judge(self._blocked[uuid], foreign(uuid), sample, now)
+                given_up = blocked_gpus.given_up(foreign(uuid)) if decision is BlockOutcome.GIVEN_UP else ""
+                if stopping or decision is not BlockOutcome.WAITS:
                     del self._blocked[uuid]
             if uuid not in self or given_up:
                 yield uuid, given_up

@@ -1,4 +1,4 @@
-"""Detect that the host's clock was set: other logs may disagree then. No deadline depends on it. Pure."""
+"""Detect that the host's clock was set. No deadline depends on it. Pure."""
 
 from typing import Final
 
@@ -7,13 +7,13 @@ JUMP_S: Final = 2.0
 
 
 class WallClock:
-    """Compares the time of day with the monotonic clock. Both in seconds, read together."""
+    """Compares the time of day with the monotonic clock, both in seconds."""
 
     def __init__(self, wall: float, monotonic: float) -> None:
         self._offset = wall - monotonic
 
     def jumped(self, wall: float, monotonic: float) -> float:
-        """Seconds by which the clock was set since the last call, 0.0 where it was not."""
+        """Return the seconds by which the clock was set since the last call, 0.0 if it was not."""
         by = wall - monotonic - self._offset
         self._offset += by
         return by if abs(by) >= JUMP_S else 0.0

@@ -14,7 +14,7 @@ class Pace(enum.StrEnum):
 
     STEADY = "steady"
     SLOWER = "slower"
-    UNTOLD = "cannot be told"
+    INCONCLUSIVE = "cannot be told"
 
 
 class Ending(enum.StrEnum):
@@ -30,9 +30,9 @@ class CheckReport(Part, frozen=True, kw_only=True):
     """One kind of check on one GPU.
 
     verified_operations: floating-point operations whose results were compared. verified_bytes: of memory or transfers.
-    error_bound: the share of wrong checks that is excluded with 95 % confidence, 3/n; error_bound_per_hour: in an hour
-    of these checks. null where something was found. method: how outputs were compared. covered_share: of the free
-    memory (on a CPU: planned), 0 to 1; covered: the same as text. null and empty for other checks.
+    error_bound: share of wrong checks excluded with 95 % confidence, 3/n; error_bound_per_hour: the same per hour of
+    checks. Both are null where errors were found. method: how outputs were compared. covered_share: of the free memory,
+    0 to 1 (CPU: of the planned memory); null for other checks.
     """
 
     check: str
@@ -58,10 +58,10 @@ class ReasonReport(Part, frozen=True, kw_only=True):
 
 
 class HeatSoakReport(Part, frozen=True, kw_only=True):
-    """The heat soak, which is excluded from the judgement of rates. Errors in it count.
+    """The heat soak, which the judgement of rates excludes. Its errors count.
 
-    left_out_seconds: excluded time from the beginning of each stretch of work; null where the first round was excluded.
-    ended_because: each way in which it ended. reached_c: its hottest ten seconds.
+    left_out_seconds: excluded from the beginning of each stretch of work; null if the whole first round was excluded.
+    reached_c: hottest ten seconds.
     """
 
     left_out_seconds: float | None
@@ -70,10 +70,10 @@ class HeatSoakReport(Part, frozen=True, kw_only=True):
 
 
 class CourseReport(Part, frozen=True, kw_only=True):
-    """Course of rates over the night. against: "by itself" as measured, or "against its siblings".
+    """Rates over the burn-in: "by itself" as measured, or "against its siblings".
 
-    change_percent, with its 95 % interval: of the last fifth of the time against the first; below zero is slower.
-    percent_per_hour: the trend. step_at_hours: time of a sudden change. null where not known, or none.
+    change_percent: last fifth of the time relative to the first, with its 95 % interval; negative is slower.
+    percent_per_hour: trend. step_at_hours: time of a sudden change. null: unknown, or none.
     """
 
     against: str
@@ -87,10 +87,10 @@ class CourseReport(Part, frozen=True, kw_only=True):
 
 
 class PaceReport(Part, frozen=True, kw_only=True):
-    """Judgement of one kind of rates: over the night, or compared with the siblings.
+    """Judgement of one kind of rates.
 
-    courses: over the night; the one by itself always, where there were rates. reason, reason_text: of a slower GPU,
-    probably; null where not known. rate_per_clock_percent: difference of its work at each tick of its clock.
+    courses: over the burn-in, the one by itself first. reason: probable reason of a slower GPU; null if unknown.
+    rate_per_clock_percent: change of the work at each tick of its clock.
     """
 
     kind: str
@@ -103,11 +103,12 @@ class PaceReport(Part, frozen=True, kw_only=True):
 
 
 class GpuBurnIn(Part, frozen=True, kw_only=True):
-    """Burn-in of one GPU. asked_seconds: requested time; served_seconds: time at work, ordinary gaps included.
+    """Burn-in of one GPU.
 
-    under_load_seconds: in measured blocks. compared_launches: with bits compared with another launch's. heat_soak: null
-    for a CPU device, whose rates are not judged. paces: judgements of its rates. not_tested: what was not tested → why.
-    unfinished: what of that was planned and not completed; the rest cannot be tested here at all.
+    asked_seconds: requested time. served_seconds: time at work, with ordinary gaps. under_load_seconds: measured
+    blocks. compared_launches: launches whose bits were compared with another launch's. heat_soak: null for a CPU
+    device, whose rates are not judged. not_tested: check → reason. unfinished: planned but incomplete checks among
+    them.
     """
 
     gpu_uuid: str
@@ -130,12 +131,11 @@ class GpuBurnIn(Part, frozen=True, kw_only=True):
 
 
 class LinksReport(Part, frozen=True, kw_only=True):
-    """Speed of the links between the devices of one kind, in GB/s of 1e9 bytes; medians over the launches.
+    """Speed of the links between devices of one kind, medians over the launches. In 1e9 bytes/s.
 
-    precision: of what is added up. connection: type, whether NCCL may use NVLink multicast, and how it was verified.
-    copies: from each device to all others, all at the same time. all_reduce: bytes of one device over the time, and on
-    the bus: times 2(n-1)/n, which each of n devices has to send. to_host, to_device: pinned memory, all devices at the
-    same time. null where there is none.
+    precision: of the values that all-reduce adds up. connection: type, whether NCCL may use NVLink multicast, and how
+    it was verified. copies: from each device to all others at once. all_reduce: bytes of one device over the time; on
+    the bus: times 2(n-1)/n for n devices. to_host, to_device: pinned memory, all devices at once.
     """
 
     gpu_uuids: tuple[str, ...]
@@ -159,10 +159,7 @@ class Fate(enum.StrEnum):
 
 
 class InjectedReport(Part, frozen=True, kw_only=True):
-    """An injected fault, as text. found: wherever it was caused. outcome: as text.
-
-    fate: the same in a word; null in reports of older versions.
-    """
+    """An injected fault. found: on any device. fate: null in reports of earlier versions."""
 
     gpu_uuid: str
     fault: str
@@ -172,10 +169,10 @@ class InjectedReport(Part, frozen=True, kw_only=True):
 
 
 class BurnInReport(Part, frozen=True, kw_only=True):
-    """The burn-in. verdict: that of the worst GPU. injected: requested faults; empty for a real burn-in.
+    """The burn-in. verdict: of the worst GPU. injected: requested faults, if any.
 
-    wrong_transfers: wrong copies, sums and own numbers of a device, each counted once, where it was found: a copy may
-    count against both of its ends; consequences of others' errors are not counted.
+    wrong_transfers: wrong copies, sums and own values of a device, without consequences of others' errors. A wrong copy
+    may count against both of its ends.
     """
 
     level: str

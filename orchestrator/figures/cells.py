@@ -16,6 +16,8 @@ import msgspec
 
 from orchestrator.figures.parts import AttemptReport, LaunchLedger, Part, Plausibility, Statistics
 
+RESIDENT = "resident set"
+"""Basis of the memory figures of a CPU device."""
 BatchKey = Annotated[str, msgspec.Meta(pattern="^batch_size_[1-9][0-9]*$")]
 
 
@@ -34,9 +36,8 @@ class Status(enum.StrEnum):
 class CellReport(Part, frozen=True, kw_only=True):
     """Final state of a planned cell.
 
-    status: ok | degraded (measured at a smaller batch) | referred (to another planned cell, refers_to) | does_not_fit |
-    failed | dropped | missing. reason: text, empty where all is well. launches: those the figures are medians of, one
-    process each; launches_planned: how many there should be.
+    status: degraded: measured at a smaller batch. referred: to another planned cell, refers_to. reason: empty if ok.
+    launches: processes whose medians the figures are. launches_planned: how many were planned.
     """
 
     cell: str
@@ -55,19 +56,24 @@ class CellReport(Part, frozen=True, kw_only=True):
 class Measured(CellReport, frozen=True, kw_only=True):
     """Figures of every measurement: those of a launch, then medians over the launches.
 
-    steady_state: whether warm-up ended because times were steady; stop_reason: why measuring ended. measured_seconds:
-    of a launch. relative_half_width: of the 95 % interval of the mean iteration. launch_spread_percent: between
-    launches. drift_percent: second half of the times against the first; drifting: by more than 0.5 %. launch_bound: the
-    GPU waited for the host. peak_memory_mb: allocated on a GPU, the resident set of the process on a CPU device
-    (memory_basis says which). cold_*: from the first iteration to the end of warm-up; warm_*: over the measured blocks
-    alone; the peak is the larger one. gpu_memory_used_mb: of the whole GPU, or MIG slice, as NVML counts it, context
-    included. Utilisation, power and energy are of the measured blocks, null below 5 s of measuring; telemetry_note says
-    why. sm_clock_drift_percent: mean SM clock of the second half of the measured time against the first.
-    clock_event_reasons: why the clock was below its maximum, by NVML. power_capped_percent, slowdown_percent: share of
-    the measured time in which clocks were limited by power, or by heat or a hardware brake; throttled: the latter for
-    more than 1 %, in any launch; null where one was not watched. contaminated: another process computed on the GPU when
-    the run began or during a launch, with --allow-busy. launch_values: figure of each launch that cells are compared
-    by: samples a second, of generation tokens a second, of loading milliseconds, of probes TFLOP/s or GB/s.
+    steady_state: how warm-up ended. stop_reason: why measuring ended. measured_seconds: of a launch.
+    relative_half_width: half of the 95 % interval of the mean iteration within a launch. launch_values: the figure that
+    cells are compared by, for each launch: samples/s, tokens/s, ms of loading, TFLOP/s or GB/s of probes.
+    launch_spread_percent: between launches. launch_interval_percent: half of the 95 % interval of their mean rate, from
+    three launches on. drift_percent: second half of the times relative to the first; drifting: more than 0.5 %.
+    unsettled_percent: lasting change of the times from the end of warm-up to the end of the measurement; steady_state
+    is then none. host_percent: share of an iteration that the host needs to enqueue it. launch_bound: the GPU waited
+    for the host, or host_percent is 80 or more.
+
+    peak_memory_mb: allocated on a GPU, resident set on a CPU device (memory_basis says which). cold_*: from the first
+    iteration to the end of warm-up; warm_*: over the measured blocks. gpu_memory_used_mb: whole GPU or MIG slice by
+    NVML, contexts included. Utilisation, power and energy: over the load window of the first launch at the largest
+    batch, otherwise over the measured blocks; null below 5 s (telemetry_note). host_cpu_percent: of one processor.
+    host_memory_mb: peak resident set. sm_clock_drift_percent: second half of the measured time relative to the first.
+    clock_event_reasons: why NVML reports a lower clock. power_capped_percent, slowdown_percent: share of the measured
+    time with clocks limited by power, or by heat or a hardware brake. throttled: slowdown above 1 % in any launch; null
+    if not watched. contaminated: another process computed on the GPU when the run began or during a launch
+    (--allow-busy).
     """
 
     steady_state: str | None
@@ -108,13 +114,18 @@ class Measured(CellReport, frozen=True, kw_only=True):
     contaminated: bool
     telemetry_note: str
     statistics: Statistics | None
+    host_percent: float | None = None
+    unsettled_percent: float | None = None
+    launch_interval_percent: float | None = None
+    host_cpu_percent: float | None = None
+    host_memory_mb: float | None = None
 
 
 class LoadMetrics(Measured, frozen=True, kw_only=True):
     """Loading a model: instantiate it, read its weights from a file, copy them to the device.
 
-    model_load_time_ms: mean of the repetitions in a process that has loaded it before; instantiate, weights, to_device:
-    its parts. cold_load_time_ms: first load of a fresh process. memory_allocated_mb: for the model.
+    model_load_time_ms: mean of repeated loads in one process; instantiate, weights, to_device: its parts.
+    cold_load_time_ms: first load of a fresh process. memory_allocated_mb: for the model.
     """
 
     model_load_time_ms: float | None
@@ -126,18 +137,49 @@ class LoadMetrics(Measured, frozen=True, kw_only=True):
 
 
 class Computed(Measured, frozen=True, kw_only=True):
-    """A model at work: name of a sample, and whether its time is plausible."""
+    """A model at work. energy_per_token_j: of written tokens, otherwise of read ones."""
 
     sample_unit: str
     plausibility: Plausibility
+    energy_per_token_j: float | None = None
+
+
+class CompilationFigures(Part, frozen=True, kw_only=True):
+    """torch.compile in one cell, and the same cell without it.
+
+    own: the model's code compiles itself, so there is no eager cell to compare with. cold: of the first launch, with
+    empty caches; cached: of later ones, medians. compile_ms: TorchDynamo and its backend; first_call_ms: the first
+    iteration with that. graph_breaks, recompilations: "file:line: reason", each once. Errors of the outputs against
+    eager (protocol.result.Compilation), the largest of all launches; within_tolerance: by the relative error and the
+    precision. speed_up: eager time over compiled time of an iteration, with its 95 % interval. memory_of_eager: peak,
+    as a share of eager's. pays_after_iterations: until a cold compilation has paid; null where it never does.
+    """
+
+    own: bool
+    cold_compile_ms: float | None
+    cached_compile_ms: float | None
+    cold_first_call_ms: float | None
+    cached_first_call_ms: float | None
+    graphs: int
+    graph_breaks: tuple[str, ...]
+    recompilations: tuple[str, ...]
+    absolute_error: float | None
+    relative_error: float | None
+    cosine_distance: float | None
+    within_tolerance: bool | None
+    speed_up: float | None = None
+    speed_up_low: float | None = None
+    speed_up_high: float | None = None
+    memory_of_eager: float | None = None
+    pays_after_iterations: int | None = None
 
 
 class PhaseMetrics(Computed, frozen=True, kw_only=True):
     """Inference or training at one batch size.
 
-    forward_time_ms: on the device, inputs already there. inference_latency_ms: end to end, from inputs to outputs in
-    the host's memory, over inference_latency_values passes of their own. throughput_samples_per_sec: items over the
-    whole time of the measured blocks, never a mean of rates.
+    forward_time_ms: on the device, inputs already there. inference_latency_ms: from inputs to outputs in host memory,
+    mean over inference_latency_values separate passes; percentiles over all launches, p95 null below 20 values, p99
+    below 300. throughput_samples_per_sec: items over the whole time of the measured blocks.
     """
 
     forward_time_ms: float | None
@@ -148,15 +190,19 @@ class PhaseMetrics(Computed, frozen=True, kw_only=True):
     inference_latency_values: int | None
     throughput_samples_per_sec: float | None
     loss: float | None
+    inference_latency_p50_ms: float | None = None
+    inference_latency_p95_ms: float | None = None
+    inference_latency_p99_ms: float | None = None
+    compilation: CompilationFigures | None = None
 
 
 class GenerationMetrics(Computed, frozen=True, kw_only=True):
-    """Writing text with a KV cache, greedily, at one batch size. A sample is a sequence.
+    """Greedy generation of text with a KV cache at one batch size. A sample is a sequence.
 
-    generation_time_ms: end to end, all new_tokens. time_to_first_token_ms: the prompt, and the first token read back.
+    generation_time_ms: end to end, all new_tokens. time_to_first_token_ms: prompt, and first token read by the host.
     time_per_output_token_ms: (generation_time_ms - time_to_first_token_ms) / (new_tokens - 1). inter_token_*: between
-    tokens on the host, without the first; over all launches. tokens_per_second: tokens on the host, of all sequences,
-    over the whole measured time. tokens_generated of tokens_expected: counted on the host; tokens_complete: they agree.
+    tokens on the host, without the first, over all launches. tokens_per_second: of all sequences, over the whole
+    measured time. tokens_complete: tokens_generated, counted on the host, equals tokens_expected.
     """
 
     prompt_tokens: int | None
@@ -172,15 +218,13 @@ class GenerationMetrics(Computed, frozen=True, kw_only=True):
     tokens_generated: int | None
     tokens_expected: int | None
     tokens_complete: bool | None
-    energy_per_token_j: float | None
 
 
 class ProbeMetrics(Measured, frozen=True, kw_only=True):
-    """What a GPU reaches without a model. One TFLOP/s is 1e12 operations, one GB/s 1e9 bytes a second.
+    """Performance of a device without a model. 1 TFLOP/s is 1e12 operations/s; GB of 1e9 bytes.
 
-    name: gemm (matrix products), hbm (the device's memory), h2d, d2h (between host and device).
-    best_tflops: the quickest seen; sustained_tflops: of the best shape, over the measured time.
-    copy, triad: of the device's memory, bytes read and written together; transfer: of what was carried over.
+    name: gemm (matrix products), hbm (device memory), h2d, d2h (between host and device). best_tflops: fastest;
+    sustained_tflops: best shape over the measured time. copy, triad: bytes read plus bytes written.
     """
 
     gpu_uuid: str
@@ -198,10 +242,7 @@ class ProbeMetrics(Measured, frozen=True, kw_only=True):
 
 
 class BatchPoint(Part, frozen=True, kw_only=True):
-    """One batch size of a scan. works: it ran; why_not: the category of failure otherwise.
-
-    launches: that its figures are of, 1 or none; other fields as in Measured.
-    """
+    """One batch size of a scan. works: it ran; why_not: otherwise the category of failure. Others: see Measured."""
 
     batch_size: int
     launch: int
@@ -218,11 +259,11 @@ class BatchPoint(Part, frozen=True, kw_only=True):
 
 
 class BatchScan(Part, frozen=True, kw_only=True):
-    """Batch sizes that `-b auto` tried for one cell, smallest first: throughput and memory over the batch.
+    """Batch sizes that `-b auto` tried for one cell, smallest first.
 
-    largest_batch_size: known to one part in 32; bounded_by: what limits it. best_batch_size: of the highest throughput;
-    its other figures are among those of the model. peak_memory_mb: allocated on a GPU, the resident set of the process
-    on a CPU device. finished: false where the run ended before the scan did; reason says why.
+    largest_batch_size: exact to one part in 32; bounded_by: its limit. best_batch_size: highest throughput; the model's
+    metrics have its figures. peak_memory_mb: allocated on a GPU, resident set on a CPU device. finished: false if the
+    run ended before the scan.
     """
 
     cell: str
@@ -249,9 +290,8 @@ class BatchScan(Part, frozen=True, kw_only=True):
 class ModelResult(Part, frozen=True, kw_only=True):
     """Metrics of one (GPU, model, precision, mode, input size, memory format, new tokens).
 
-    Metrics are keyed by the batch size that was requested, or that a scan found best. new_tokens: of generation, whose
-    input_size is the prompt. statistics: of the largest batch with figures, of inference before training; statistics_of
-    says which.
+    Keyed by requested batch size, or the best one of a scan. input_size: of generation, the prompt. statistics: of the
+    largest batch with figures, inference before training; statistics_of names it.
     """
 
     gpu_uuid: str

@@ -10,9 +10,9 @@ from orchestrator.stats.slowdown_reasons import Reason
 
 
 class SpreadValue(Part, frozen=True, kw_only=True):
-    """One device in a comparison. not_comparable: why its value is excluded from median and spread, else null.
+    """One device in a comparison. not_comparable: why its value is excluded.
 
-    percent_of_median: of the included values; null for an excluded one, unless it was throttled.
+    percent_of_median: of the included values; null for an excluded device, unless it was throttled.
     """
 
     gpu_uuid: str
@@ -27,9 +27,8 @@ class SpreadValue(Part, frozen=True, kw_only=True):
 class Spread(Part, frozen=True, kw_only=True):
     """The same cell on identical devices (name, kind, memory).
 
-    value: samples, tokens, operations or bytes a second, for loading a time; metric names it. spread_percent: largest
-    less smallest, as a share of the median, over the values that compare. comparison: COMPARED, or NOT COMPARABLE when
-    fewer than two values compare.
+    value: in the unit of metric: a rate, or for loading a time. spread_percent: (largest - smallest) / median.
+    comparison: COMPARED, or NOT COMPARABLE below two values.
     """
 
     gpu_name: str
@@ -40,6 +39,7 @@ class Spread(Part, frozen=True, kw_only=True):
     input_size: int | None
     memory_format: str | None
     new_tokens: int | None
+    compile_mode: str = "eager"
     batch_size_requested: int
     metric: str
     values: tuple[SpreadValue, ...]
@@ -50,10 +50,10 @@ class Spread(Part, frozen=True, kw_only=True):
 
 
 class SiblingEffect(Part, frozen=True, kw_only=True):
-    """A GPU's rate as a share of its siblings' median, with the 90 % interval: 94 is 6 % slower.
+    """Rate of a GPU in percent of its siblings' median, with the 90 % interval.
 
-    Over all cells of one mode with the same limit (bound), or in `cell` alone where it names one. margin_percent: by
-    which it may be slower. p: of such a deficit beyond it by chance, for this effect alone. launches: the fewest.
+    Over all cells of one mode and limit (bound), or in one `cell`. margin_percent: tolerated deficit. p: probability of
+    such a deficit beyond the margin by chance, for this effect alone. launches: the fewest of any cell.
     """
 
     cell: str
@@ -72,14 +72,13 @@ SLOWED_DOWN: Final = "SLOWED DOWN"
 
 
 class Standing(Part, frozen=True, kw_only=True):
-    """Whether one GPU is slower than its identical siblings by more than healthy ones differ: docs/method.md.
+    """Comparison of one GPU with its identical siblings (docs/method.md).
 
-    verdict: OK | SUSPECT | STRAGGLER | no verdict, and why. identical: number of the same GPUs in the run. percent,
-    low_percent, high_percent: in the effect that decides, null without a verdict. p: after Holm over the GPUs. effects:
-    by mode and limit of the cells. slowest_cells: the slowest first; empty for one that is OK. reason: probable reason,
-    and next_step what to do; empty for one that is OK, or has no verdict, and was not slowed down either.
-    not_comparable: excluded cells, by the fact that differs. launches_wanted: of each cell, in all, that should settle
-    a SUSPECT; null where none would. launches_added: beyond the plan, because one of the identical GPUs was SUSPECT.
+    identical: number of identical GPUs in the run. percent, low_percent, high_percent: of the deciding effect. p: after
+    Holm over the GPUs. slowest_cells: slowest first. reason, next_step: probable reason and advice, for a finding or a
+    slowed-down GPU. not_comparable: excluded cells, by the fact that differs. launches_wanted: of each cell, in all, to
+    settle a SUSPECT; null if none would. launches_added: beyond the plan, because an identical GPU was SUSPECT.
+    baseline: name of the board's baseline, or empty; baseline_percent: of its rate, with the 90 % interval.
     """
 
     gpu_uuid: str
@@ -100,10 +99,14 @@ class Standing(Part, frozen=True, kw_only=True):
     not_comparable: dict[str, int]
     launches_wanted: int | None
     launches_added: int = 0
+    baseline: str = ""
+    baseline_percent: float | None = None
+    baseline_low_percent: float | None = None
+    baseline_high_percent: float | None = None
 
     @property
     def slowed(self) -> bool:
-        """Held down for heat or power, though not slower than its siblings: there may be none."""
+        """Whether heat or power slowed it down although it is not slower than its siblings."""
         return self.reason is not None and self.verdict in (SiblingVerdict.OK, SiblingVerdict.NONE)
 
     @property
@@ -113,11 +116,10 @@ class Standing(Part, frozen=True, kw_only=True):
 
 
 class FullNode(Part, frozen=True, kw_only=True):
-    """A cell of one device alone on the node (solo) compared with the same with all devices at work (loaded).
+    """A cell of one device alone on the node (solo) compared with all devices at work (loaded).
 
-    solo, loaded: geometric means over the launches, in the unit of `metric`; null where not measured. ratio: of the
-    speed, solo over loaded: 1.05 is 5 % faster alone. lost_percent: speed that the full node costs. low, high: the 95 %
-    interval of the ratio; null where a side has one launch. not_comparable: why there is no ratio.
+    solo, loaded: geometric means over the launches, in the unit of `metric`. ratio: of the speed, solo over loaded,
+    with its 95 % interval (null if a side has one launch). lost_percent: speed lost on the full node.
     """
 
     gpu_uuid: str
@@ -148,10 +150,9 @@ class FullNode(Part, frozen=True, kw_only=True):
 class BaselineComparison(Part, frozen=True, kw_only=True):
     """The run compared with a stored one. improvement_percent: as the requirements define it.
 
-    Keys are `<model>_throughput`, one for each model that both have measured, and `overall`: the geometric mean of the
-    ratios, over the cells of the model or over all, less one, in percent. Devices of one side are taken together by
-    their median. overall_score: 100 times the mean over all; null where nothing compares. not_comparable: excluded
-    cells by reason.
+    Its keys are `<model>_throughput` and `overall`: the geometric mean of the ratios over the cells, less one, in
+    percent. Several devices of a side count by their median. overall_score: 100 times the overall mean. not_comparable:
+    excluded cells by reason.
     """
 
     baseline: str
@@ -173,10 +174,7 @@ class Met(enum.StrEnum):
 
 
 class ThresholdResult(Part, frozen=True, kw_only=True):
-    """One limit, compared with one cell, or with none where no cell of the run matches.
-
-    threshold: its name. target: text such as "< 100 ms". actual: in the unit of the target.
-    """
+    """One threshold compared with one cell, or with none if no cell matches. target: text such as "< 100 ms"."""
 
     threshold: str
     figure: str
@@ -195,10 +193,9 @@ class ThresholdResult(Part, frozen=True, kw_only=True):
 
 
 class Cost(Part, frozen=True, kw_only=True):
-    """Price and energy of a million samples, or tokens, on one device.
+    """Price and energy of a million samples or tokens (unit) on one device.
 
-    price_per_million: in the currency of price_per_hour. energy_kwh_per_million: null where it was not measured. unit:
-    of the million. batch_size: that ran. cell: the id.
+    price_per_million: in the currency of price_per_hour. batch_size: as measured.
     """
 
     gpu_uuid: str

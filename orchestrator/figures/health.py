@@ -6,10 +6,7 @@ from orchestrator.gpu.health.verdict import HealthVerdict
 
 
 class SignalReport(Part, frozen=True, kw_only=True):
-    """One health signal. start, end, rise: as counted by the driver; null where it was not read.
-
-    required: PASS needs it. action: what to do; empty for nothing.
-    """
+    """One health signal. start, end, rise: as counted by the driver. required: PASS needs it."""
 
     name: str
     title: str
@@ -37,10 +34,10 @@ class XidReport(Part, frozen=True, kw_only=True):
 
 
 class DeviceHealth(Part, frozen=True, kw_only=True):
-    """Health of one GPU. applicable, readable: number of signals that it can have, and that could be read.
+    """Health of one GPU.
 
-    lacking: required ones that could not. looks: readings over watched_seconds. note: why readings are incomplete or
-    missing. earlier: findings of earlier runs; empty for none.
+    applicable, readable: number of signals. lacking: required signals that are unreadable. looks: readings over
+    watched_seconds. note: why readings are missing. earlier: findings of earlier runs.
     """
 
     gpu_uuid: str

@@ -1,6 +1,6 @@
 """Keys of measurements that are the same on any device and in any run."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.config.workloads import WITHOUT_BATCH
@@ -23,12 +23,15 @@ class CellKey(Part, frozen=True, kw_only=True):
     batch_size: int
 
     @property
+    def parts(self) -> tuple[str, ...]:
+        """Words of the name."""
+        batch = () if self.phase in WITHOUT_BATCH else (f"b{self.batch_size}",)
+        return (self.model_name, self.phase.value, self.precision, *batch)
+
+    @property
     def words(self) -> str:
         """Text for people: "resnet50 inference fp32 b8"."""
-        words = [self.model_name, self.phase.value, self.precision]
-        if self.phase not in WITHOUT_BATCH:
-            words.append(f"b{self.batch_size}")
-        return " ".join(words)
+        return " ".join(self.parts)
 
 
 _FURTHER: Final[tuple[Callable[[CellKey], str], ...]] = (
@@ -41,25 +44,41 @@ _FURTHER: Final[tuple[Callable[[CellKey], str], ...]] = (
 """Facts that are not in the words."""
 
 
-def names(found: Iterable[CellKey]) -> dict[CellKey, str]:
+def names(cell_keys: Iterable[CellKey]) -> dict[CellKey, str]:
     """Unique name of each key: its words, and its difference from others of the same words."""
     alike: dict[str, list[CellKey]] = {}
-    for key in dict.fromkeys(found):
+    for key in dict.fromkeys(cell_keys):
         alike.setdefault(key.words, []).append(key)
     return {key: _name(key, same) for same in alike.values() for key in same}
 
 
 def _name(key: CellKey, alike: Sequence[CellKey]) -> str:
-    differing = [fact(key) for fact in _FURTHER if len({fact(one) for one in alike}) > 1]
+    differing = [fact(key) for fact in _FURTHER if len({fact(other) for other in alike}) > 1]
     return " ".join(filter(None, (key.words, *differing)))
+
+
+def names_of_both(pairs: Mapping[CellKey, CellKey]) -> dict[CellKey, str]:
+    """Names of measurements whose keys differ between two sides: "lstm inference fp32 -> bf16 b8"."""
+    return {
+        one: " ".join((*map(_both, one.parts, other.parts), *_differences(one, other))) + name.removeprefix(one.words)
+        for (one, other), name in zip(pairs.items(), names(pairs).values(), strict=True)
+    }
+
+
+def _differences(one: CellKey, other: CellKey) -> Iterator[str]:
+    yield from (_both(fact(one), fact(other)) for fact in _FURTHER if fact(one) != fact(other))
+
+
+def _both(one: str, other: str) -> str:
+    return one if one == other else f"{one} -> {other}"
 
 
 def by_cell(results: Iterable[ModelResult], probes: Iterable[ProbeMetrics]) -> dict[str, str]:
     """Name of each measured cell of a report, by its id; the same on all devices."""
-    found = {metric.cell: key for result in results for key, metric in of_model(result)}
-    found |= {probe.cell: of_probe(probe) for probe in probes}
-    called = names(found.values())
-    return {cell: called[key] for cell, key in found.items()}
+    keys = {metric.cell: key for result in results for key, metric in of_model(result)}
+    keys |= {probe.cell: of_probe(probe) for probe in probes}
+    names_by_key = names(keys.values())
+    return {cell: names_by_key[key] for cell, key in keys.items()}
 
 
 def of_model(result: ModelResult) -> Iterator[tuple[CellKey, Measured]]:

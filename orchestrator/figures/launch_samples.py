@@ -6,16 +6,16 @@ from typing import Final, NamedTuple
 from orchestrator.errors import RunFolderError
 
 IN_ITS_FOLDER: Final = (
-    "samples.csv holds every single time that was measured, and a report none of them: they are in launches/ of the "
-    "run's folder. Name that folder"
+    "samples.csv needs every measured time. A report has none of them, they are in launches/ of the run's folder. "
+    "Name that folder"
 )
 
 
 class Series(NamedTuple):
-    """One series of a launch, in milliseconds, as measured.
+    """One series of a launch, in milliseconds.
 
-    iterations: that each value covers; None where a value is no whole iteration (a token, a burst that was tried).
-    usual_ms: range without the report's outliers; None where it counted none.
+    iterations: covered by each value; None if a value is no whole iteration (a token, a tried burst). usual_ms: range
+    without the report's outliers; None if there are none.
     """
 
     name: str
@@ -27,9 +27,8 @@ class Series(NamedTuple):
 class LaunchSamples(NamedTuple):
     """One launch with measurements.
 
-    launch, round: as in the report. devices: UUIDs, the leader first. left_out: why its cell's figures exclude it,
-    empty where they do not. series: empty where its result is lost. value: the figure that cells are compared by, over
-    `iterations`; None where it has none.
+    devices: UUIDs, leader first. left_out: why its cell's figures exclude it, or empty. series: empty if its result is
+    lost. value: the figure that cells are compared by, over `iterations`.
     """
 
     launch: int

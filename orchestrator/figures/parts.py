@@ -13,12 +13,11 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Statistics(Part, frozen=True, kw_only=True):
-    """Shape of the measured times of all launches together: for the eye, nothing is concluded from it.
+    """Distribution of the measured times of all launches together, for display only.
 
-    forward_time_*: of the forward pass; iteration_time_*: of the whole step, load, or generated text. values: number of
-    times; each covers values_cover iterations (very short ones are timed several at once). p95 is null below 20 values,
-    p99 below 300, p99_9 below 3000. outliers: more than three interquartile ranges outside the quartiles; none is
-    removed.
+    forward_time_*: forward pass; iteration_time_*: whole step, load or text. values: number of times, each over
+    values_cover iterations. p95 is null below 20 values, p99 below 300, p99_9 below 3000. outliers: more than three
+    interquartile ranges outside the quartiles; none is removed.
     """
 
     pooled_launches: int
@@ -44,18 +43,19 @@ class Statistics(Part, frozen=True, kw_only=True):
 
 
 class LaunchLedger(Part, frozen=True, kw_only=True):
-    """Time of a launch by phase, medians over the launches of the cell, in milliseconds.
+    """Time of a launch by phase in milliseconds, medians over the launches of the cell.
 
-    start: from the request to the first line of the process. measure: latencies too. count: operations counted, and
-    outputs checked. record: the result made, sent, written and synced, and time between the other entries. teardown:
-    from then on to the device free again. Those of one launch add up to its whole time. overhead: start, import,
-    context, build, count, record and teardown.
+    start: from the request to the first line of the process. compile: torch.compile with its
+    first call. measure: with latencies. count: count operations and check outputs. record: make, send, write
+    and sync the result, and time between the other entries. teardown: until the device is free again. overhead: start,
+    import, context, build, count, record and teardown.
     """
 
     start_ms: float
     import_ms: float
     context_ms: float
     build_ms: float
+    compile_ms: float = 0.0
     load_ms: float
     warm_up_ms: float
     measure_ms: float
@@ -66,10 +66,10 @@ class LaunchLedger(Part, frozen=True, kw_only=True):
 
 
 class AttemptReport(Part, frozen=True, kw_only=True):
-    """One attempt at a cell, in a process of its own. outcome: result | failure | damaged | interrupted.
+    """One attempt at a cell, in its own process.
 
-    damaged: the result file is not what the journal promised. interrupted: no end was written. folder: of its log
-    files, within the run's folder. exit_code, signal: end of the process.
+    outcome: result | failure | damaged (the result file differs from the journal) | interrupted (no end was recorded).
+    folder: of its logs, within the run's folder.
     """
 
     launch: int
@@ -92,12 +92,11 @@ class AttemptReport(Part, frozen=True, kw_only=True):
 
 
 class Plausibility(Part, frozen=True, kw_only=True):
-    """A cell's time compared with its device's limits in this run. One TFLOP/s is 1e12 operations.
+    """A cell's time compared with its device's limits in this run.
 
-    achieved_tflops: operations as torch counts them, over the mean iteration. gemm_tflops: what matrix products sustain
-    in the same precision; gemm_percent: the achieved share. least_iteration_ms: time to read the model's weights once
-    at the rate of hbm. flags: what is impossible, or needs an explanation. note: why a figure is null, and whether the
-    rate of gemm is in doubt itself.
+    achieved_tflops: 1e12 operations/s as counted by torch, over the mean iteration. gemm_tflops: sustained matrix
+    products in the same precision; gemm_percent: achieved share. least_iteration_ms: one read of the weights at the
+    rate of hbm. flags: impossible or unexplained. note: why a figure is null, or the rate of gemm in doubt.
     """
 
     achieved_tflops: float | None

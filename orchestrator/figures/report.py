@@ -8,10 +8,8 @@
            ── summary, overhead, failures, verdict, health
            ── baseline_comparison, thresholds, costs
 
-Units are in the names: _ms milliseconds, _mb megabytes of 1024 x 1024 bytes, _w watts, _j joules, _c degrees Celsius,
-_mhz, _percent. None (null) is what was not or could not be measured; a note beside it says why. Names of the
-requirements document are kept. Schema versions: 1, the first; 2, sizes, memory formats, generation and probes; 3,
-health; 4, figures of each launch, and comparisons; 5, stragglers and full node.
+Names of the requirements document are kept. Schema versions: 1, the first; 2, sizes, memory formats, generation and
+probes; 3, health; 4, figures of each launch, and comparisons; 5, stragglers and full node.
 """
 
 from collections.abc import Sequence
@@ -21,16 +19,18 @@ from orchestrator.figures.burn_in import BurnInReport
 from orchestrator.figures.cells import BatchScan, ModelResult, ProbeMetrics, Status
 from orchestrator.figures.comparisons import BaselineComparison, Cost, FullNode, Spread, Standing, ThresholdResult
 from orchestrator.figures.health import HealthReport
+from orchestrator.figures.operators import OperatorsReport
 from orchestrator.figures.parts import Part, SettingReport
+from orchestrator.figures.quality import Quality
+from orchestrator.figures.run_verdict import RunVerdict
 
 SCHEMA_VERSION: Final = 5
 
 
 class SegmentReport(Part, frozen=True, kw_only=True):
-    """A process that worked on the run: the first one, and one for each resume.
+    """A session of the run: the first process, and one for each resume.
 
-    launches: started by it. stood_still_seconds: each pause of the orchestrator, stopped or with its machine; deadlines
-    paused too.
+    stood_still_seconds: each time the orchestrator was suspended; deadlines were paused, too.
     """
 
     started: str
@@ -43,12 +43,11 @@ class SegmentReport(Part, frozen=True, kw_only=True):
 
 
 class Metadata(Part, frozen=True, kw_only=True):
-    """What was run, where, when, on which stack. Versions are those that the workers reported.
+    """What was run, where, when, and with which software, as the workers reported it.
 
-    finished: false while the run goes on, was interrupted or died. running: it still went on when this was made.
-    test_date: ISO 8601, UTC, when the run was made. zygote_start_ms: shared start-up, once for each start of the
-    zygote; empty with --isolation exec. settings: environment variables that change what is measured, of every process
-    of the run.
+    finished: false for a run that goes on, was interrupted or died. running: it still went on. test_date: start of the
+    run, ISO 8601, UTC. zygote_start_ms: for each start of the zygote; empty with --isolation exec. settings:
+    environment variables that change what is measured.
     """
 
     tool_version: str
@@ -80,13 +79,13 @@ class Metadata(Part, frozen=True, kw_only=True):
 
 
 class GpuInfo(Part, frozen=True, kw_only=True):
-    """One device of the run, as it was found before the first cell.
+    """One device of the run, as found before the first cell.
 
-    kind: cuda, or cpu (a slice of the cores, for runs without a GPU). shared_cores: another CPU device of the run uses
-    the same cores. slice_of: of a MIG slice, the UUID of its GPU, whose power, temperature, clocks and utilisation are
-    given for it; slice_index: which of its slices, null where gpu_id is a number of its own. shared_gpu: another slice
-    of that GPU is in the run. busy_with: a foreign process that computed on it when the run began. taken_out: why it
-    was quarantined. average_*: over the samples from the first launch to the last, pauses included.
+    kind: cuda, or cpu (a slice of the cores). shared_cores: another CPU device of the run uses the same cores.
+    slice_of: UUID of the GPU of a MIG slice, whose power, temperature, clocks and utilisation are given; slice_index:
+    null where gpu_id is the slice's own number. shared_gpu: another slice of that GPU is in the run. busy_with: another
+    process that computed on it when the run began. taken_out: why it was quarantined. average_*: from the first launch
+    to the last.
     """
 
     gpu_id: int
@@ -119,11 +118,10 @@ class GpuInfo(Part, frozen=True, kw_only=True):
 
 
 class ConfigurationReport(Part, frozen=True, kw_only=True):
-    """How it was measured. warmup_iterations and test_iterations are null where they adapt.
+    """Settings of the measurement. warmup_iterations and test_iterations are null if adaptive.
 
-    precision: all of them in one text, as the requirements have it; precisions: one by one. sequence_lengths,
-    input_sizes: requested in place of each model's own; memory_format likewise. required_signals: of a GPU's health, by
-    --require. preset, time_limit_seconds: of `quick` and `triage`, null for a run without a time limit.
+    precision: `precisions` as one text, as the requirements have it. sequence_lengths, input_sizes, memory_format: null
+    or empty for each model's own. required_signals: by --require. preset, time_limit_seconds: of `quick` and `triage`.
     """
 
     precision: str
@@ -153,7 +151,10 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
 
 
 class CellEntry(Part, frozen=True, kw_only=True):
-    """One planned cell and its final state in a line; `results` has its figures. Fields as in PhaseMetrics."""
+    """One planned cell and its final state. Fields as in PhaseMetrics.
+
+    quality: by figures/quality.py; null in reports of earlier versions.
+    """
 
     cell: str
     gpu_uuid: str
@@ -172,10 +173,11 @@ class CellEntry(Part, frozen=True, kw_only=True):
     launches: int
     launches_planned: int
     attempts: int
+    quality: Quality | None = None
 
 
 class LeftOutReport(Part, frozen=True, kw_only=True):
-    """Requested work that no cell was planned for, on one device, and why."""
+    """Requested work that is not applicable to a device, and why."""
 
     gpu_uuid: str
     gpu_id: int
@@ -198,8 +200,8 @@ class BestThroughput(Part, frozen=True, kw_only=True):
 class CellCounts(Part, frozen=True, kw_only=True):
     """Planned cells by final state. dropped: for lack of time under a time limit.
 
-    short_of_launches: measured, but by fewer launches than planned, and not for lack of time. throttled: measured on a
-    GPU that was slowed down, after two further attempts where there was time.
+    short_of_launches: measured by fewer launches than planned, for other reasons. throttled: measured on a GPU that was
+    slowed down, after two further attempts if there was time.
     """
 
     planned: int
@@ -215,10 +217,7 @@ class CellCounts(Part, frozen=True, kw_only=True):
 
 
 class Summary(Part, frozen=True, kw_only=True):
-    """The run in a few figures.
-
-    overall_score: null without a baseline; score_note says what to do. rank_among_tested: always null.
-    """
+    """Summary of the run. overall_score: null without a baseline (score_note). rank_among_tested: always null."""
 
     overall_score: float | None
     rank_among_tested: int | None
@@ -231,11 +230,10 @@ class Summary(Part, frozen=True, kw_only=True):
 
 
 class Overhead(Part, frozen=True, kw_only=True):
-    """Cost of running each cell in a process of its own.
+    """Cost of a process for each cell.
 
-    median_ms: over all good launches, everything but load, warm-up and measuring. zygote_start_ms: the shared start-up.
-    pays_from_launches: number of launches from which the zygote is faster than a new interpreter for each, taking the
-    zygote's own start for that of an interpreter; null where unknown.
+    median_ms: over all good launches, everything but load, warm-up and measurement. zygote_start_ms: shared start-up.
+    pays_from_launches: launches from which the zygote is faster than a new interpreter for each.
     """
 
     isolation: str
@@ -271,15 +269,6 @@ class FailureReport(Part, frozen=True, kw_only=True):
     folder: str
 
 
-class RunVerdict(Part, frozen=True, kw_only=True):
-    """End of the run: the exit code, its meaning, and every reason for it."""
-
-    exit_code: int
-    word: str
-    meaning: str
-    reasons: tuple[str, ...]
-
-
 class Report(Part, frozen=True, kw_only=True):
     """All results of a run, merged over its GPUs.
 
@@ -308,11 +297,12 @@ class Report(Part, frozen=True, kw_only=True):
     costs: tuple[Cost, ...]
     health: HealthReport
     burn_in: BurnInReport | None
+    operators: OperatorsReport | None = None
 
 
 def pauses_in_words(times_s: Sequence[float]) -> str:
-    """Message about pauses of the orchestrator. times_s: length of each."""
+    """Describe the times for which the orchestrator was suspended. times_s: length of each."""
     often = "" if len(times_s) == 1 else f" {len(times_s)} times,"
     total = f"for {sum(times_s):,.0f} s" + ("" if len(times_s) == 1 else " in all")
-    why = "stopped by SIGSTOP, its machine paused, or held up by a disk"
-    return f"the orchestrator stood still{often} {total} ({why}): no deadline went on meanwhile"
+    why = "SIGSTOP, a paused machine or a slow disk"
+    return f"the orchestrator was suspended{often} {total} ({why}); deadlines were paused"

@@ -6,11 +6,12 @@ A figure is a field of the report's types (figures/cells.py), computed in analys
 import enum
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Final
 
 from orchestrator.config.workloads import PHASES
-from orchestrator.figures.cells import Computed, LoadMetrics, Measured
+from orchestrator.figures.cells import CompilationFigures, Computed, LoadMetrics, Measured, PhaseMetrics
 from orchestrator.figures.parts import Plausibility
 from orchestrator.plan.probes import PROBES
 from protocol.cell import Workload
@@ -48,15 +49,15 @@ class LimitName(enum.StrEnum):
     OF_SOLO = "speed_of_solo_percent"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Limit:
-    """Threshold of a figure. unit, scale: of the threshold, and the factor from the report's value.
+    """Threshold of a figure. scale: from the report's value to the threshold's unit.
 
-    least, most: range of the figure. of_time: a time, or made of one, which is unknown for a cell at fault
-    (compare/cell_facts.py).
+    of_time: a time, or computed from one, which is unknown for a faulty cell (compare/cell_facts.py).
     """
 
     name: LimitName
+    _: KW_ONLY
     unit: str
     scale: float = 1.0
     least: float = 0.0
@@ -64,32 +65,32 @@ class Limit:
     of_time: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Figure:
     """A figure of a cell.
 
-    field: its name in the JSON report. unit: as printed. workloads: that have it. main: their cells are compared by it.
-    column: its name in CSV, empty for none. pytorch: it is one of PyTorch's records. read: its value, where that is not
-    the field itself.
+    field: name in the JSON report. column: name in CSV, or empty. workloads: that have it. main: cells are compared by
+    it. pytorch: part of PyTorch's records. read: its value, unless it is the field itself.
     """
 
     field: str
+    column: str = ""
+    _: KW_ONLY
     unit: str = ""
     better: Better = Better.NEITHER
     workloads: tuple[Workload, ...] = (*PHASES, Workload.PROBE)
     main: bool = False
-    column: str = ""
     pytorch: bool = False
     limit: Limit | None = None
     read: Callable[[Measured], Value] | None = None
 
     def of(self, metric: Measured) -> Value:
-        """Value of a cell; None where it has no such figure, or it was not measured."""
+        """Return the value in a cell; None if it has no such figure."""
         value: Value = self.read(metric) if self.read else getattr(metric, self.field, None)
         return value
 
     def number(self, metric: Measured) -> float | None:
-        """Value of a cell as a number."""
+        """Return the value in a cell as a number."""
         value = self.of(metric)
         return value if isinstance(value, int | float) else None
 
@@ -102,8 +103,8 @@ def _p99_ms(metric: Measured) -> float | None:
     return None if metric.statistics is None else metric.statistics.iteration_time_p99_ms
 
 
-def _memory_mb(metric: Measured) -> float | None:
-    """Peak of allocated memory; of loading, the model's."""
+def memory_mb(metric: Measured) -> float | None:
+    """Return the peak of allocated memory; of loading, the model's."""
     return metric.memory_allocated_mb if isinstance(metric, LoadMetrics) else metric.peak_memory_mb
 
 
@@ -111,7 +112,12 @@ def _of_plausibility(read: Callable[[Plausibility], Value]) -> Callable[[Measure
     return lambda metric: read(metric.plausibility) if isinstance(metric, Computed) else None
 
 
-_HIGHER, _LOWER = Better.HIGHER, Better.LOWER
+def _of_compilation(read: Callable[[CompilationFigures], Value]) -> Callable[[Measured], Value]:
+    return lambda metric: (
+        read(metric.compilation) if isinstance(metric, PhaseMetrics) and metric.compilation is not None else None
+    )
+
+
 _LOAD: Final = (Workload.LOAD,)
 _INFERENCE: Final = (Workload.INFERENCE,)
 _TRAINING: Final = (Workload.TRAINING,)
@@ -120,243 +126,177 @@ _GENERATION: Final = (Workload.GENERATION,)
 _COMPUTED: Final = (*_BATCHES, Workload.GENERATION)
 _PROBE: Final = (Workload.PROBE,)
 
+_time = partial(Figure, unit="ms", better=Better.LOWER)
+_compiling = partial(_time, workloads=_BATCHES)
+_rate = partial(Figure, better=Better.HIGHER, pytorch=True)
+_memory = partial(Figure, unit="MB")
+_milliseconds = partial(Limit, unit="ms")
+_of_device = partial(Limit, of_time=False)
+
 FIGURES: Final = (
-    Figure(
-        field="throughput_samples_per_sec",
+    _rate(
+        "throughput_samples_per_sec",
+        "Throughput",
         unit="smp/s",
-        better=_HIGHER,
         workloads=_BATCHES,
         main=True,
-        column="Throughput",
-        pytorch=True,
-        limit=Limit(name=LimitName.THROUGHPUT, unit="samples/s"),
+        limit=Limit(LimitName.THROUGHPUT, unit="samples/s"),
     ),
-    Figure(
-        field="forward_time_ms",
-        unit="ms",
-        better=_LOWER,
-        workloads=_BATCHES,
-        column="Forward_ms",
-        pytorch=True,
-        limit=Limit(name=LimitName.FORWARD_TIME, unit="ms"),
+    _time(
+        "forward_time_ms", "Forward_ms", workloads=_BATCHES, pytorch=True, limit=_milliseconds(LimitName.FORWARD_TIME)
     ),
-    Figure(field="backward_time_ms", unit="ms", better=_LOWER, workloads=_TRAINING, column="Backward_ms", pytorch=True),
-    Figure(
-        field="optimize_step_time_ms",
-        unit="ms",
-        better=_LOWER,
-        workloads=_TRAINING,
-        column="Optimizer_ms",
-        pytorch=True,
-    ),
-    Figure(
-        field="total_iteration_time_ms",
-        unit="ms",
-        better=_LOWER,
+    _time("backward_time_ms", "Backward_ms", workloads=_TRAINING, pytorch=True),
+    _time("optimize_step_time_ms", "Optimizer_ms", workloads=_TRAINING, pytorch=True),
+    _time(
+        "total_iteration_time_ms",
+        "Iteration_ms",
         workloads=(*_BATCHES, Workload.PROBE),
-        column="Iteration_ms",
         pytorch=True,
-        limit=Limit(name=LimitName.ITERATION_TIME, unit="ms"),
+        limit=_milliseconds(LimitName.ITERATION_TIME),
     ),
-    Figure(
-        field="iteration_time_p99_ms",
-        unit="ms",
-        better=_LOWER,
-        limit=Limit(name=LimitName.ITERATION_TIME_P99, unit="ms"),
-        read=_p99_ms,
+    _time("iteration_time_p99_ms", limit=_milliseconds(LimitName.ITERATION_TIME_P99), read=_p99_ms),
+    _time(
+        "inference_latency_ms", "Latency_ms", workloads=_INFERENCE, pytorch=True, limit=_milliseconds(LimitName.LATENCY)
     ),
-    Figure(
-        field="inference_latency_ms",
-        unit="ms",
-        better=_LOWER,
-        workloads=_INFERENCE,
-        column="Latency_ms",
-        pytorch=True,
-        limit=Limit(name=LimitName.LATENCY, unit="ms"),
-    ),
-    Figure(
-        field="model_load_time_ms",
-        unit="ms",
-        better=_LOWER,
+    _time("inference_latency_p50_ms", "Latency_p50_ms", workloads=_INFERENCE),
+    _time("inference_latency_p95_ms", "Latency_p95_ms", workloads=_INFERENCE),
+    _time("inference_latency_p99_ms", "Latency_p99_ms", workloads=_INFERENCE),
+    _time(
+        "model_load_time_ms",
+        "Load_ms",
         workloads=_LOAD,
         main=True,
-        column="Load_ms",
         pytorch=True,
-        limit=Limit(name=LimitName.LOAD_TIME, unit="ms"),
+        limit=_milliseconds(LimitName.LOAD_TIME),
     ),
-    Figure(field="cold_load_time_ms", unit="ms", better=_LOWER, workloads=_LOAD, column="Cold_Load_ms", pytorch=True),
-    Figure(field="instantiate_time_ms", unit="ms", better=_LOWER, workloads=_LOAD, column="Instantiate_ms"),
-    Figure(field="weights_time_ms", unit="ms", better=_LOWER, workloads=_LOAD, column="Weights_ms"),
-    Figure(field="to_device_time_ms", unit="ms", better=_LOWER, workloads=_LOAD, column="To_Device_ms"),
-    Figure(field="generation_time_ms", unit="ms", better=_LOWER, workloads=_GENERATION, pytorch=True),
-    Figure(
-        field="time_to_first_token_ms",
-        unit="ms",
-        better=_LOWER,
+    _time("cold_load_time_ms", "Cold_Load_ms", workloads=_LOAD, pytorch=True),
+    _time("instantiate_time_ms", "Instantiate_ms", workloads=_LOAD),
+    _time("weights_time_ms", "Weights_ms", workloads=_LOAD),
+    _time("to_device_time_ms", "To_Device_ms", workloads=_LOAD),
+    _compiling("compile_cold_ms", "Compile_Cold_ms", read=_of_compilation(lambda one: one.cold_compile_ms)),
+    _compiling("compile_cached_ms", "Compile_Cached_ms", read=_of_compilation(lambda one: one.cached_compile_ms)),
+    _time("generation_time_ms", workloads=_GENERATION, pytorch=True),
+    _time(
+        "time_to_first_token_ms",
+        "First_Token_ms",
         workloads=_GENERATION,
-        column="First_Token_ms",
         pytorch=True,
-        limit=Limit(name=LimitName.FIRST_TOKEN, unit="ms"),
+        limit=_milliseconds(LimitName.FIRST_TOKEN),
     ),
-    Figure(
-        field="time_per_output_token_ms",
-        unit="ms",
-        better=_LOWER,
-        workloads=_GENERATION,
-        column="Per_Token_ms",
-        pytorch=True,
-    ),
-    Figure(field="inter_token_p50_ms", unit="ms", better=_LOWER, workloads=_GENERATION, column="Inter_Token_p50_ms"),
-    Figure(field="inter_token_p95_ms", unit="ms", better=_LOWER, workloads=_GENERATION, column="Inter_Token_p95_ms"),
-    Figure(field="inter_token_p99_ms", unit="ms", better=_LOWER, workloads=_GENERATION, column="Inter_Token_p99_ms"),
-    Figure(
-        field="tokens_per_second",
+    _time("time_per_output_token_ms", "Per_Token_ms", workloads=_GENERATION, pytorch=True),
+    _time("inter_token_p50_ms", "Inter_Token_p50_ms", workloads=_GENERATION),
+    _time("inter_token_p95_ms", "Inter_Token_p95_ms", workloads=_GENERATION),
+    _time("inter_token_p99_ms", "Inter_Token_p99_ms", workloads=_GENERATION),
+    _rate(
+        "tokens_per_second",
+        "Tokens_per_s",
         unit="tok/s",
-        better=_HIGHER,
         workloads=_GENERATION,
         main=True,
-        column="Tokens_per_s",
-        pytorch=True,
-        limit=Limit(name=LimitName.TOKENS, unit="tokens/s"),
+        limit=Limit(LimitName.TOKENS, unit="tokens/s"),
     ),
-    Figure(field="tokens_generated", workloads=_GENERATION, column="Tokens"),
-    Figure(field="tokens_expected", workloads=_GENERATION, column="Tokens_Expected"),
-    Figure(field="best_tflops", unit="TFLOP/s", better=_HIGHER, workloads=_PROBE, column="Best_TFLOPs", pytorch=True),
+    Figure("tokens_generated", "Tokens", workloads=_GENERATION),
+    Figure("tokens_expected", "Tokens_Expected", workloads=_GENERATION),
+    _rate("best_tflops", "Best_TFLOPs", unit="TFLOP/s", workloads=_PROBE),
+    _rate("sustained_tflops", "Sustained_TFLOPs", unit="TFLOP/s", workloads=_PROBE, main=True),
+    _rate("copy_gb_per_sec", "Copy_GBps", unit="GB/s", workloads=_PROBE, main=True),
+    _rate("triad_gb_per_sec", "Triad_GBps", unit="GB/s", workloads=_PROBE),
+    _rate("transfer_gb_per_sec", "Transfer_GBps", unit="GB/s", workloads=_PROBE, main=True),
+    _memory("peak_memory_mb", pytorch=True, limit=_of_device(LimitName.MEMORY, unit="GB", scale=1 / 1024)),
+    _memory("memory_taken_mb", "Memory_MB", read=memory_mb),
+    _memory("peak_memory_reserved_mb", "Reserved_MB", pytorch=True),
+    _memory("cold_memory_allocated_mb", "Cold_Allocated_MB"),
+    _memory("cold_memory_reserved_mb", "Cold_Reserved_MB"),
+    _memory("warm_memory_allocated_mb", "Warm_Allocated_MB"),
+    _memory("warm_memory_reserved_mb", "Warm_Reserved_MB"),
+    _memory("gpu_memory_used_mb", "GPU_Memory_Used_MB"),
     Figure(
-        field="sustained_tflops",
-        unit="TFLOP/s",
-        better=_HIGHER,
-        workloads=_PROBE,
-        main=True,
-        column="Sustained_TFLOPs",
-        pytorch=True,
-    ),
-    Figure(
-        field="copy_gb_per_sec",
-        unit="GB/s",
-        better=_HIGHER,
-        workloads=_PROBE,
-        main=True,
-        column="Copy_GBps",
-        pytorch=True,
-    ),
-    Figure(field="triad_gb_per_sec", unit="GB/s", better=_HIGHER, workloads=_PROBE, column="Triad_GBps", pytorch=True),
-    Figure(
-        field="transfer_gb_per_sec",
-        unit="GB/s",
-        better=_HIGHER,
-        workloads=_PROBE,
-        main=True,
-        column="Transfer_GBps",
-        pytorch=True,
-    ),
-    Figure(
-        field="peak_memory_mb",
-        unit="MB",
-        pytorch=True,
-        limit=Limit(name=LimitName.MEMORY, unit="GB", scale=1 / 1024, of_time=False),
-    ),
-    Figure(field="memory_taken_mb", unit="MB", column="Memory_MB", read=_memory_mb),
-    Figure(field="peak_memory_reserved_mb", unit="MB", column="Reserved_MB", pytorch=True),
-    Figure(field="cold_memory_allocated_mb", unit="MB", column="Cold_Allocated_MB"),
-    Figure(field="cold_memory_reserved_mb", unit="MB", column="Cold_Reserved_MB"),
-    Figure(field="warm_memory_allocated_mb", unit="MB", column="Warm_Allocated_MB"),
-    Figure(field="warm_memory_reserved_mb", unit="MB", column="Warm_Reserved_MB"),
-    Figure(field="gpu_memory_used_mb", unit="MB", column="GPU_Memory_Used_MB"),
-    Figure(
-        field="gpu_utilization_percent",
+        "gpu_utilization_percent",
+        "GPU_Util_%",
         unit="%",
-        column="GPU_Util_%",
         pytorch=True,
-        limit=Limit(name=LimitName.UTILIZATION, unit="%", most=100.0, of_time=False),
+        limit=_of_device(LimitName.UTILIZATION, unit="%", most=100.0),
     ),
-    Figure(field="memory_utilization_percent", unit="%", column="Memory_Util_%"),
+    Figure("memory_utilization_percent", "Memory_Util_%", unit="%"),
+    Figure("power_draw_w", "Power_W", unit="W", pytorch=True, limit=_of_device(LimitName.POWER, unit="W")),
+    Figure("temperature_c", "Temperature_C", unit="C"),
+    Figure("temperature_max_c", unit="C", limit=_of_device(LimitName.TEMPERATURE, unit="C", least=-math.inf)),
+    Figure("sm_clock_mhz", "SM_Clock_MHz", unit="MHz"),
+    Figure("sm_clock_drift_percent", "SM_Clock_Drift_%", unit="%"),
+    Figure("memory_clock_mhz", "Memory_Clock_MHz", unit="MHz"),
     Figure(
-        field="power_draw_w",
-        unit="W",
-        column="Power_W",
-        pytorch=True,
-        limit=Limit(name=LimitName.POWER, unit="W", of_time=False),
-    ),
-    Figure(field="temperature_c", unit="C", column="Temperature_C"),
-    Figure(
-        field="temperature_max_c",
-        unit="C",
-        limit=Limit(name=LimitName.TEMPERATURE, unit="C", least=-math.inf, of_time=False),
-    ),
-    Figure(field="sm_clock_mhz", unit="MHz", column="SM_Clock_MHz"),
-    Figure(field="sm_clock_drift_percent", unit="%", column="SM_Clock_Drift_%"),
-    Figure(field="memory_clock_mhz", unit="MHz", column="Memory_Clock_MHz"),
-    Figure(
-        field="energy_per_sample_j",
+        "energy_per_sample_j",
+        "Energy_J",
         unit="J",
-        better=_LOWER,
-        column="Energy_J",
+        better=Better.LOWER,
         pytorch=True,
-        limit=Limit(name=LimitName.ENERGY, unit="J"),
+        limit=Limit(LimitName.ENERGY, unit="J"),
     ),
-    Figure(field="energy_per_token_j", unit="J", better=_LOWER, workloads=_GENERATION, column="Energy_per_Token_J"),
-    Figure(field="samples_per_sec_per_watt", unit="smp/s/W", better=_HIGHER, column="Samples_per_s_per_W"),
-    Figure(field="power_capped_percent", unit="%", column="Power_Capped_%"),
-    Figure(field="slowdown_percent", unit="%", better=_LOWER, column="Slowdown_%"),
+    Figure("energy_per_token_j", "Energy_per_Token_J", unit="J", better=Better.LOWER, workloads=_COMPUTED),
+    Figure("samples_per_sec_per_watt", "Samples_per_s_per_W", unit="smp/s/W", better=Better.HIGHER),
+    Figure("power_capped_percent", "Power_Capped_%", unit="%"),
+    Figure("slowdown_percent", "Slowdown_%", unit="%", better=Better.LOWER),
+    Figure("clock_event_reasons", "Clock_Reasons", read=lambda metric: ", ".join(metric.clock_event_reasons) or None),
+    Figure("launches", "Launches"),
+    Figure("iterations", "Iterations"),
+    Figure("measured_seconds", "Measured_s", unit="s"),
+    Figure("relative_half_width", "Half_Width_%", unit="%", better=Better.LOWER, read=_half_width_percent),
+    Figure("launch_spread_percent", "Launch_Spread_%", unit="%", better=Better.LOWER),
+    Figure("launch_interval_percent", "Launch_Interval_%", unit="%", better=Better.LOWER),
+    Figure("steady_state", "Steady_State"),
+    Figure("stop_reason", "Stop_Reason"),
+    Figure("drift_percent", "Drift_%", unit="%"),
+    Figure("drifting", "Drifting"),
+    Figure("unsettled_percent", "Unsettled_%", unit="%"),
+    Figure("host_percent", "Host_%", unit="%", better=Better.LOWER),
+    Figure("host_cpu_percent", "Host_CPU_%", unit="%", better=Better.LOWER),
+    _memory("host_memory_mb", "Host_Memory_MB"),
+    Figure("launch_bound", "Launch_Bound"),
+    Figure("throttled", "Throttled"),
+    Figure("contaminated", "Contaminated"),
     Figure(
-        field="clock_event_reasons",
-        column="Clock_Reasons",
-        read=lambda metric: ", ".join(metric.clock_event_reasons) or None,
-    ),
-    Figure(field="launches", column="Launches"),
-    Figure(field="iterations", column="Iterations"),
-    Figure(field="measured_seconds", unit="s", column="Measured_s"),
-    Figure(field="relative_half_width", unit="%", better=_LOWER, column="Half_Width_%", read=_half_width_percent),
-    Figure(field="launch_spread_percent", unit="%", better=_LOWER, column="Launch_Spread_%"),
-    Figure(field="steady_state", column="Steady_State"),
-    Figure(field="stop_reason", column="Stop_Reason"),
-    Figure(field="drift_percent", unit="%", column="Drift_%"),
-    Figure(field="drifting", column="Drifting"),
-    Figure(field="launch_bound", column="Launch_Bound"),
-    Figure(field="throttled", column="Throttled"),
-    Figure(field="contaminated", column="Contaminated"),
-    Figure(
-        field="achieved_tflops",
+        "achieved_tflops",
+        "Achieved_TFLOPs",
         unit="TFLOP/s",
-        better=_HIGHER,
+        better=Better.HIGHER,
         workloads=_COMPUTED,
-        column="Achieved_TFLOPs",
-        read=_of_plausibility(lambda one: one.achieved_tflops),
+        read=_of_plausibility(lambda plausibility: plausibility.achieved_tflops),
     ),
     Figure(
-        field="gemm_percent",
+        "gemm_percent",
+        "Of_GEMM_%",
         unit="%",
-        better=_HIGHER,
+        better=Better.HIGHER,
         workloads=_COMPUTED,
-        column="Of_GEMM_%",
-        read=_of_plausibility(lambda one: one.gemm_percent),
+        read=_of_plausibility(lambda plausibility: plausibility.gemm_percent),
     ),
     Figure(
-        field="flags",
+        "flags",
+        "Flags",
         workloads=_COMPUTED,
-        column="Flags",
-        read=_of_plausibility(lambda one: "; ".join(one.flags) or None),
+        read=_of_plausibility(lambda plausibility: "; ".join(plausibility.flags) or None),
     ),
     Figure(
-        field="overhead_ms",
+        "overhead_ms",
+        "Overhead_ms",
         unit="ms",
-        better=_LOWER,
-        column="Overhead_ms",
+        better=Better.LOWER,
         read=lambda metric: metric.ledger.overhead_ms if metric.ledger else None,
     ),
 )
 BY_FIELD: Final = {figure.field: figure for figure in FIGURES}
 COLUMNS: Final = tuple(figure for figure in FIGURES if figure.column)
 """Columns of CSV."""
-MAIN: Final = {workload: [one for one in FIGURES if one.main and workload in one.workloads] for workload in Workload}
+MAIN: Final = {
+    workload: [figure for figure in FIGURES if figure.main and workload in figure.workloads] for workload in Workload
+}
 """Figures that cells of a workload are compared by: one, or for probes one of these. Checks have none."""
 UNITS: Final = {figure.field: figure.unit for figure in FIGURES if figure.main}
-"""Of the figures that cells are compared by."""
+"""Units of the main figures."""
 
 
 def main_figure(workload: Workload, model_name: str) -> Figure:
-    """The figure that a cell is compared by. model_name: of a probe, its name."""
+    """Return the figure that a cell is compared by. model_name: of a probe, its name."""
     if workload is Workload.PROBE and model_name in PROBES:
         return BY_FIELD[PROBES[model_name].figure]
     return MAIN[workload][0]

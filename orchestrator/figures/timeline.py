@@ -9,10 +9,9 @@ from orchestrator.gpu.telemetry.traces import Curve
 
 @dataclass(frozen=True)
 class Span:
-    """One launch, or several good ones that are too close together to be told apart by the eye.
+    """One launch, or several good ones that are too close together to be drawn separately.
 
-    start_s, end_s: since the run began. workload: empty for a mixture. failed: without a result. words: which cell, or
-    how many launches.
+    start_s, end_s: since the run began. workload: empty for several kinds. words: cell, or number of launches.
     """
 
     start_s: float
@@ -32,7 +31,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class DeviceTimeline:
-    """Timeline of one device. spans: in the order they began. unseen: failed launches beyond those in spans."""
+    """Timeline of one device. spans: in order of start. unseen: failed launches beyond those in spans."""
 
     gpu_uuid: str
     spans: tuple[Span, ...]

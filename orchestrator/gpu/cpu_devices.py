@@ -1,4 +1,4 @@
-"""CPU devices: slices of the cores that this process may run on, for trying everything without a GPU."""
+"""CPU devices: slices of the usable cores, to try everything without a GPU."""
 
 import os
 import platform
@@ -17,14 +17,14 @@ _TOPOLOGY: Final = "/sys/devices/system/cpu/cpu{}/topology/{}"
 
 
 def usable_cores() -> tuple[int, ...]:
-    """Cores that this process may run on; threads of one physical core side by side, so that slices do not share it."""
+    """Cores that this process may run on. Threads of one physical core are neighbours: slices do not share it."""
     return tuple(sorted(os.sched_getaffinity(0), key=_place))
 
 
 def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, ...]:
-    """The devices cpu:N for each of `numbers`, with equally many cores; shared where there are fewer cores."""
+    """The devices cpu:N for `numbers`, with equally many cores each. They share cores where there are too few."""
     size = max(1, len(cores) // max(1, len(numbers)))
-    name, memory = cpu_name(), psutil.virtual_memory()
+    name, memory = _cpu_name(), psutil.virtual_memory()
     slices = [_slice(cores, place, size) for place in range(len(numbers))]
     return tuple(
         Device(
@@ -42,7 +42,7 @@ def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, .
 
 
 def share_near_cores(devices: Sequence[Device], cores: Sequence[int]) -> tuple[Device, ...]:
-    """Divide evenly the usable cores that GPUs of the run are near to. A GPU without known near cores is not bound."""
+    """Divide the usable cores near to GPUs evenly among these GPUs. A GPU without known near cores is not bound."""
     siblings: dict[tuple[int, ...], list[str]] = {}
     for device in devices:
         if device.kind is DeviceKind.CUDA:
@@ -56,7 +56,7 @@ def share_near_cores(devices: Sequence[Device], cores: Sequence[int]) -> tuple[D
     return tuple(msgspec.structs.replace(device, cpus=own.get(device.uuid, device.cpus)) for device in devices)
 
 
-def cpu_name() -> str:
+def _cpu_name() -> str:
     """Name of the processor as the kernel gives it, else its architecture."""
     for line in _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines():
         key, _, value = line.partition(":")
@@ -75,6 +75,5 @@ def _place(core: int) -> tuple[int, int, int]:
 
 
 def _topology(core: int, what: str) -> int:
-    """Number of a core's package or physical core; its own number where the kernel gives none."""
     number = host.number(Path(_TOPOLOGY.format(core, what)))
     return core if number is None else number

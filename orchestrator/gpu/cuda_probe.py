@@ -17,39 +17,38 @@ from orchestrator.system.subprocess_query import Silence
 from protocol.cell import Device, DeviceKind
 
 TIMEOUT_S: Final = 60.0
-"""Far above what it needs: without persistence mode cuInit wakes every GPU of the node, some seconds for eight."""
+"""Without persistence mode cuInit wakes every GPU of the node, which takes some seconds for eight."""
 
 _LIBRARY: Final = "libcuda.so.1"
 _LOAD: Final = "dlopen"
 
 _MPS: Final = (
-    "CUDA goes through MPS here: start its daemon (nvidia-cuda-mps-control -d), or end it and unset "
-    "CUDA_MPS_PIPE_DIRECTORY"
+    "CUDA uses MPS here. Start its daemon (nvidia-cuda-mps-control -d), or stop it and unset CUDA_MPS_PIPE_DIRECTORY"
 )
-# Return codes of cuda.h; 35 is one of the runtime's, for which the driver has no words.
+# Return codes of cuda.h; 35 is one of the runtime's, which the driver does not describe.
 _NO_DEVICE: Final = 100
 _WHAT_TO_DO: Final = {
-    34: "this is the stub for linking: take the folder 'stubs' of the CUDA toolkit off LD_LIBRARY_PATH",
-    35: "the driver is too old for this CUDA: update the driver, or install the versions in constraints-cu12.txt",
-    46: "a GPU is busy, or in exclusive or prohibited mode: `nvidia-smi -q -d COMPUTE` shows the mode, "
+    34: "This is the stub library for linking. Remove the folder 'stubs' of the CUDA toolkit from LD_LIBRARY_PATH",
+    35: "The driver is too old for this CUDA. Update the driver, or install the versions in constraints-cu12.txt",
+    46: "A GPU is busy, or in exclusive or prohibited mode. `nvidia-smi -q -d COMPUTE` shows the mode, "
     "`nvidia-smi -c DEFAULT` (as root) allows CUDA again",
-    _NO_DEVICE: "in a container give it the GPUs (docker run --gpus all); a slice may have been destroyed since "
+    _NO_DEVICE: "In a container, pass the GPUs (docker run --gpus all). A slice may no longer exist "
     "(nvidia-smi -L lists them)",
-    101: "a GPU cannot be opened: `nvidia-smi` and the kernel log (Xid) may say which; leave it out with --gpu-ids",
-    802: "the fabric manager that connects the GPUs is not running or not ready: start it (systemctl start "
-    "nvidia-fabricmanager, of the driver's own version) and wait until `nvidia-smi -q` shows Fabric State: Completed",
-    803: "the driver was upgraded while in use, its library and its kernel module differ: reboot",
-    804: "the forward-compatibility libraries (cuda-compat) do not suit this GPU: take them off LD_LIBRARY_PATH, or "
-    "update the driver",
+    101: "A GPU cannot be opened. `nvidia-smi` and the kernel log (Xid) may show which. Exclude it with --gpu-ids",
+    802: "The fabric manager, which connects the GPUs, is not ready. Start it (systemctl start nvidia-fabricmanager, "
+    "same version as the driver) and wait until `nvidia-smi -q` shows Fabric State: Completed",
+    803: "The driver was updated while in use, so its library and its kernel module differ. Reboot",
+    804: "The forward-compatibility libraries (cuda-compat) do not support this GPU. Remove them from "
+    "LD_LIBRARY_PATH, or update the driver",
     **dict.fromkeys(range(805, 810), _MPS),
-    999: "often the kernel module nvidia-uvm is missing, or broken after a suspend: load it (modprobe nvidia-uvm), in "
-    "a container pass /dev/nvidia-uvm; the kernel log may say more, a reboot often helps",
+    999: "Often the kernel module nvidia-uvm is missing, or broken after a suspend. Load it (modprobe nvidia-uvm), or "
+    "pass /dev/nvidia-uvm to the container. The kernel log may say more. A reboot often helps",
 }
-_OTHERWISE: Final = "`nvidia-smi` and the kernel log may say more"
+_OTHERWISE: Final = "Look into `nvidia-smi` and the kernel log"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Number of visible GPUs, or the failed step with CUDA's code, name and words; `dlopen` has the loader's words."""
+    """Number of visible GPUs, or the failed step with CUDA's code, name and description (of `dlopen`: the loader's)."""
 
     count: int | None = None
     step: str = ""
@@ -59,7 +58,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def require(devices: Sequence[Device]) -> None:
-    """Make sure that CUDA works and shows the GPUs among `devices`. Raises DeviceError, saying what to do."""
+    """Make sure that CUDA works and shows the GPUs among `devices`. Raises DeviceError."""
     wrong = refusal(devices)
     if wrong is not None:
         raise DeviceError(f"{wrong}. Nothing was started.")
@@ -70,7 +69,7 @@ def refusal(devices: Sequence[Device]) -> str | None:
 
     Takes 0.5 s (one H200) for the node and for each slice, at most TIMEOUT_S each.
     """
-    for gpus in together(devices):
+    for gpus in visible_together(devices):
         process_start.check_rooms()
         wrong = trouble(look([gpu.uuid for gpu in gpus]), gpus)
         if wrong is not None:
@@ -78,7 +77,7 @@ def refusal(devices: Sequence[Device]) -> str | None:
     return None
 
 
-def together(devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:
+def visible_together(devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:
     """The GPUs that one process can see at once: all whole ones, and each MIG slice alone."""
     gpus = [device for device in devices if device.kind is DeviceKind.CUDA]
     whole = tuple(gpu for gpu in gpus if gpu.slice_of is None)
@@ -87,39 +86,38 @@ def together(devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:
     yield from ((gpu,) for gpu in gpus if gpu.slice_of is not None)
 
 
-def trouble(heard: Finding | Silence, gpus: Sequence[Device]) -> str | None:
-    """What is wrong with CUDA, and what to do; None where it shows all of `gpus`, visible in this order. Pure."""
-    match heard:
+def trouble(answer: Finding | Silence, gpus: Sequence[Device]) -> str | None:
+    """What is wrong with CUDA, and what to do; None where it shows all `gpus`, visible in this order. Pure."""
+    match answer:
         case Silence(seconds=float(seconds)):
-            return (
-                f"cuInit hangs, it did not return within {seconds:g} s; the kernel log may say why, a reboot may help"
-            )
-        case Silence(end=end, said=said):
-            return f"the process that tries it ended: {end}{f' (it printed: {said})' if said else ''}; {_OTHERWISE}"
+            return f"cuInit hangs: it did not return within {seconds:g} s. Look into the kernel log. A reboot may help"
+        case Silence(end=end, last_line=last_line):
+            output = f" (output: {last_line})" if last_line else ""
+            return f"the process that checks CUDA ended: {end}{output}. {_OTHERWISE}"
         case Finding(step=step, words=words) if step == _LOAD:
             return (
-                f"{_LIBRARY} cannot be loaded ({words}), while NVML, and with it nvidia-smi, does not need it; install "
-                "the driver's CUDA library (libcuda1, or the whole driver), in a container start it with "
+                f"{_LIBRARY} cannot be loaded ({words}); nvidia-smi works without it. Install the driver's CUDA "
+                "library (libcuda1, or the whole driver). Start a container with "
                 "NVIDIA_DRIVER_CAPABILITIES=compute,utility"
             )
         case Finding(count=None, step=step, code=code, name=name, words=words):
-            said = ", ".join(filter(None, [name, words]))
+            described = f" ({', '.join(filter(None, [name, words]))})" if name or words else ""
             first = f", so CUDA has no {gpus[0].label} ({gpus[0].uuid})" if code == _NO_DEVICE else ""
-            return f"{step} says {code}{f' ({said})' if said else ''}{first}; {_WHAT_TO_DO.get(code, _OTHERWISE)}"
+            return f"{step} returns {code}{described}{first}. {_WHAT_TO_DO.get(code, _OTHERWISE)}"
         case Finding(count=int(count)) if count < len(gpus):
-            # CUDA ends the list of visible devices at the first that it does not have.
+            # CUDA ignores visible devices after the first one that it does not have.
             missing = gpus[count]
             return (
-                f"it shows {count} of {len(gpus)}, and {missing.label} ({missing.uuid}) is the first that it does not "
-                f"have; {_WHAT_TO_DO[101]}"
+                f"CUDA shows {count} of {len(gpus)} GPUs, the first missing one is {missing.label} ({missing.uuid}). "
+                f"{_WHAT_TO_DO[101]}"
             )
         case Finding(count=count) if count != len(gpus):
-            return f"it shows {count} where {len(gpus)} were made visible; {_OTHERWISE}"
+            return f"CUDA shows {count} GPUs, but {len(gpus)} were made visible. {_OTHERWISE}"
     return None
 
 
 def look(uuids: Sequence[str], timeout_s: float = TIMEOUT_S) -> Finding | Silence:
-    """Probe CUDA in a fresh process in which only these GPUs are visible."""
+    """Probe CUDA in a new process that sees only these GPUs."""
     environment = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
     return subprocess_query.ask("orchestrator.gpu.cuda_probe", Finding, timeout_s, environment=environment)
 
@@ -147,7 +145,6 @@ def _failed(cuda: ctypes.CDLL, step: str, code: int) -> Finding:
 
 
 def _text(function: Any, code: int) -> str:  # noqa: ANN401 - a function of a C library has no type
-    """CUDA's text for a code; empty for an unknown one."""
     text = ctypes.c_char_p()
     function(code, ctypes.byref(text))
     return (text.value or b"").decode("utf-8", errors="replace")

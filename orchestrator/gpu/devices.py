@@ -3,8 +3,8 @@
 GPUs are found with NVML alone (inventory.py): a CUDA context in the parent would take memory on every GPU.
 
     all              every GPU that CUDA_VISIBLE_DEVICES leaves, or of the machine; for one in MIG mode its slices
-    0,1,2            places in that same list; without CUDA_VISIBLE_DEVICES, the numbers of nvidia-smi
-    GPU-5317350e…    a UUID, or the beginning of one; MIG-… for a slice
+    0,1,2            indices in that same list; without CUDA_VISIBLE_DEVICES, those of nvidia-smi
+    GPU-5317350e…    a UUID or its first characters; MIG-… for a slice
     cpu:0,cpu:1      slices of the cores
 """
 
@@ -28,7 +28,7 @@ _WORD: Final = re.compile(r"all|[0-9]{1,6}|(GPU|MIG)-[0-9A-Za-z-]*|cpu:[0-9]{1,6
 
 
 def on_this_machine(gpu_ids: str, look: Look, origin: str = "--gpu-ids") -> tuple[Device, ...]:
-    """Return the devices that `gpu_ids` names to this process. Raises DeviceError."""
+    """Resolve `gpu_ids` with the environment of this process. Raises DeviceError."""
     visible, order = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDA_DEVICE_ORDER")
     return resolve(gpu_ids, visible=visible, order=order, cores=usable_cores(), origin=origin, look=look)
 
@@ -42,7 +42,7 @@ def resolve(
     origin: str = "--gpu-ids",
     look: Look = inventory.look,
 ) -> tuple[Device, ...]:
-    """Return the devices of `gpu_ids`, in its order; a GPU's `gpu_id` is its place in CUDA_VISIBLE_DEVICES.
+    """Return the devices of `gpu_ids`, in its order. A GPU's `gpu_id` is its index in CUDA_VISIBLE_DEVICES.
 
     visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None if unset. origin: of gpu_ids. Raises DeviceError.
     """
@@ -64,17 +64,17 @@ def require_words(gpu_ids: str, origin: str) -> list[str]:
     """Split `gpu_ids` into words that may name a device. Raises DeviceError for one that cannot."""
     words = [word.strip() for word in gpu_ids.split(",")]
     if not all(words):
-        raise DeviceError(f"{origin}: {gpu_ids!r}: a device is missing between commas. Give all, or a list like 0,1")
+        raise DeviceError(f"{origin}: {gpu_ids!r}: a device is missing between commas. Use all, or a list like 0,1")
     for word in words:
         if not _WORD.fullmatch(word):
             raise DeviceError(
-                f"{origin}: {word!r} is no device. Give all, or a list of indices, UUIDs (GPU-…, MIG-…) and cpu:0"
+                f"{origin}: {word!r} is no device. Use all, or a list of indices, UUIDs (GPU-…, MIG-…) and cpu:0"
             )
     return words
 
 
 class _Gpus:
-    """The GPUs and slices that may be named: by place in `_list` (None: it cannot be opened), or by UUID."""
+    """GPUs and slices that --gpu-ids can name: by index in `_list` (None: it cannot be opened), or by UUID."""
 
     def __init__(self, machine: Inventory, visible: str | None, order: str | None, origin: str) -> None:
         if machine.nvml is NvmlStatus.BROKEN:
@@ -87,17 +87,17 @@ class _Gpus:
         self._visible = visible
         self._origin = origin
         named = visible_gpus(everything, visible, order, machine.slices)
-        # A slice that CUDA_VISIBLE_DEVICES names has its place there for a number.
-        self._list = [one and replace(one, gpu_id=place, slice_index=None) for place, one in enumerate(named)]
+        # A slice in CUDA_VISIBLE_DEVICES is numbered by its index there.
+        self._list = [device and replace(device, gpu_id=place, slice_index=None) for place, device in enumerate(named)]
         self._slices = {
-            gpu.uuid: tuple(replace(one, gpu_id=gpu.gpu_id) for one in machine.slices if one.slice_of == gpu.uuid)
+            gpu.uuid: tuple(replace(part, gpu_id=gpu.gpu_id) for part in machine.slices if part.slice_of == gpu.uuid)
             for gpu in self._list
             if gpu is not None
         }
-        self._all_slices = tuple(one for slices in self._slices.values() for one in slices)
+        self._all_slices = tuple(part for slices in self._slices.values() for part in slices)
 
     def of_word(self, word: str) -> tuple[Device, ...]:
-        """Return the devices that one word names."""
+        """Return the devices that one word names. Raises DeviceError."""
         if word != "all":
             return (self._at(int(word)) if word.isdecimal() else self._by_uuid(word),)
         if not self._list:
@@ -108,35 +108,34 @@ class _Gpus:
 
     def _at(self, place: int) -> Device:
         if place >= len(self._list):
-            raise DeviceError(f"{self._origin}: there is no GPU {place}; there are {self._places}")
+            raise DeviceError(f"{self._origin}: there is no GPU {place}. Available: {self._places}")
         gpu = self._list[place]
         if gpu is None:
             raise DeviceError(f"{self._machine.reason}. Nothing was started. {self._advice()}")
         return self._usable(gpu)
 
     def _usable(self, device: Device) -> Device:
-        """The device, which must not be a whole GPU in MIG mode."""
         if not device.mig_enabled or device.slice_of is not None:
             return device
         slices = self._slices[device.uuid]
-        whole = f"{self._origin}: {device.label} ({device.uuid}) is in MIG mode, in which CUDA sees slices of it alone"
+        whole = f"{self._origin}: {device.label} ({device.uuid}) is in MIG mode, so CUDA sees only its slices"
         if slices:
-            raise DeviceError(f"{whole}. Name slices of it: {mig.listed(slices)}; all names every one of them")
+            raise DeviceError(f"{whole}. Name slices ({mig.listed(slices)}) or use all")
         raise DeviceError(
-            f"{whole}, and it has none that can be used here. Make some (nvidia-smi mig -cgi … -C, as root), or switch "
-            f"MIG off (nvidia-smi -i {device.uuid} -mig 0). {self._advice()}"
+            f"{whole}, and there is no usable one. Create slices (nvidia-smi mig -cgi … -C, as root), or turn MIG off "
+            f"(nvidia-smi -i {device.uuid} -mig 0). {self._advice()}"
         )
 
     def _by_uuid(self, word: str) -> Device:
         own = [gpu for gpu in self._list if gpu is not None]
-        known = {one.uuid: one for one in (*self._all_slices, *own)}
-        found = [device for uuid, device in known.items() if uuid.startswith(word)]
-        if len(found) > 1:
-            matches = ", ".join(device.uuid for device in found)
-            raise DeviceError(f"{self._origin}: {word} is the beginning of several UUIDs: {matches}. Give more of it")
-        if found:
-            return self._usable(found[0])
-        if any(one.uuid.startswith(word) for one in (*self._machine.gpus, *self._machine.slices)):
+        visible = {device.uuid: device for device in (*self._all_slices, *own)}
+        matches = [device for uuid, device in visible.items() if uuid.startswith(word)]
+        if len(matches) > 1:
+            uuids = ", ".join(device.uuid for device in matches)
+            raise DeviceError(f"{self._origin}: several UUIDs begin with {word}: {uuids}. Give more characters")
+        if matches:
+            return self._usable(matches[0])
+        if any(device.uuid.startswith(word) for device in (*self._machine.gpus, *self._machine.slices)):
             raise DeviceError(f"{self._origin}: {word} is hidden by CUDA_VISIBLE_DEVICES={self._visible}")
         what = "no slice" if is_slice(word) else "no GPU"
         raise DeviceError(
@@ -145,12 +144,12 @@ class _Gpus:
 
     def _advice(self) -> str:
         usable = [
-            one.uuid if one.slice_of else str(one.gpu_id)
+            device.uuid if device.slice_of else str(device.gpu_id)
             for gpu in self._list
             if gpu is not None
-            for one in (self._slices[gpu.uuid] or ([] if gpu.mig_enabled and gpu.slice_of is None else [gpu]))
+            for device in (self._slices[gpu.uuid] or ([] if gpu.mig_enabled and gpu.slice_of is None else [gpu]))
         ]
-        return f"Leave it out with --gpu-ids {','.join(usable)}" if usable else _TRY_CPU
+        return f"Exclude it with --gpu-ids {','.join(usable)}" if usable else _TRY_CPU
 
     @property
     def _places(self) -> str:
@@ -168,5 +167,5 @@ def _require_distinct(devices: Sequence[Device], origin: str) -> None:
     for device in devices:
         if device.uuid in seen:
             name = device.label if device.label == device.uuid else f"{device.label} ({device.uuid})"
-            raise DeviceError(f"{origin}: {name} is named twice. Name each device once")
+            raise DeviceError(f"{origin}: {name} is given twice. Give each device once")
         seen.add(device.uuid)

@@ -1,6 +1,6 @@
-"""NVML's view of this machine, read once before a run, in a process of its own, because a driver can hang.
+"""NVML's view of this machine, read once before a run, in a process of its own because a driver can hang.
 
-look ── python -P -m orchestrator.gpu.inventory ──▶ Seen: the GPUs, who uses each, how each is set up
+look ── python -P -m orchestrator.gpu.inventory ──▶ Seen: the GPUs, their processes, their compute modes
 """
 
 import enum
@@ -21,11 +21,10 @@ from protocol.cell import Device
 TIMEOUT_S: Final = 60.0
 """Without persistence mode, opening NVML wakes every GPU of the node: ten seconds and more for eight."""
 REMARK_S: Final = 5.0
-"""Until the first remark that NVML is slow."""
 
 
 class NvmlStatus(enum.StrEnum):
-    """Whether GPUs can be seen at all. BROKEN never falls back to CPU devices silently."""
+    """Whether GPUs can be seen. BROKEN never falls back to CPU devices silently."""
 
     OK = "ok"
     ABSENT = "absent"
@@ -67,12 +66,12 @@ Look = Callable[[], Seen]
 
 
 def once(waiting: Callable[[str], None] | None = None) -> Look:
-    """Return a function that looks on its first call alone. waiting: as for `look`."""
+    """Return a cached `look`, which reads NVML on its first call alone. waiting: as for `look`."""
     return functools.cache(lambda: look(waiting))
 
 
 def look(waiting: Callable[[str], None] | None = None, timeout_s: float | None = None) -> Seen:
-    """Return NVML's view, whatever CUDA_VISIBLE_DEVICES is. Never raises for what NVML cannot do.
+    """Return NVML's view, whatever CUDA_VISIBLE_DEVICES is. NVML's errors are part of it.
 
     waiting: called with a remark after REMARK_S. timeout_s: TIMEOUT_S where None.
     """
@@ -82,19 +81,19 @@ def look(waiting: Callable[[str], None] | None = None, timeout_s: float | None =
 
     def remark() -> None:
         if waiting is not None:
-            waiting(f"still waiting for the NVIDIA driver (NVML); it is given up after {limit_s:g} s")
+            waiting(f"still waiting for the NVIDIA driver (NVML), for up to {limit_s:g} s")
 
     match subprocess_query.ask("orchestrator.gpu.inventory", Seen, limit_s, waiting=remark, remark_s=REMARK_S):
         case Silence(seconds=float(seconds)):
             return _broken(
-                f"The NVIDIA driver hangs: NVML did not answer within {seconds:g} s; the kernel log (dmesg: Xid, NVRM) "
-                "may say why, and if `nvidia-smi` hangs too, reboot",
+                f"The NVIDIA driver hangs: NVML did not answer within {seconds:g} s. Look into the kernel log (dmesg: "
+                "Xid, NVRM). If `nvidia-smi` hangs too, reboot",
                 hangs=True,
             )
-        case Silence(end=end, said=said):
-            printed = f" (it printed: {said})" if said else ""
+        case Silence(end=end, last_line=last_line):
+            printed = f" (output: {last_line})" if last_line else ""
             return _broken(
-                f"The process that asks NVML ended: {end}{printed}; `nvidia-smi` and the kernel log may say more"
+                f"The process that queries NVML ended: {end}{printed}. Look into `nvidia-smi` and the kernel log"
             )
         case Seen() as seen:
             return seen
@@ -133,7 +132,7 @@ def _inventory(opened: Nvml) -> Inventory:
     readable = [gpu for gpu in found if not isinstance(gpu, UnreadableGpu)]
     return Inventory(
         gpus=tuple(gpu for gpu, *_ in readable),
-        slices=tuple(one for _, *slices in readable for one in slices),
+        slices=tuple(part for _, *slices in readable for part in slices),
         nvml=NvmlStatus.OK,
         reason="; ".join(f"GPU {index} cannot be used: {reason}" for index, reason in unreadable.items()),
         unreadable=unreadable,
@@ -143,13 +142,12 @@ def _inventory(opened: Nvml) -> Inventory:
 
 
 def _with_slices(opened: Nvml, gpu: Device | UnreadableGpu) -> tuple[Device, ...] | UnreadableGpu:
-    """A GPU followed by its slices; a GPU whose slices cannot be read cannot be used."""
     if isinstance(gpu, UnreadableGpu):
         return gpu
     try:
         return (gpu, *mig.slices(opened, gpu))
     except NvmlError as error:
-        return UnreadableGpu(index=gpu.gpu_id, reason=str(error))
+        return UnreadableGpu(index=gpu.gpu_id, reason=str(error))  # in MIG mode CUDA sees only slices
 
 
 def _use(opened: Nvml, uuid: str) -> Use:

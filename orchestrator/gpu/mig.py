@@ -1,8 +1,8 @@
 """MIG slices: parts of a GPU that are devices of their own to CUDA, which then hides the whole GPU.
 
-    GPU 0 (MIG on) ── slices() ──▶ GPU 0:0 MIG-…, GPU 0:1 MIG-…      one process of CUDA sees one of them
+    GPU 0 (MIG on) ── slices() ──▶ GPU 0:0 MIG-…, GPU 0:1 MIG-…      a CUDA process sees one of them
 
-A slice has compute units, memory and processes of its own; power, temperature, clocks and errors are the GPU's.
+A slice has its own compute units, memory and processes. Power, temperature, clocks and errors are the GPU's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from orchestrator.gpu.nvml_errors import NO_PERMISSION, NOT_FOUND, NvmlError
 from protocol.cell import Device
 
 _NOT_OURS: Final = frozenset({NOT_FOUND, NO_PERMISSION})
-"""NVML's codes for a place without a slice, and for a slice that this container was not given."""
+"""NVML's codes for an index without a slice, and for a slice that is not passed to this container."""
 
 
 def slices(nvml: Nvml, gpu: Device) -> tuple[Device, ...]:
@@ -24,22 +24,22 @@ def slices(nvml: Nvml, gpu: Device) -> tuple[Device, ...]:
     if not gpu.mig_enabled:
         return ()
     most = nvml.ask(gpu.uuid, lambda lib, handle: int(lib.nvmlDeviceGetMaxMigDeviceCount(handle)))
-    found = (_slice(nvml, gpu, place) for place in range(most))
-    return tuple(one for one in found if one is not None)
+    places = (_slice(nvml, gpu, place) for place in range(most))
+    return tuple(device for device in places if device is not None)
 
 
 def listed(devices: Iterable[Device]) -> str:
-    """Slices by UUID, label and profile: "MIG-… (GPU 0:1, 1g.18gb)"."""
+    """Slices as text: "MIG-… (GPU 0:1, 1g.18gb)"."""
     return ", ".join(f"{device.uuid} ({device.label}, {profile(device)})" for device in devices)
 
 
 def profile(device: Device) -> str:
-    """NVIDIA's profile of a slice, "1g.18gb", which NVML gives in its name alone."""
+    """NVIDIA's profile of a slice, "1g.18gb", which NVML gives only as part of its name."""
     return device.name.rpartition("MIG ")[2]
 
 
 def sharing(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """Mark the slices among the devices of a run that share their GPU with another of them."""
+    """Return the devices of a run, `shared_gpu` set on slices that share their GPU with another."""
     gpus = [device.slice_of for device in devices]
     return tuple(
         msgspec.structs.replace(device, shared_gpu=gpus.count(device.slice_of) > 1) if device.slice_of else device
@@ -49,17 +49,17 @@ def sharing(devices: Sequence[Device]) -> tuple[Device, ...]:
 
 @dataclass(frozen=True)
 class Occupants:
-    """The devices of a run on one GPU: the whole of it, or slices. instances: UUID → GPU instance, None for a whole."""
+    """The devices of a run on one GPU: the whole GPU, or slices. instances: UUID → GPU instance, None for the whole."""
 
     instances: Mapping[str, int | None]
 
     def concerned(self, instance: int | None) -> tuple[str, ...]:
-        """The UUIDs that an error in an instance is about; all of them where it is the GPU's (None)."""
+        """UUIDs that an error in a GPU instance affects; all of them where it is the whole GPU's (None)."""
         return tuple(uuid for uuid, own in self.instances.items() if instance is None or own in {None, instance})
 
 
 def occupants(nvml: Nvml, uuids: Iterable[str]) -> Occupants:
-    """Read the instances of devices of one GPU. A slice without a readable one is concerned by all of its errors."""
+    """Read the GPU instances of devices of one GPU. A slice whose instance is unreadable is affected by all errors."""
     return Occupants({uuid: _instance(nvml, uuid) if is_slice(uuid) else None for uuid in uuids})
 
 

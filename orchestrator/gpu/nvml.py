@@ -1,6 +1,6 @@
 """NVML, typed: facts, readings and processes of each GPU by UUID, whatever CUDA_VISIBLE_DEVICES is.
 
-Uses nvidia-ml-py (module `pynvml`). A MIG slice has its own memory and processes; everything else is its GPU's.
+Uses nvidia-ml-py (module `pynvml`). A MIG slice has its own memory and processes. All else is its GPU's.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nvml:
-    """NVML, open from construction until `close`. Raises NvmlAbsentError or NvmlBrokenError."""
+    """NVML, open until `close`. The constructor raises NvmlAbsentError or NvmlBrokenError."""
 
     def __init__(self) -> None:
         import pynvml
@@ -95,11 +95,11 @@ class Nvml:
         return None if version is None else f"{version // 1000}.{version % 1000 // 10}"
 
     def gpus(self) -> tuple[Device | UnreadableGpu, ...]:
-        """Every GPU that NVML counts, in its order; `gpu_id` is the index in that order."""
+        """Every GPU that NVML counts, in its order. `gpu_id` is the index in that order."""
         return tuple(self._gpu(index) for index in range(self._required(self._lib.nvmlDeviceGetCount)))
 
     def read(self, uuid: str) -> Sample:
-        """One reading of one GPU, now. Raises GpuLostError when it does not answer any more."""
+        """Take one reading of one GPU. Raises GpuLostError when it no longer answers."""
         lib, handle = self._lib, self._whole(uuid)
         at_ns = time.monotonic_ns()
         utilization = self._read_or_none(lib.nvmlDeviceGetUtilizationRates, handle)
@@ -122,15 +122,15 @@ class Nvml:
         )
 
     def ask(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
-        """NVML's answer to a question about a GPU, or the GPU of a slice. Raises NvmlError."""
+        """Ask NVML about a GPU, or the GPU of a slice. Raises NvmlError."""
         return self._required(question, self._lib, self._whole(uuid))
 
     def ask_slice(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
-        """NVML's answer to a question about a slice itself. Raises NvmlError."""
+        """Ask NVML about a slice itself. Raises NvmlError."""
         return self._required(question, self._lib, self._handle(uuid))
 
     def call(self, question: Callable[[Any], T]) -> T:
-        """NVML's answer to a question that needs no GPU. Raises NvmlError."""
+        """Ask NVML something that needs no GPU. Raises NvmlError."""
         return self._required(question, self._lib)
 
     def memory_used(self, uuid: str) -> int | None:
@@ -139,7 +139,7 @@ class Nvml:
         return None if memory is None else int(memory.used)
 
     def memory_total(self, uuid: str) -> int | None:
-        """Bytes in all; None where unknown."""
+        """Total memory in bytes; None where unknown."""
         memory = self._memory(self._handle(uuid))
         return None if memory is None else int(memory.total)
 
@@ -169,11 +169,11 @@ class Nvml:
             return UnreadableGpu(index=index, reason=str(error))
 
     def _facts(self, index: int, uuid: str, handle: Any) -> Device:  # noqa: ANN401 - a ctypes pointer of pynvml
-        lib, known = self._lib, self._read_or_none
+        lib, read = self._lib, self._read_or_none
         memory = self._memory(handle)
-        pci = known(lib.nvmlDeviceGetPciInfo, handle)
-        limit_mw = known(lib.nvmlDeviceGetEnforcedPowerLimit, handle)
-        capability = known(lib.nvmlDeviceGetCudaComputeCapability, handle)
+        pci = read(lib.nvmlDeviceGetPciInfo, handle)
+        limit_mw = read(lib.nvmlDeviceGetEnforcedPowerLimit, handle)
+        capability = read(lib.nvmlDeviceGetCudaComputeCapability, handle)
         return Device(
             uuid=uuid,
             gpu_id=index,
@@ -185,19 +185,19 @@ class Nvml:
             driver_version=self.driver_version,
             cuda_driver_version=self.cuda_driver_version,
             compute_capability=capability and "{}.{}".format(*capability),
-            architecture=_architecture(lib, known(lib.nvmlDeviceGetArchitecture, handle)),
-            serial=known(lib.nvmlDeviceGetSerial, handle) or None,
+            architecture=_architecture(lib, read(lib.nvmlDeviceGetArchitecture, handle)),
+            serial=read(lib.nvmlDeviceGetSerial, handle) or None,
             pci_address=pci and pci.busId,
-            part_number=known(lib.nvmlDeviceGetBoardPartNumber, handle) or None,
-            vbios_version=known(lib.nvmlDeviceGetVbiosVersion, handle) or None,
+            part_number=read(lib.nvmlDeviceGetBoardPartNumber, handle) or None,
+            vbios_version=read(lib.nvmlDeviceGetVbiosVersion, handle) or None,
             power_limit_w=None if limit_mw is None else limit_mw / 1000,
-            ecc_enabled=_first_flag(known(lib.nvmlDeviceGetEccMode, handle)),
-            mig_enabled=_first_flag(known(lib.nvmlDeviceGetMigMode, handle)),
-            persistence_mode=_flag(known(lib.nvmlDeviceGetPersistenceMode, handle)),
+            ecc_enabled=_first_flag(read(lib.nvmlDeviceGetEccMode, handle)),
+            mig_enabled=_first_flag(read(lib.nvmlDeviceGetMigMode, handle)),
+            persistence_mode=_flag(read(lib.nvmlDeviceGetPersistenceMode, handle)),
             # An idle link runs at a lower generation to save power, but never at a lower width: so the highest
             # generation that card and slot agree on, and the width that was really trained.
-            pcie_generation=known(lib.nvmlDeviceGetMaxPcieLinkGeneration, handle),
-            pcie_width=known(lib.nvmlDeviceGetCurrPcieLinkWidth, handle),
+            pcie_generation=read(lib.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+            pcie_width=read(lib.nvmlDeviceGetCurrPcieLinkWidth, handle),
         )
 
     def _cpus(self, handle: Any) -> tuple[int, ...]:  # noqa: ANN401 - a ctypes pointer of pynvml
@@ -220,7 +220,6 @@ class Nvml:
         return self._handles[uuid]
 
     def _whole(self, uuid: str) -> Any:  # noqa: ANN401 - a ctypes pointer of pynvml
-        """The GPU itself, also where `uuid` names a slice of it."""
         own = self._handle(uuid)
         if not is_slice(uuid):
             return own
@@ -247,7 +246,6 @@ class Nvml:
 
 
 def _architecture(lib: Any, number: int | None) -> str | None:  # noqa: ANN401 - the module pynvml, which has no types
-    """Name of an architecture by pynvml, whose updates bring new ones."""
     prefix = "NVML_DEVICE_ARCH_"
     names = {getattr(lib, name): name.removeprefix(prefix).capitalize() for name in dir(lib) if name.startswith(prefix)}
     return names.get(number) if number != lib.NVML_DEVICE_ARCH_UNKNOWN else None

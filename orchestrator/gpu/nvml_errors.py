@@ -1,4 +1,4 @@
-"""What NVML's return codes mean: which say that there is no driver, that it is broken, or that one GPU is gone.
+"""Meanings of NVML's return codes: no driver, a broken driver, or one lost GPU.
 
 NvmlError
 ├── NvmlAbsentError    no NVIDIA driver on this machine
@@ -21,17 +21,17 @@ RESET_REQUIRED: Final = 16
 _VERSION_MISMATCH: Final = 18
 
 LOST: Final = frozenset({GPU_IS_LOST, RESET_REQUIRED})
-"""The GPU answers nothing any more. One with a damaged InfoROM still does."""
+"""The GPU no longer answers. One with a damaged InfoROM still does."""
 FATAL: Final = frozenset({_UNINITIALIZED, _DRIVER_NOT_LOADED, _VERSION_MISMATCH})
 
 _WHAT_TO_DO: Final = {
-    NO_PERMISSION: "allow this user to open /dev/nvidia*",
-    _DRIVER_NOT_LOADED: "load it (modprobe nvidia), or reinstall the driver",
-    _LIBRARY_NOT_FOUND: "install the driver's libnvidia-ml.so.1; in a container, start it with the NVIDIA runtime",
-    CORRUPTED_INFOROM: "the board's InfoROM is damaged; take the board out of service",
-    GPU_IS_LOST: "a GPU has fallen off the bus; the kernel log says why, a reboot may bring it back",
-    RESET_REQUIRED: "reset the GPU (nvidia-smi --gpu-reset) or reboot",
-    _VERSION_MISMATCH: "driver/library version mismatch: the driver was updated while in use; reboot",
+    NO_PERMISSION: "Allow this user to open /dev/nvidia*",
+    _DRIVER_NOT_LOADED: "Load the driver (modprobe nvidia), or reinstall it",
+    _LIBRARY_NOT_FOUND: "Install the driver's libnvidia-ml.so.1, or start the container with the NVIDIA runtime",
+    CORRUPTED_INFOROM: "The InfoROM is damaged. Take the board out of service",
+    GPU_IS_LOST: "A GPU has fallen off the bus. Look into the kernel log. A reboot may bring the GPU back",
+    RESET_REQUIRED: "Reset the GPU (nvidia-smi --gpu-reset) or reboot",
+    _VERSION_MISMATCH: "Driver/library version mismatch: the driver was updated while in use. Reboot",
 }
 
 
@@ -48,11 +48,11 @@ class NvmlAbsentError(NvmlError):
 
 
 class NvmlBrokenError(NvmlError):
-    """There is a driver, and it does not work."""
+    """There is a driver that does not work."""
 
 
 class GpuLostError(NvmlError):
-    """One GPU does not answer any more; the others may."""
+    """One GPU no longer answers; the others may."""
 
 
 def unusable(error: Any, *, driver_is_there: bool) -> NvmlError:  # noqa: ANN401 - pynvml has no types
@@ -60,16 +60,16 @@ def unusable(error: Any, *, driver_is_there: bool) -> NvmlError:  # noqa: ANN401
     code = int(error.value)
     if code == _DRIVER_NOT_LOADED or (code == _LIBRARY_NOT_FOUND and not driver_is_there):
         return NvmlAbsentError(f"no NVIDIA driver on this machine ({error})", code)
-    return NvmlBrokenError(_words(error, "The NVIDIA driver is there but NVML cannot be used"), code)
+    return NvmlBrokenError(_words(error, "The NVIDIA driver is installed, but NVML cannot be used"), code)
 
 
 def typed(error: Any) -> NvmlError:  # noqa: ANN401 - pynvml has no types
-    """The error for a question that was refused."""
+    """The error for a question that NVML refused."""
     code = int(error.value)
     kind = GpuLostError if code in LOST else NvmlBrokenError if code in FATAL else NvmlError
     return kind(_words(error, "NVML"), code)
 
 
 def _words(error: Any, subject: str) -> str:  # noqa: ANN401 - pynvml has no types
-    advice = _WHAT_TO_DO.get(int(error.value), "`nvidia-smi` and the kernel log may say more")
-    return f"{subject}: {error} (code {error.value}); {advice}"
+    advice = _WHAT_TO_DO.get(int(error.value), "Look into `nvidia-smi` and the kernel log")
+    return f"{subject}: {error} (code {error.value}). {advice}"

@@ -1,7 +1,7 @@
 """The GPUs that CUDA_VISIBLE_DEVICES leaves, by the rules of CUDA and torch. Pure.
 
-An entry is an index, or the beginning of a UUID of exactly one GPU or MIG slice. An unknown entry hides itself and all
-after it; a repeated one, or an empty value, hides everything. All slices count, each for a process of its own.
+An entry is an index, or the first characters of the UUID of exactly one GPU or MIG slice. An unknown entry hides itself
+and all after it. A repeated one, or an empty value, hides everything. All slices count, each for its own process.
 
 Indices are in NVML's order with CUDA_DEVICE_ORDER=PCI_BUS_ID, or if all GPUs are identical. Otherwise they are refused.
 """
@@ -41,10 +41,10 @@ def visible_gpus(
 def _place(
     gpus: Sequence[Device | None], everything: Sequence[Device | None], entry: str, visible: str, order: str | None
 ) -> int | None:
-    """Place in `everything` of what an entry names, None when it names none or several."""
+    """Index in `everything` of the device that an entry names; None when it names none or several."""
     number = _INDEX.match(entry)
     if number is None:
-        places = [place for place, one in enumerate(everything) if one and entry and one.uuid.startswith(entry)]
+        places = [place for place, gpu in enumerate(everything) if gpu and entry and gpu.uuid.startswith(entry)]
         return places[0] if len(places) == 1 else None
     index = int(number[1])
     if index >= len(gpus):
@@ -57,7 +57,7 @@ def _require_known_order(gpus: Sequence[Device | None], visible: str, order: str
     names = sorted({gpu.name for gpu in gpus if gpu})
     if len(names) > 1 and order != _BUS_ORDER:
         raise DeviceError(
-            f"CUDA_VISIBLE_DEVICES={visible} counts GPUs in CUDA's order, fastest first, and this machine has "
-            f"different ones ({', '.join(names)}). Set CUDA_DEVICE_ORDER=PCI_BUS_ID to count as nvidia-smi does, or "
-            "put UUIDs into CUDA_VISIBLE_DEVICES."
+            f"CUDA_VISIBLE_DEVICES={visible} is ambiguous: CUDA counts the fastest GPU first, and this machine has "
+            f"different models ({', '.join(names)}). Set CUDA_DEVICE_ORDER=PCI_BUS_ID to count like nvidia-smi, or use "
+            "UUIDs."
         )

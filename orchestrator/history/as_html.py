@@ -10,7 +10,20 @@ from orchestrator.history.trend import Trend, TrendPoint
 from orchestrator.report.charts import Kind, OfRun, OverRuns
 from orchestrator.report.html.render import Page
 from orchestrator.report.html.size_limit import fitted
-from orchestrator.report.sections import Badge, Card, Cells, Chart, Entry, Section, Table, Tone, numbers, ranked, texts
+from orchestrator.report.sections import (
+    Badge,
+    Card,
+    Cells,
+    Chart,
+    Entry,
+    Section,
+    Table,
+    Tone,
+    drawn,
+    numbers,
+    ranked,
+    texts,
+)
 
 MOST_SERIES: Final = 80
 """Series drawn, changed ones first."""
@@ -29,27 +42,27 @@ _AXIS: Final = (
 )
 
 
-def to_html(trends: Sequence[Trend], asked: Mapping[str, str]) -> bytes:
-    """Render at least one trend as HTML. asked: the requested filters, the model as "Model"."""
-    return fitted(page(trends, asked), MOST_POINTS)
+def to_html(trends: Sequence[Trend], filters: Mapping[str, str]) -> bytes:
+    """Render at least one trend as HTML. filters: the requested filters, the model as "Model"."""
+    return fitted(page(trends, filters), MOST_POINTS)
 
 
-def page(trends: Sequence[Trend], asked: Mapping[str, str]) -> Page:
+def page(trends: Sequence[Trend], filters: Mapping[str, str]) -> Page:
     """Build the page of at least one trend."""
-    runs = sorted({(point.test_date, point.run_id) for one in trends for point in one.points})
-    heading = f"{asked['Model']} over {plural(len(runs), 'run')}"
-    found = [(one, point) for one in trends for point in one.points if wording.change(point)]
+    runs = sorted({(point.test_date, point.run_id) for trend in trends for point in trend.points})
+    heading = f"{filters['Model']} over {plural(len(runs), 'run')}"
+    found = [(trend, point) for trend in trends for point in trend.points if wording.change(point)]
     badge, meaning = _verdict(trends, len(found))
     return Page(
         title=f"{badge.text}: {heading}",
         heading=heading,
         verdict=badge,
         meaning=meaning,
-        reasons=tuple(_tooltip(one, point) for one, point in sorted(found, key=lambda each: each[1].test_date)),
+        reasons=tuple(_tooltip(trend, point) for trend, point in sorted(found, key=lambda each: each[1].test_date)),
         notices=(),
         elsewhere=_ELSEWHERE,
-        facts_title="What was asked for",
-        facts=(*asked.items(), ("First run", _run_name(runs[0])), ("Last run", _run_name(runs[-1]))),
+        facts_title="Filters",
+        facts=(*filters.items(), ("First run", _run_name(runs[0])), ("Last run", _run_name(runs[-1]))),
         cards=tuple(_cards(trends, runs, len(found))),
         sections=(_section(trends),),
         cells=_cells(trends),
@@ -59,7 +72,7 @@ def page(trends: Sequence[Trend], asked: Mapping[str, str]) -> Page:
 
 
 def _verdict(trends: Sequence[Trend], changes: int) -> tuple[Badge, str]:
-    judged = sum(not wording.unjudged(one) for one in trends)
+    judged = sum(not wording.unjudged(trend) for trend in trends)
     of_all = f"{judged} of {plural(len(trends), 'series', 'series')}"
     if changes:
         return Badge(f"{plural(changes, 'CHANGE')}", Tone.WARN), f"The level of a figure changed; {of_all} were judged."
@@ -69,8 +82,8 @@ def _verdict(trends: Sequence[Trend], changes: int) -> tuple[Badge, str]:
     return Badge("NOT JUDGED", Tone.QUIET), _sentences(dict.fromkeys(map(wording.unjudged, trends)))
 
 
-def _sentences(words: Iterable[str]) -> str:
-    return " ".join(f"{one[0].upper()}{one[1:]}." for one in words if one)
+def _sentences(texts: Iterable[str]) -> str:
+    return " ".join(f"{text[0].upper()}{text[1:]}." for text in texts if text)
 
 
 def _tooltip(trend: Trend, point: TrendPoint) -> str:
@@ -86,49 +99,48 @@ def _run_name(run: tuple[str, str]) -> str:
 def _cards(trends: Sequence[Trend], runs: Sequence[tuple[str, str]], changes: int) -> Iterator[Card]:
     devices = set(map(wording.device, trends))
     yield Card("Runs", str(len(runs)), f"from {runs[0][0][:10]} to {runs[-1][0][:10]}")
-    yield Card("Cells", str(len({one.key for one in trends})), f"on {plural(len(devices), 'device')}")
-    left_out = sum(bool(point.left_out) for one in trends for point in one.points)
+    yield Card("Cells", str(len({trend.key for trend in trends})), f"on {plural(len(devices), 'device')}")
+    left_out = sum(bool(point.left_out) for trend in trends for point in trend.points)
     yield Card("Changes of a level", str(changes), tone=Tone.WARN if changes else Tone.PLAIN)
-    yield Card("Not counted", str(left_out), f"of {plural(sum(len(one.points) for one in trends), 'figure')}")
+    yield Card("Not counted", str(left_out), f"of {plural(sum(len(trend.points) for trend in trends), 'figure')}")
 
 
 def _section(trends: Sequence[Trend]) -> Section:
-    drawn = _changed_first(trends)[:MOST_SERIES]
+    chosen = _changed_first(trends)[:MOST_SERIES]
     cells: dict[str, list[Trend]] = {}
-    for one in drawn:
-        cells.setdefault(wording.cell(one), []).append(one)
-    more = f"{len(trends) - len(drawn)} more series are in {_ELSEWHERE}." if len(trends) > len(drawn) else ""
-    runs = MOST_POINTS // len(drawn)
-    drawn_of = (_chart(f"trend-{place}", cell, found, runs) for place, (cell, found) in enumerate(cells.items()))
-    charts, tables = zip(*drawn_of, strict=True)
+    for trend in chosen:
+        cells.setdefault(wording.cell(trend), []).append(trend)
+    more = f"{len(trends) - len(chosen)} more series are in {_ELSEWHERE}." if len(trends) > len(chosen) else ""
+    runs = MOST_POINTS // len(chosen)
+    charts, tables = drawn(
+        *(_chart(f"trend-{place}", cell, found, runs) for place, (cell, found) in enumerate(cells.items()))
+    )
     return Section("trends", "Over the runs", tuple(filter(None, (_AXIS, more))), charts, tables, wide=True)
 
 
 def _changed_first(trends: Sequence[Trend]) -> list[Trend]:
-    """Sort cells with a change first, and within a cell the devices with one."""
-    changed = [one for one in trends if any(map(wording.change, one.points))]
+    changed = [trend for trend in trends if any(map(wording.change, trend.points))]
     cells = dict.fromkeys(map(wording.cell, (*changed, *trends)))
     order = {cell: place for place, cell in enumerate(cells)}
-    return sorted(trends, key=lambda one: (order[wording.cell(one)], one not in changed))
+    return sorted(trends, key=lambda trend: (order[wording.cell(trend)], trend not in changed))
 
 
 def _chart(name: str, cell: str, trends: Sequence[Trend], runs: int) -> tuple[Chart, Table]:
     figure, margin = trends[0].figure, trends[0].margin_percent
     whys = dict.fromkeys(map(wording.unjudged, trends))  # an empty one is that of a series that is judged
     marks = f"changes of the level beyond {margin:g} % are marked" if "" in whys else ""
-    longest = max(len(one.points) for one in trends)
+    longest = max(len(trend.points) for trend in trends)
     cut = f"of {longest} runs, these are the last {runs}; all of them are in {_ELSEWHERE}" if longest > runs else ""
     header = (*texts("Run", "Began", "Device"), *numbers(figure, "Launches"), *texts("Change", "Remarks"))
-    rows = [_row(one, point) for one in trends for point in one.points[-runs:]]
-    drawn = [one for one in trends if any(point.value is not None for point in one.points[-runs:])]
+    rows = [_row(trend, point) for trend in trends for point in trend.points[-runs:]]
+    known = [trend for trend in trends if any(point.value is not None for point in trend.points[-runs:])]
     chart = Chart(
         name,
         cell,
         Kind.RUNS,
         f"{figure}. {_sentences((marks, *whys, cut))}",
-        tuple(OverRuns(wording.device(one), tuple(_of_runs(one.points[-runs:]))) for one in drawn),
+        tuple(OverRuns(wording.device(trend), tuple(_of_runs(trend.points[-runs:]))) for trend in known),
         name,
-        empty="" if drawn else f"no figure in the last {min(runs, longest)} runs",
         choice="Device",
     )
     return chart, Table(f"{figure} of {cell}", header, tuple(rows), name=name)
@@ -176,7 +188,7 @@ def _of_run(point: TrendPoint, began: str) -> OfRun:
 
 
 def _cells(trends: Sequence[Trend]) -> Cells:
-    found = [(_rank(point), partial(_entry, one, point)) for one in trends for point in one.points]
+    found = [(_rank(point), partial(_entry, trend, point)) for trend in trends for point in trend.points]
     more = f"{{}} more are in {_ELSEWHERE}; changes are here first."
     return ranked(Table("Every figure of every run", _COLUMNS, (), more=more), _FILTERED, found)
 

@@ -1,6 +1,6 @@
 """Move a damaged history aside, to an unused name: history.damaged-1.db.
 
-Of two processes that find the same damage, the one with the file's lock moves it; the other sees another inode.
+The process with the file's lock moves it; others see another inode.
 """
 
 import fcntl
@@ -14,7 +14,7 @@ _COMPANIONS: Final = ("-wal", "-shm", "-journal")
 
 
 def move(path: Path, inode: int | None) -> Path | None:
-    """Move the file with this inode. Returns its new path, or None if another process moved it. Raises OSError."""
+    """Move the file with this inode. Returns its new path; None if another process did. Raises OSError."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -27,20 +27,20 @@ def of_report(report: Report, folder: Path, *, tainted: bool) -> RunRecord:
     reduced = run_figures.of_report(report, report.metadata.run_id)
     devices = tuple(_devices(report, reduced))
     counts = Counter(one.device.gpu_name for one in devices)
-    asked, night = report.test_configuration, report.burn_in
+    settings, burn_in = report.test_configuration, report.burn_in
     line = RunLine(
         run_id=report.metadata.run_id,
         test_date=report.metadata.test_date,
         folder=os.fsencode(folder.absolute()).decode(errors="replace"),
         hostname=report.metadata.hostname,
-        profile=kind_of_run(asked.profile, asked.preset, None if night is None else night.level),
+        profile=kind_of_run(settings.profile, settings.preset, None if burn_in is None else burn_in.level),
         seconds=report.metadata.test_duration_seconds,
         verdict=report.verdict.word,
         exit_code=report.verdict.exit_code,
         finished=report.metadata.finished,
         tainted=tainted,
         health=report.health.verdict,
-        burn_in="" if night is None else night.verdict,
+        burn_in="" if burn_in is None else burn_in.verdict,
         planned=report.summary.cells.planned,
         ok=report.summary.cells.ok,
         stack=reduced.stack,
@@ -51,32 +51,31 @@ def of_report(report: Report, folder: Path, *, tainted: bool) -> RunRecord:
 
 def _devices(report: Report, reduced: Side) -> Iterator[DeviceRecord]:
     health = {one.gpu_uuid: one for one in report.health.gpus}
-    nights = {one.gpu_uuid: one for one in report.burn_in.gpus} if report.burn_in is not None else {}
+    burn_ins = {one.gpu_uuid: one for one in report.burn_in.gpus} if report.burn_in is not None else {}
     for device in reduced.devices:
-        judged, night = health.get(device.gpu_uuid), nights.get(device.gpu_uuid)
+        judged, burn_in = health.get(device.gpu_uuid), burn_ins.get(device.gpu_uuid)
         yield DeviceRecord(
             device=device,
             health="" if judged is None else judged.verdict,
             health_words="" if judged is None else _why_of_health(judged),
-            burn_in="" if night is None else night.verdict,
-            burn_in_words="" if night is None else _why_of_night(night),
+            burn_in="" if burn_in is None else burn_in.verdict,
+            burn_in_words="" if burn_in is None else _why_of_burn_in(burn_in),
         )
 
 
 def _why_of_health(judged: DeviceHealth) -> str:
-    """Return the signals behind FAIL or WARN, or ""."""
     if judged.verdict not in OFFENCES:
         return ""
     return "; ".join(one.words for one in judged.signals if one.state.value == judged.verdict.value)
 
 
-def _why_of_night(night: GpuBurnIn) -> str:
+def _why_of_burn_in(burn_in: GpuBurnIn) -> str:
     """Return the reasons of the verdict; without FAIL or WARN also the number of checks."""
-    reasons = dict.fromkeys(one.text for one in night.reasons if one.verdict is night.verdict)
-    if night.verdict in OFFENCES or not night.checks:
+    reasons = dict.fromkeys(one.text for one in burn_in.reasons if one.verdict is burn_in.verdict)
+    if burn_in.verdict in OFFENCES or not burn_in.checks:
         return "; ".join(reasons)
-    checks = ", ".join(f"{one.check} {one.checks:,}" for one in night.checks)
-    wrong = sum(one.mismatches for one in night.checks)
+    checks = ", ".join(f"{one.check} {one.checks:,}" for one in burn_in.checks)
+    wrong = sum(one.mismatches for one in burn_in.checks)
     return "; ".join((*reasons, f"checks: {checks}; {wrong:,} wrong"))
 
 

@@ -8,8 +8,8 @@ from typing import Final
 from orchestrator.errors import HistoryError
 
 NOWHERE: Final = (
-    "there is no folder for the history of runs: neither XDG_DATA_HOME nor HOME names one. --history-db FILE names a "
-    "file, --no-history keeps none"
+    "there is no folder for the history of runs: neither XDG_DATA_HOME nor HOME names one. Use --history-db FILE or "
+    "--no-history"
 )
 
 

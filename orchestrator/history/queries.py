@@ -121,8 +121,8 @@ def in_full(connection: sqlite3.Connection, run: RunLine) -> RunRecord:
     cells = [_cell(row) for row in connection.execute(_CELLS, (run.run_id,))]
     if strange := {cell.gpu_uuid for cell in cells} - {one.device.gpu_uuid for one in devices}:
         raise HistoryError(
-            f"the history holds what this gpubench has not written: of run {run.run_id}, a cell on {min(strange)!r}, "
-            "which is none of its devices"
+            f"the history has content that this gpubench has not written: run {run.run_id} has a cell on "
+            f"{min(strange)!r}, which is none of its devices"
         )
     return RunRecord(run=run, devices=tuple(devices), cells=tuple(cells))
 

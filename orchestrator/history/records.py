@@ -44,10 +44,7 @@ class DeviceRecord(Part, frozen=True, kw_only=True):
 
 
 class CellRecord(Part, frozen=True, kw_only=True):
-    """A cell on one device. launches: the metric in each launch; figures: medians over the launches.
-
-    doubt: why it is no valid measurement of the device, or "".
-    """
+    """A cell on one device. launches: main metric of each; figures: medians. doubt: why it does not count."""
 
     gpu_uuid: str
     key: CellKey

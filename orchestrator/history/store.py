@@ -6,7 +6,7 @@
     damaged ─────────────▶ writers move it aside and create another (damaged_file.py); readers refuse
 
 Processes wait for each other up to BUSY_S. Commits are durable. A local disk has a write-ahead log, a remote one a
-rollback journal (mounts.py).
+rollback journal: a write-ahead log needs memory shared by all processes, which a network file system lacks.
 """
 
 import math
@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import psutil
 
 from orchestrator.errors import HistoryError
-from orchestrator.history import damaged_file, mounts
+from orchestrator.history import damaged_file
 from orchestrator.history.location import Place
 from orchestrator.history.migrations import APPLICATION_ID, MIGRATIONS
 
@@ -28,7 +29,7 @@ BUSY_S: Final = 10.0
 CHECKED_BYTES: Final = 100 * 2**20
 """Larger files are not checked before writing. The check takes 0.2 s, over a network 1 to 2 s."""
 _LONGEST: Final = 80
-_NONE_OF_OURS: Final = "{path}: no history of gpubench, nor another database: left as it is. Name another file."
+_NONE_OF_OURS: Final = "{path}: not a history of gpubench, so it was not changed. Name another file."
 _CLOSED: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM})
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _HEADER_BYTES: Final = 100
@@ -36,6 +37,11 @@ _MAGIC: Final = b"SQLite format 3\0"
 _ID_AT: Final = 68
 """Offset of application_id in the header (https://www.sqlite.org/fileformat.html, 1.3)."""
 _TRIES: Final = 3
+_LOCAL_DISKS: Final = frozenset(
+    {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "nilfs2", "overlay", "ramfs", "reiserfs", "tmpfs"}
+    | {"ufs", "xfs", "zfs"}
+)
+"""All other types of file systems (nfs, cifs, lustre, fuse.sshfs, 9p) are treated as remote."""
 
 
 class DamagedError(HistoryError):
@@ -44,16 +50,16 @@ class DamagedError(HistoryError):
 
 @contextmanager
 def writing(place: Place, notes: list[str] | None = None) -> Iterator[sqlite3.Connection]:
-    """Open the history for writing. notes: gets a message if a damaged one was moved aside. Raises HistoryError."""
+    """Open the history for writing. Raises HistoryError. notes: gets a message about a damaged one."""
     path = _real(place.path)
-    told = [] if notes is None else notes
+    messages = [] if notes is None else notes
     with _as_user_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
-            with closing(_whole(path, place, told, CHECKED_BYTES)) as connection, _damage_named(path):
+            with closing(_whole(path, place, messages, CHECKED_BYTES)) as connection, _damage_named(path):
                 yield connection
-        except DamagedError:  # in one too large to be checked each time: set aside now, for the next one
-            _whole(path, place, told, math.inf).close()
+        except DamagedError:  # a file too large to check beforehand: move it aside for the next run
+            _whole(path, place, messages, math.inf).close()
             raise
 
 
@@ -73,7 +79,7 @@ def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
         except DamagedError as error:
             if not _ours(path, place):
                 raise HistoryError(_NONE_OF_OURS.format(path=path)) from error
-            raise HistoryError(f"{error}. The next run that is recorded sets it aside and begins another.") from error
+            raise HistoryError(f"{error}. The next recorded run moves it aside and starts a new history.") from error
 
 
 def refusal(place: Place) -> str:
@@ -129,8 +135,8 @@ def _whole(path: Path, place: Place, notes: list[str], checked_bytes: float) -> 
                 raise HistoryError(_NONE_OF_OURS.format(path=path)) from error
             moved = damaged_file.move(path, seen)
             if moved is not None:
-                notes.append(f"{error}. It was set aside as {moved.name}, and a new history begun")
-    raise HistoryError(f"{path}: was found damaged {_TRIES} times, although it was set aside; look at the disk")
+                notes.append(f"{error}. It was moved to {moved.name}, and a new history was started")
+    raise HistoryError(f"{path}: was found damaged {_TRIES} times in a row. Check the disk")
 
 
 def _open(path: Path, checked_bytes: float = 0) -> sqlite3.Connection:
@@ -150,7 +156,6 @@ def _open(path: Path, checked_bytes: float = 0) -> sqlite3.Connection:
 
 
 def _open_as_is(path: Path) -> sqlite3.Connection:
-    """Open without writing: nothing is created or migrated."""
     connection = _as_it_is(path)
     try:
         with _damage_named(path):
@@ -158,8 +163,8 @@ def _open_as_is(path: Path) -> sqlite3.Connection:
         version = _number(connection, "PRAGMA user_version")
         if version != len(MIGRATIONS):
             raise HistoryError(
-                f"{path}: a history of version {version}, which cannot be brought up to version {len(MIGRATIONS)} "
-                "where it may not be written. Copy it to a folder of yours and name the copy with --history-db."
+                f"{path}: a history of version {version}, which must be migrated to version {len(MIGRATIONS)}, "
+                "but cannot be written. Copy it to a folder of yours and name the copy with --history-db."
             )
     except BaseException:
         connection.close()
@@ -169,7 +174,7 @@ def _open_as_is(path: Path) -> sqlite3.Connection:
 
 def _as_it_is(path: Path) -> sqlite3.Connection:
     log = path.with_name(f"{path.name}-wal")
-    # Without its log, which nobody can make here either, SQLite opens the file only when told that it stays as it is.
+    # Without its log, which cannot be made here, SQLite opens the file only as immutable.
     return _connect(path, "ro" if log.exists() else "ro&immutable=1")
 
 
@@ -178,7 +183,6 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _require_ours(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise HistoryError for a foreign database or a newer version, DamagedError for a broken one."""
     for setting in ("foreign_keys = ON", "synchronous = FULL", "trusted_schema = OFF", "cell_size_check = ON"):
         connection.execute(f"PRAGMA {setting}")
     application, version = _number(connection, "PRAGMA application_id"), _number(connection, "PRAGMA user_version")
@@ -186,11 +190,11 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> None:
     if (application, version, tables) == (0, 0, 0):
         return
     if application != APPLICATION_ID or version < 1:
-        raise HistoryError(f"{path}: the database of another program: left as it is. Name another file.")
+        raise HistoryError(f"{path}: a database of another program, so it was not changed. Name another file.")
     if version > len(MIGRATIONS):
         raise HistoryError(
-            f"{path}: a history of version {version}, written by a newer gpubench; this one knows version "
-            f"{len(MIGRATIONS)}. Nothing was touched: use the newer one, or name another file with --history-db."
+            f"{path}: a history of version {version}, written by a newer gpubench. This one reads "
+            f"versions up to {len(MIGRATIONS)}. Use the newer one, or name another file with --history-db."
         )
 
 
@@ -200,9 +204,15 @@ def _require_whole(connection: sqlite3.Connection, path: Path) -> None:
         raise DamagedError(f"{path}: the history is damaged ({found.splitlines()[-1]})")
 
 
+def is_local(path: Path) -> bool:
+    """Whether an absolute path without links is on a local disk."""
+    mounts = psutil.disk_partitions(all=True)
+    types = [mount.fstype for mount in mounts if path.is_relative_to(mount.mountpoint)]
+    return bool(types) and types[-1] in _LOCAL_DISKS  # in the order of mounting: the last one hides the others
+
+
 def _journal(connection: sqlite3.Connection, path: Path) -> None:
-    known = mounts.MOUNTS.read_text(encoding="utf-8", errors="surrogateescape") if mounts.MOUNTS.exists() else ""
-    wanted = "wal" if mounts.is_local(path, known) else "delete"
+    wanted = "wal" if is_local(path) else "delete"
     if connection.execute("PRAGMA journal_mode").fetchone()[0] == wanted:
         return
     try:
@@ -210,7 +220,7 @@ def _journal(connection: sqlite3.Connection, path: Path) -> None:
     except sqlite3.OperationalError:
         if wanted != "wal":
             raise
-        # Somebody else uses it at this moment: with either journal it is safe here, and the next one asks again.
+        # Another process uses it now. Either journal is safe, and the next process tries again.
 
 
 def _number(connection: sqlite3.Connection, question: str) -> int:
@@ -235,7 +245,7 @@ def _damage_named(path: Path) -> Iterator[None]:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
             raise DamagedError(f"{path}: the history is damaged ({error})") from error
         raise
-    except UnicodeDecodeError as error:  # SQLite quotes the schema in what it says, and that is no text any more
+    except UnicodeDecodeError as error:  # SQLite quotes the damaged schema, which is no longer text
         raise DamagedError(f"{path}: the history is damaged ({error.object[:_LONGEST]!r})") from error
 
 
@@ -245,11 +255,11 @@ def _as_user_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         closed = getattr(error, "sqlite_errorcode", 0) & 0xFF in _CLOSED
-        why = "; it and the folder that it lies in have to be open to you for this, also for writing" if closed else ""
+        why = ". You need permission to write the file and its folder" if closed else ""
         raise HistoryError(f"{path}: the history cannot be used: {error}{why}") from error
     except OSError as error:
         raise HistoryError(f"{path}: the history cannot be used: {error.strerror}") from error
     except UnicodeEncodeError as error:  # a byte of the command line that was no text stands for itself
-        raise HistoryError(f"{path}: the history has UTF-8 alone, and no {error.object[:_LONGEST]!r}") from error
+        raise HistoryError(f"{path}: the history stores only UTF-8, not {error.object[:_LONGEST]!r}") from error
     except msgspec.MsgspecError as error:
-        raise HistoryError(f"{path}: the history holds what this gpubench has not written: {error}") from error
+        raise HistoryError(f"{path}: the history has content that this gpubench has not written: {error}") from error

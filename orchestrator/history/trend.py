@@ -21,7 +21,7 @@ _QUIET: Final = frozenset({"seed"})
 
 
 class TrendPoint(Part, frozen=True, kw_only=True):
-    """A run in a trend. left_out: why it does not count, or "". stack: what differs from the run before.
+    """A run in a trend. left_out: why it does not count. stack: changes since the run before.
 
     change_percent: of the level from this run on; null without a change.
     """
@@ -117,7 +117,7 @@ def _changes(values: Sequence[float | None], left_out: Sequence[str], margin: fl
 
 def _differences(before: Point, after: Point) -> Iterator[str]:
     for one, other in ((before.stack, after.stack), (_facts(before), _facts(after))):
-        yield from (change.words for change in cell_facts.differences(one, other) if change.name not in _QUIET)
+        yield from (change.text for change in cell_facts.differences(one, other) if change.name not in _QUIET)
 
 
 def _facts(point: Point) -> Mapping[str, str]:

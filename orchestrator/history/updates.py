@@ -50,7 +50,7 @@ def remove(connection: sqlite3.Connection, run_ids: Iterable[str]) -> None:
     """Remove runs and free their space."""
     with transaction(connection):
         connection.executemany(_DELETE, [(run_id,) for run_id in run_ids])
-    # Somebody else uses it, or the disk has no room for the copy: then the space is that of the runs to come.
+    # Another process uses it, or the disk has no room for the copy: later runs then reuse the space.
     with suppress(sqlite3.OperationalError):
         connection.execute("VACUUM")
 

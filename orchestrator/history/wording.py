@@ -1,11 +1,17 @@
-"""Texts of trends, shared by terminal and HTML."""
+"""Texts of trends, shared by terminal and HTML, and of what earlier runs found on devices. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from orchestrator.config.naming import plural
+from orchestrator.gpu.health.verdict import HealthVerdict
+from orchestrator.history.records import Offence
 from orchestrator.history.trend import Trend, TrendPoint
 from orchestrator.stats.change_points import LEAST
-from protocol.cell import DeviceKind
+from protocol.cell import Device, DeviceKind
+
+LONGEST: Final = 160
+"""Characters of a reason."""
 
 
 def cell(trend: Trend) -> str:
@@ -44,5 +50,24 @@ def unjudged(trend: Trend) -> str:
         return "a CPU device drifts, so nothing is judged"
     values = [point.value for point in trend.points if point.value is not None and not point.left_out]
     if len(values) < 2 * LEAST:
-        return f"changes are told from {2 * LEAST} runs on that count, and {plural(len(values), 'run')} did"
-    return "of a figure that can be zero no change is told" if min(values) <= 0 else ""
+        return f"judging changes needs {2 * LEAST} runs that count (this series has {len(values)})"
+    return "changes of a figure that can be zero are not judged" if min(values) <= 0 else ""
+
+
+def earlier_findings(devices: Sequence[Device], offences: Iterable[Offence]) -> dict[str, str]:
+    """Return UUID → remark for devices with offences, which are ordered from the oldest on."""
+    against: dict[str, list[Offence]] = {}
+    for offence in offences:
+        against.setdefault(offence.gpu_uuid, []).append(offence)
+    return {one.uuid: _finding(against[one.uuid]) for one in devices if one.uuid in against}
+
+
+def _finding(offences: Sequence[Offence]) -> str:
+    gravest = [one for one in offences if HealthVerdict.FAIL in (one.health, one.burn_in)] or offences
+    shown = gravest[-1]
+    verdict = HealthVerdict.FAIL if HealthVerdict.FAIL in (shown.health, shown.burn_in) else HealthVerdict.WARN
+    by_burn_in = shown.burn_in == verdict
+    what, words = ("a burn-in", shown.burn_in_words) if by_burn_in else ("its health", shown.health_words)
+    why = f": {words[:LONGEST]}{'…' if len(words) > LONGEST else ''}" if words else ""
+    more = f"; {plural(len(offences), 'run')} found FAIL or WARN" if len(offences) > 1 else ""
+    return f"{verdict} in {what} on {shown.test_date[:10]} (run {shown.run_id}){why}{more}"

@@ -3,8 +3,8 @@
 from typing import Final
 
 from orchestrator.engine.kind import Kind
-from orchestrator.figures.report import Report
 from orchestrator.report.chapters import stragglers
+from orchestrator.report.chapters.brief import each_gpu, limits, next_steps, probes, warnings
 from orchestrator.report.chapters.comparisons import baseline, costs, thresholds
 from orchestrator.report.chapters.devices import devices
 from orchestrator.report.chapters.excluded import not_measured
@@ -14,12 +14,7 @@ from orchestrator.report.chapters.performance import performance
 from orchestrator.report.chapters.spread import spread
 from orchestrator.report.default_layout import DEFAULT
 from orchestrator.report.layout import Layout
-from orchestrator.report.sections import Section, shown
-
-
-def _score(report: Report) -> Section | None:
-    return None if report.baseline_comparison is None else shown(baseline, findings=False)(report)
-
+from orchestrator.report.sections import shown
 
 TRIAGE: Final = Kind(
     name="triage",
@@ -35,12 +30,13 @@ TRIAGE: Final = Kind(
             shown(baseline, tables=()),
             costs,
         ),
+        brief=(each_gpu, limits, warnings, probes, next_steps),
         markdown=(shown(stragglers.answer, findings=False), *DEFAULT.markdown[1:]),
         html=(
             shown(stragglers.answer, findings=False),
             shown(spread, tables=("percent",)),
             shown(stragglers.full_node, tables=("devices",), findings=False),
-            _score,
+            shown(baseline, findings=False),
             thresholds,
             costs,
             devices,

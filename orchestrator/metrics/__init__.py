@@ -3,5 +3,5 @@
     Display.show, tell ─▶ follower.py ── View ──▶ families.py ── names, labels, values ──▶ exporters.py ─▶ file, port
         (the loop)        (under a lock)          (a table, pure)                          (threads of their own)
 
-The loop only passes on what it displays anyway. A slow disk or client blocks a daemon thread, never the run.
+A slow disk or client blocks a daemon thread, never the run.
 """

@@ -71,7 +71,7 @@ class Exporters:
             if self._writer.is_alive():
                 self.problem = f"it took longer than {PATIENCE_S:.0f} s"
         if self._server is not None:
-            # Whoever is connected and silent would be waited for, one after the other.
+            # The server would wait for each silent client in turn.
             closing = threading.Thread(target=self._server.end, name="metrics port closing", daemon=True)
             closing.start()
             closing.join(_GOODBYE_S)
@@ -82,7 +82,7 @@ class Exporters:
             try:
                 write_to_textfile(str(path), self._registry)
                 self.problem = ""
-            except Exception as error:  # noqa: BLE001  # whatever it is, the end of the run tells it
+            except Exception as error:  # noqa: BLE001  # reported at the end of the run
                 self.problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
             if over:
                 return
@@ -123,9 +123,9 @@ def _bound(port: int) -> "_Server":
     except OSError as error:
         match error.errno:
             case errno.EADDRINUSE:
-                raise ConfigError(f"{origin}: port {port} of {_HOST} is in use; choose another") from error
+                raise ConfigError(f"{origin}: port {port} of {_HOST} is in use. Choose another") from error
             case errno.EACCES:
-                raise ConfigError(f"{origin}: port {port} is not for every user; choose one from 1024 on") from error
+                raise ConfigError(f"{origin}: port {port} needs privileges. Choose one from 1024 on") from error
             case _:
                 raise ConfigError(f"{origin}: port {port} of {_HOST} cannot be opened: {error.strerror}") from error
 
@@ -154,8 +154,6 @@ class _Server(WSGIServer):
 
 
 class _Handler(WSGIRequestHandler):
-    """Closes silent connections and logs nothing."""
-
     timeout = PATIENCE_S
 
     def log_message(self, format: str, *args: object) -> None:

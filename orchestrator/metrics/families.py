@@ -2,11 +2,12 @@
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from orchestrator.engine.display_events import DeviceLine, Snapshot
 from orchestrator.gpu.health.verdict import HealthVerdict
-from orchestrator.metrics.run_view import Figure, RunStands, View
+from orchestrator.metrics.run_view import Figure, RunState, View
 from orchestrator.state.slots import SlotStatus
 from orchestrator.system.plain_text import plain
 from protocol.cell import Device
@@ -37,10 +38,10 @@ class Family(NamedTuple):
     """A metric."""
 
     name: str
-    kind: Kind
     help: str
-    labels: tuple[str, ...]  # names of what distinguishes the samples of one run
     rows: Rows
+    labels: tuple[str, ...] = ()  # names of what distinguishes the samples of one run
+    kind: Kind = Kind.GAUGE
 
 
 def _value(read: Callable[[View], float | None]) -> Rows:
@@ -60,9 +61,9 @@ def _info(view: View) -> Iterator[Row]:
     yield (view.tool_version, plain(view.profile)), 1.0
 
 
-def _stands(view: View) -> Iterator[Row]:
-    for stands in RunStands:
-        yield (stands,), float(stands is view.stands)
+def _states(view: View) -> Iterator[Row]:
+    for state in RunState:
+        yield (state,), float(state is view.state)
 
 
 def _cells(view: View) -> Iterator[Row]:
@@ -145,136 +146,135 @@ def _burn_in(view: View) -> Iterator[Row]:
         yield from _verdicts(lambda seen: seen.burn_in)(view)
 
 
-_G, _C = Kind.GAUGE, Kind.COUNTER
+def _of_sample(name: str, words: str, field: str, scale: float = 1.0) -> Family:
+    return Family(name, f"{words}, newest sample.", _sampled(field, scale), _GPU)
+
+
+_of_gpu = partial(Family, labels=_GPU)
+_counter = partial(Family, kind=Kind.COUNTER)
+
 FAMILIES: Final = (
-    Family("gpubench_run_info", _G, "The run; always 1.", ("version", "profile"), _info),
-    Family("gpubench_run_state", _G, "1 for the state that the run is in.", ("state",), _stands),
+    Family("gpubench_run_info", "The run; always 1.", _info, ("version", "profile")),
+    Family("gpubench_run_state", "1 for the state that the run is in.", _states, ("state",)),
     Family(
         "gpubench_run_start_timestamp_seconds",
-        *(_G, "When this process began to work on the run.", (), _value(lambda view: view.began)),
+        "When this process began to work on the run.",
+        _value(lambda view: view.began),
     ),
     Family(
         "gpubench_run_last_update_timestamp_seconds",
-        *(_G, "When the run last told how it stands; what is older than a minute is a run that hangs or died."),
-        *((), _value(lambda view: view.at)),
+        "When the run last reported its state. If that is more than a minute ago, the run hangs or died.",
+        _value(lambda view: view.at),
     ),
     Family(
         "gpubench_run_exit_code",
-        *(_G, "How the run ended; there is none while it goes on.", (), _value(lambda view: view.exit_code)),
+        "Exit code of the run; absent while it goes on.",
+        _value(lambda view: view.exit_code),
     ),
     Family(
         "gpubench_run_progress_ratio",
-        *(_G, "Share of the run that is over: of its time where that has a limit, else of its launches."),
-        *((), _shown(lambda shown: shown.share)),
+        "Share of the run that is over: of its time where that has a limit, else of its launches.",
+        _shown(lambda shown: shown.share),
     ),
     Family(
         "gpubench_run_remaining_seconds",
-        *(_G, "Until the run is over, as estimated; there is none until that can be told."),
-        *((), _shown(lambda shown: shown.eta_s)),
+        "Estimated time until the end of the run; absent while unknown.",
+        _shown(lambda shown: shown.eta_s),
     ),
     Family(
         "gpubench_run_elapsed_seconds",
-        *(_G, "Since this process began with the launches.", (), _shown(lambda shown: shown.elapsed_s)),
+        "Time since this process began with the launches.",
+        _shown(lambda shown: shown.elapsed_s),
     ),
     Family(
         "gpubench_launches_planned",
-        *(_G, "Launches of the plan; there is none of a burn-in, which goes on until its time is up."),
-        *((), _shown(lambda shown: shown.total)),
+        "Planned launches; absent in a burn-in, which has a time limit instead.",
+        _shown(lambda shown: shown.total),
     ),
-    Family("gpubench_launches_done", _G, "Launches that need nothing more.", (), _shown(lambda shown: shown.done)),
+    Family("gpubench_launches_done", "Launches that need nothing more.", _shown(lambda shown: shown.done)),
     Family(
         "gpubench_launches_failed",
-        *(_G, "Launches that were given up, or skipped after a failure.", (), _shown(lambda shown: shown.failed)),
+        "Launches that were given up, or skipped after a failure.",
+        _shown(lambda shown: shown.failed),
     ),
-    Family("gpubench_cells", _G, "Planned cells by where they stand.", ("status",), _cells),
-    Family(
+    Family("gpubench_cells", "Planned cells by state.", _cells, ("status",)),
+    _counter(
         "gpubench_launch_failures_total",
-        *(_C, "Launches that ended without a result, or whose result was taken back, by cause.", ("category",)),
+        "Launches that ended without a result, or whose result was withdrawn, by category.",
         _failures,
+        ("category",),
     ),
-    Family(
+    _counter(
         "gpubench_launch_retries_total",
-        *(_C, "Failed launches that were, or will be, made once more.", (), _value(lambda view: view.retries)),
+        "Failed launches that were, or will be, repeated.",
+        _value(lambda view: view.retries),
     ),
     Family(
         "gpubench_cell_items_per_second",
-        *(_G, "Throughput of the last good launch of each cell.", _CELL, _figures(lambda one: one.items_per_second)),
+        "Throughput of the last good launch of each cell.",
+        _figures(lambda one: one.items_per_second),
+        _CELL,
     ),
     Family(
         "gpubench_cell_iteration_seconds",
-        *(_G, "Mean time of an iteration in the last good launch of each cell.", _CELL),
+        "Mean time of an iteration in the last good launch of each cell.",
         _figures(lambda one: one.iteration_s),
+        _CELL,
     ),
-    Family("gpubench_gpu_info", _G, "A device of the run; always 1.", (*_GPU, "name", "kind"), _names),
-    Family(
+    Family("gpubench_gpu_info", "A device of the run; always 1.", _names, (*_GPU, "name", "kind")),
+    _of_gpu(
         "gpubench_gpu_busy",
-        *(_G, "1 while a launch is under way on the device.", _GPU, _lines(lambda line: float(line.cell is not None))),
+        "1 while a launch runs on the device.",
+        _lines(lambda line: float(line.cell is not None)),
     ),
-    Family(
+    _of_gpu(
         "gpubench_gpu_taken_out",
-        *(_G, "1 where the device was given up in this run.", _GPU, _lines(lambda line: float(line.taken_out))),
+        "1 if the device is quarantined in this run.",
+        _lines(lambda line: float(line.taken_out)),
     ),
     Family(
         "gpubench_gpu_health",
-        *(_G, "1 for the verdict on the device's health; PENDING until the run is over.", (*_GPU, "verdict")),
+        "1 for the verdict on the device's health; PENDING until the run is over.",
         _verdicts(lambda view: view.health),
+        (*_GPU, "verdict"),
     ),
     Family(
         "gpubench_gpu_burn_in",
-        *(_G, "1 for the verdict of a burn-in on the device, once it is over.", (*_GPU, "verdict"), _burn_in),
+        "1 for the verdict of a burn-in on the device, once it is over.",
+        _burn_in,
+        (*_GPU, "verdict"),
     ),
     Family(
         "gpubench_node_health",
-        *(_G, "1 for the verdict on the machine's health; PENDING until the run is over.", ("verdict",), _node),
+        "1 for the verdict on the machine's health; PENDING until the run is over.",
+        _node,
+        ("verdict",),
     ),
-    Family(
-        "gpubench_gpu_temperature_celsius",
-        _G,
-        "Temperature of the GPU, newest sample.",
-        _GPU,
-        _sampled("temperature_c"),
-    ),
-    Family(
-        "gpubench_gpu_power_watts", _G, "Power that the GPU draws, newest sample.", _GPU, _sampled("power_mw", 1e-3)
-    ),
-    Family(
+    _of_sample("gpubench_gpu_temperature_celsius", "Temperature of the GPU", "temperature_c"),
+    _of_sample("gpubench_gpu_power_watts", "Power that the GPU draws", "power_mw", 1e-3),
+    _of_gpu(
         "gpubench_gpu_power_limit_watts",
-        *(_G, "Power limit of the GPU when the run began.", _GPU, _devices(lambda device: device.power_limit_w)),
+        "Power limit of the GPU when the run began.",
+        _devices(lambda device: device.power_limit_w),
     ),
-    Family(
+    _of_gpu(
         "gpubench_gpu_energy_joules_total",
-        *(_C, "Energy that the GPU has taken since its driver was loaded.", _GPU, _sampled("energy_mj", 1e-3)),
+        "Energy that the GPU has taken since its driver was loaded.",
+        _sampled("energy_mj", 1e-3),
+        kind=Kind.COUNTER,
     ),
-    Family(
-        "gpubench_gpu_utilization_ratio",
-        *(_G, "Share of the time in which a kernel ran, newest sample.", _GPU, _sampled("gpu_percent", 1e-2)),
-    ),
-    Family(
+    _of_sample("gpubench_gpu_utilization_ratio", "Share of the time in which a kernel ran", "gpu_percent", 1e-2),
+    _of_sample(
         "gpubench_gpu_memory_utilization_ratio",
-        *(_G, "Share of the time in which memory was read or written, newest sample.", _GPU),
-        _sampled("memory_percent", 1e-2),
+        "Share of the time in which memory was read or written",
+        "memory_percent",
+        1e-2,
     ),
-    Family(
-        "gpubench_gpu_sm_clock_hertz",
-        _G,
-        "Clock of the GPU's cores, newest sample.",
-        _GPU,
-        _sampled("sm_clock_mhz", 1e6),
+    _of_sample("gpubench_gpu_sm_clock_hertz", "Clock of the GPU's cores", "sm_clock_mhz", 1e6),
+    _of_sample("gpubench_gpu_memory_clock_hertz", "Clock of the GPU's memory", "memory_clock_mhz", 1e6),
+    _of_sample("gpubench_gpu_memory_used_bytes", "Memory in use on the whole GPU", "memory_used_bytes"),
+    _of_gpu(
+        "gpubench_gpu_memory_total_bytes", "Memory of the GPU.", _devices(lambda device: device.memory_total_bytes)
     ),
-    Family(
-        "gpubench_gpu_memory_clock_hertz",
-        *(_G, "Clock of the GPU's memory, newest sample.", _GPU, _sampled("memory_clock_mhz", 1e6)),
-    ),
-    Family(
-        "gpubench_gpu_memory_used_bytes",
-        *(_G, "Memory in use on the whole GPU, newest sample.", _GPU, _sampled("memory_used_bytes")),
-    ),
-    Family(
-        "gpubench_gpu_memory_total_bytes",
-        *(_G, "Memory of the GPU.", _GPU, _devices(lambda device: device.memory_total_bytes)),
-    ),
-    Family(
-        "gpubench_gpu_sample_timestamp_seconds",
-        *(_G, "When the newest sample of the GPU was taken.", _GPU, _sampled_at),
-    ),
+    _of_gpu("gpubench_gpu_sample_timestamp_seconds", "When the newest sample of the GPU was taken.", _sampled_at),
 )

@@ -1,4 +1,4 @@
-"""A display that keeps what it is told, for the metrics, and forwards it to the display of people."""
+"""A display that keeps events for the metrics, and forwards them to the display of people."""
 
 import threading
 import time
@@ -11,14 +11,14 @@ from orchestrator.config.naming import kind_of_run
 from orchestrator.config.run_configuration import Configuration, StoredRun
 from orchestrator.engine.display_events import CellEnded, Display, Notice, Snapshot
 from orchestrator.figures.report import Report
-from orchestrator.metrics.run_view import Figure, RunStands, View
+from orchestrator.metrics.run_view import Figure, RunState, View
 from protocol.failure import Category
 
 _KEPT: Final = 8  # figures of a cell: the newest counts, older ones replace a withdrawn one
 
 
 class Follower:
-    """Follows one run: the loop tells it, threads of the exporters read its view. cells: planned ones by id."""
+    """Follows one run: the loop calls it, threads of the exporters read its view. cells: planned, by id."""
 
     def __init__(self, stored: StoredRun, display: Display) -> None:
         self._display = display
@@ -52,7 +52,7 @@ class Follower:
         self._display.show(snapshot)
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Count what happened."""
+        """Count the end or the withdrawal of a launch, and keep the end of the run."""
         with self._lock:
             if isinstance(event, CellEnded):
                 self._ended(event)
@@ -61,17 +61,17 @@ class Follower:
                 self._failed(event.fields["category"], again=event.fields["again"])
         if isinstance(event, Notice) and event.event == "run_ended":
             broken = event.fields["verdict"] is None
-            stands = RunStands.BROKEN_OFF if broken else RunStands.OVER
-            self._know(stands=stands, exit_code=event.fields["exit_code"])
+            state = RunState.BROKEN_OFF if broken else RunState.OVER
+            self._know(state=state, exit_code=event.fields["exit_code"])
         self._display.tell(event)
 
     def judged(self, report: Report) -> None:
         """Keep the verdicts of the run's report."""
-        night = () if report.burn_in is None else report.burn_in.gpus
+        burn_in_gpus = () if report.burn_in is None else report.burn_in.gpus
         self._know(
             health={gpu.gpu_uuid: gpu.verdict for gpu in report.health.gpus},
             node=report.health.node.verdict,
-            burn_in={gpu.gpu_uuid: gpu.verdict for gpu in night},
+            burn_in={gpu.gpu_uuid: gpu.verdict for gpu in burn_in_gpus},
         )
 
     def close(self) -> None:
@@ -112,5 +112,9 @@ class Follower:
         self._retries += again
 
 
-def _profile(asked: Configuration) -> str:
-    return kind_of_run(asked.profile, asked.preset, None if asked.burn_in is None else asked.burn_in.level)
+def _profile(configuration: Configuration) -> str:
+    return kind_of_run(
+        configuration.profile,
+        configuration.preset,
+        None if configuration.burn_in is None else configuration.burn_in.level,
+    )

@@ -1,4 +1,4 @@
-"""Everything known of a run at one moment, for the metrics: plain values."""
+"""State of a run at one moment, for the metrics: plain values."""
 
 import enum
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from protocol.cell import Device
 from protocol.failure import Category
 
 
-class RunStands(enum.StrEnum):
+class RunState(enum.StrEnum):
     """State of the run. BROKEN_OFF: ended without a report."""
 
     RUNNING = "running"
@@ -43,7 +43,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     began: float  # seconds since the epoch
     at: float  # seconds since the epoch
     boot: float  # epoch minus monotonic time
-    stands: RunStands = RunStands.RUNNING
+    state: RunState = RunState.RUNNING
     exit_code: int | None = None  # once the run is over
     snapshot: Snapshot | None = None  # None before the first
     figures: Mapping[str, Figure] = {}  # by planned cell

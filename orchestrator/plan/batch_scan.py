@@ -1,12 +1,12 @@
-"""Search for the best batch size (`-b auto`): which size to try next, and what was found. Pure.
+"""Search for the best batch size (`-b auto`): the next size to try, and the result. Pure.
 
     1, 8 ──▶ memory per item ──▶ the largest that should fit ──▶ a fresh process verifies it
                    ▲                                                │ fits: is more possible?
                    └── line through the two largest that fit ◀──────┘ does not: between the two
     then every power of two below the largest: throughput by batch size
 
-The largest size is found to one part in 32. Running out of memory is no failure here. Any other failure at a size above
-one that worked also counts as a limit.
+The largest size is exact to one part in 32. Running out of memory is no failure here. Any failure above a size that
+worked counts as a limit.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,10 +21,10 @@ from protocol.result import Result
 SECOND: Final = 8
 """After 1: far enough for the slope of the memory."""
 GROWTH: Final = 16
-"""A prediction is trusted up to so many times the largest size that worked."""
+"""A prediction is trusted up to this multiple of the largest size that worked."""
 RESOLUTION: Final = 32
 CREEP: Final = 8
-"""Where more fits than predicted, the next size is larger by one part in so many."""
+"""If more fits than predicted, the next size is larger by one part in this many."""
 _ROUND: Final = 8
 _ROUND_FROM: Final = 64
 
@@ -46,7 +46,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def figures(result: Result) -> Figures:
-    """The figures of a launch: items over the whole time of its measured blocks."""
+    """Return the figures of a launch: items over the whole time of its measured blocks."""
     seconds = sum(block.end_ns - block.start_ns for block in result.blocks) / 1e9
     iterations = sum(block.iterations for block in result.blocks)
     memory = result.memory
@@ -57,7 +57,7 @@ def figures(result: Result) -> Figures:
 
 
 def next_batch(tried: Sequence[Tried], room: Room) -> int | None:
-    """The batch size to try next, None at the end. No size comes twice."""
+    """Return the batch size to try next, None at the end. No size comes twice."""
     if not tried:
         return 1
     working, unfit = _apart(tried)
@@ -67,21 +67,21 @@ def next_batch(tried: Sequence[Tried], room: Room) -> int | None:
 
 
 def largest(tried: Iterable[Tried]) -> Tried | None:
-    """The largest batch that worked below the smallest that did not."""
+    """Return the largest batch that worked below the smallest that did not."""
     working, _ = _apart(tried)
     return working[-1] if working else None
 
 
 def best(tried: Iterable[Tried]) -> Tried | None:
-    """The batch size with the highest throughput."""
+    """Return the batch size with the highest throughput."""
     working, _ = _apart(tried)
     return max(working, key=lambda one: one.figures.items_per_second if one.figures else 0.0, default=None)
 
 
 def bound(tried: Iterable[Tried], room: Room) -> str:
-    """What limits the largest batch: "memory", "time", "cap", or "failure: ..." for a failure at a larger size.
+    """Return what limits the largest batch: "memory", "time", "cap", or "failure: ...".
 
-    Empty where nothing worked, and until the scan has ended.
+    Empty if nothing worked, and until the scan has ended.
     """
     tried = tuple(tried)
     working, unfit = _apart(tried)
@@ -99,14 +99,13 @@ def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
 
 
 def _apart(tried: Iterable[Tried]) -> tuple[list[Tried], int | None]:
-    """The sizes that worked, ascending, and the smallest that did not. Larger sizes do not count."""
+    """Return the sizes that worked, ascending, and the smallest that did not. Larger sizes do not count."""
     unfit = min((one.batch_size for one in tried if one.figures is None), default=None)
     working = [one for one in tried if one.figures is not None and (unfit is None or one.batch_size < unfit)]
     return sorted(working, key=lambda one: one.batch_size), unfit
 
 
 def _larger(working: Sequence[Tried], unfit: int | None, room: Room) -> int | None:
-    """A larger size to try, None where the largest is known well enough."""
     now = working[-1].batch_size
     ceiling = _ceiling(working, unfit, room)
     if now >= ceiling or (unfit is not None and unfit - now <= max(1, now // RESOLUTION)):
@@ -127,7 +126,6 @@ def _ceiling(working: Sequence[Tried], unfit: int | None, room: Room) -> int:
 
 
 def _predicted(working: Sequence[Tried], room: Room) -> int:
-    """The largest size that fits, by the line through the two largest that worked."""
     now = working[-1]
     if len(working) == 1:
         return SECOND
@@ -142,7 +140,7 @@ def _predicted(working: Sequence[Tried], room: Room) -> int:
 
 
 def _rounded(size: int, above: int) -> int:
-    """A multiple of eight if that is above `above`: matrices of other sizes are slower."""
+    """Round down to a multiple of eight, if above `above`: matrices of other sizes are slower."""
     rounded = size - size % _ROUND if size >= _ROUND_FROM else size
     return rounded if rounded > above else size
 

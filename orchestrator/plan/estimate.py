@@ -1,8 +1,7 @@
 """Rough estimate of a plan's duration. Pure.
 
-A launch costs its start, the model's construction, warm-up and measurement. Warm-up and measurement stay within the
-profile's bounds unless a few iterations take longer. Rates are those of a middling device; constants that depend on no
-model are means of a default run on one H200.
+A launch costs its start, the model's construction, warm-up and measurement. Rates are those of a middling device;
+constants that depend on no model are means of a default run on one H200.
 """
 
 import math
@@ -13,8 +12,9 @@ import msgspec
 
 from orchestrator.config.run_configuration import Configuration, Isolation, Plan
 from orchestrator.config.workloads import WORKLOADS
+from orchestrator.plan import load_windows
 from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, ModelSpec, Precision, SizeUnit, Workload
-from protocol.messages import Measurement
+from protocol.messages import SETTLING_S, Measurement
 from protocol.verification import LEAST_REPLAYS, REPLAY_STEPS
 
 RATE_GFLOPS: Final = {
@@ -35,7 +35,7 @@ FLOOR_S: Final = {DeviceKind.CUDA: 0.003, DeviceKind.CPU: 0.005}
 FORK_S: Final = {DeviceKind.CUDA: 0.6, DeviceKind.CPU: 0.1}
 EXEC_S: Final = {DeviceKind.CUDA: 13.0, DeviceKind.CPU: 4.0}
 ZYGOTE_S: Final = {DeviceKind.CUDA: 15.0, DeviceKind.CPU: 4.0}
-"""Start and end of a process, and the zygote's start. GPU: measured on an H200 (docs/measurements.md)."""
+"""Start and end of a process, and the zygote's start. GPU: measured on an H200 (docs/measurements-reference.md)."""
 
 BUILD_S: Final = 0.05
 BUILD_PARAMETERS_S: Final = {DeviceKind.CUDA: 2.5e9, DeviceKind.CPU: 80e6}
@@ -49,7 +49,10 @@ TOKEN_S: Final = {DeviceKind.CUDA: 0.013, DeviceKind.CPU: 0.1}
 """One new token, which reads every weight once."""
 
 FIRST_S: Final = {DeviceKind.CUDA: 0.65, DeviceKind.CPU: 0.0}
-"""Extra time of the first iteration: 0.1 to 0.4 s of loading kernels, 3 s where cuDNN compiles some."""
+"""Extra time of the first iteration: 0.1 to 0.4 s of loading kernels, 3 s if cuDNN compiles some."""
+
+COMPILE_S: Final = 30.0
+"""Compiling a model and importing the compiler: lstm cold on two cores 20 to 37 s."""
 
 REPLAYED_S: Final = {DeviceKind.CUDA: 0.0, DeviceKind.CPU: 0.12}
 """Extra time of a replayed step: optimizer, digests of gradients, single-threaded operators. Measured on one core, step
@@ -78,20 +81,20 @@ SCAN_BATCH: Final = 32
 """Launches of a batch scan, and the size of a middle one."""
 
 SHARE: Final = {DeviceKind.CUDA: 0.3, DeviceKind.CPU: 1.0}
-"""How far into the profile's bounds a launch goes: on a CPU times are rarely steady enough to end early."""
+"""Expected share of the profile's bounds: on a CPU times are rarely steady enough to end early."""
 
 YEAR_S: Final = 365 * 24 * 3600.0
 
 
 def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> float:
-    """Seconds for the whole plan: devices in parallel, but solo cells one after the other."""
+    """Return the seconds of the whole plan: devices in parallel, but solo cells one after the other."""
     cells = {cell.id: cell for cell in plan.cells}
 
     def sums(mode: Mode) -> list[float]:
         return [
             sum(
-                launch_s(cells[one], configuration, device)
-                for one, _ in plan.order[device.uuid]
+                launch_s(cells[one], configuration, device, round_=round_)
+                for one, round_ in plan.order[device.uuid]
                 if cells[one].mode is mode
             )
             for device in devices
@@ -101,15 +104,16 @@ def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device])
 
 
 def shared_start_s(configuration: Configuration, devices: Sequence[Device]) -> float:
-    """Seconds until the first launch: the start of the zygote."""
+    """Return the seconds until the first launch: the start of the zygote."""
     zygote = max((ZYGOTE_S[device.kind] for device in devices), default=0.0)
     return zygote if configuration.isolation is Isolation.FORK else 0.0
 
 
-def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: float = 1.0) -> float:
-    """Seconds for one launch of `cell` on `device`, or for its whole batch scan.
+def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: float = 1.0, *, round_: int = 0) -> float:
+    """Return the seconds of one launch of `cell` on `device`, or of its whole batch scan.
 
-    scale: factor on iteration_s. With cells of fixed length it affects only replays.
+    scale: factor on iteration_s; with cells of fixed length it affects only replays. round_: only the first has load
+    windows.
     """
     if cell.batch_size == AUTO:
         step = msgspec.structs.replace(cell, batch_size=SCAN_BATCH)
@@ -127,28 +131,31 @@ def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: fl
         return start + write + iteration + _measured_s(measurement, iteration, device, least)
     warm_up = _fixed_s(measurement.warm_up_iterations, iteration, _warm_up_s(measurement, iteration))
     measured = _fixed_s(measurement.iterations, iteration, _measured_s(measurement, iteration, device))
-    return start + FIRST_S[device.kind] + warm_up + measured + _afterwards_s(cell, measurement, iteration)
+    if load_s := load_windows.window_s(cell, configuration, device, round_):
+        measured = max(measured, SETTLING_S + load_s - warm_up)
+    compiling = COMPILE_S if cell.compiles else 0.0
+    return start + compiling + FIRST_S[device.kind] + warm_up + measured + _afterwards_s(cell, measurement, iteration)
 
 
 def timed_start_s(cell: Cell, configuration: Configuration, device: Device) -> float:
-    """Seconds until a launch of fixed length is at work."""
+    """Return the seconds until a launch of fixed length is at work."""
     return _start_s(configuration.by_name[cell.model], configuration, device) + FIRST_S[device.kind]
 
 
 def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, scale: float = 1.0) -> float:
-    """Seconds of work of a cell that lasts `cell_s`, more for a replay of REPLAY_LEAST steps. scale: as in launch_s."""
+    """Return the seconds of work of a cell that lasts `cell_s`; a replay has at least REPLAY_LEAST steps."""
     if cell.workload is not Workload.REPLAY:
         return cell_s
     return max(cell_s, REPLAY_LEAST * scale * iteration_s(cell, model, device))
 
 
 def scale(configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
-    """Initial factor on iteration_s for `device`, above 1 where devices with cells of fixed length share cores."""
+    """Return the initial factor on iteration_s, above 1 if cells of fixed length share cores."""
     return 1.0 if configuration.cell_s is None else BUSY[device.kind] * sharing(device, devices)
 
 
 def sharing(device: Device, devices: Sequence[Device]) -> int:
-    """Number of CPU devices on the busiest core of `device`, which slow down its steps; 1 for a GPU."""
+    """Return the number of CPU devices on the busiest core of `device`, which slow it down; 1 for a GPU."""
     if device.kind is not DeviceKind.CPU:
         return 1
     others = [other.cpus for other in devices if other.kind is DeviceKind.CPU]
@@ -156,7 +163,7 @@ def sharing(device: Device, devices: Sequence[Device]) -> int:
 
 
 def iteration_s(cell: Cell, model: ModelSpec, device: Device) -> float:
-    """Seconds for one iteration: a load, a forward pass, a training step (three passes), or a text."""
+    """Return the seconds of an iteration: a load, a forward pass, a training step (three passes), or a text."""
     if cell.workload is Workload.LOAD:
         return BUILD_S + _weights_bytes(cell, model) / READ_BYTES_S
     passes = WORKLOADS[cell.workload].forward_passes
@@ -178,7 +185,7 @@ def _weights_bytes(cell: Cell, model: ModelSpec) -> int:
 
 
 def _relative_size(cell: Cell, model: ModelSpec) -> float:
-    """Work of an input relative to the default size: images grow in two dimensions."""
+    """Return the work of an input relative to the default size: images grow in two dimensions."""
     if cell.input_size is None or model.sizes is None:
         return 1.0
     relative = cell.input_size / model.sizes.default
@@ -186,13 +193,12 @@ def _relative_size(cell: Cell, model: ModelSpec) -> float:
 
 
 def _warm_up_s(measurement: Measurement, iteration: float) -> float:
-    """Until the blocks of a window agree, at most to the cap."""
     steady = WARM_UP_BLOCKS * max(measurement.block_s, iteration)
     return max(min(steady, measurement.warm_up_cap_s), (WARM_UP_ITERATIONS - 1) * iteration)
 
 
 def _measured_s(measurement: Measurement, iteration: float, device: Device, least: int = MEASURED_ITERATIONS) -> float:
-    """Until there is an interval, or to the cap; shorter where the profile gives up without one."""
+    """Until there is an interval, or to the cap; shorter if the profile gives up without one."""
     interval_s = ENOUGH * iteration
     if interval_s > measurement.max_s:
         return max(measurement.min_s if measurement.give_up else measurement.max_s, least * iteration)
@@ -200,7 +206,6 @@ def _measured_s(measurement: Measurement, iteration: float, device: Device, leas
 
 
 def _afterwards_s(cell: Cell, measurement: Measurement, iteration: float) -> float:
-    """One pass to check outputs, latencies, and counting operations."""
     count = COUNT_S + iteration
     latencies = iteration + max(min(LATENCY_S, measurement.min_s / 2), iteration)
     facts = WORKLOADS[cell.workload]
@@ -212,7 +217,7 @@ def _fixed_s(iterations: int | None, iteration: float, adaptive_s: float) -> flo
 
 
 def about(seconds: float) -> str:
-    """A rough duration: "about 40 s", "about 3 min", "about 1 h 20 min", "more than a year"."""
+    """Describe a duration: "about 40 s", "about 3 min", "about 1 h 20 min", "more than a year"."""
     if seconds < 90:
         step = 1 if seconds < 10 else 5
         return f"about {max(math.ceil(seconds / step) * step, 1)} s"

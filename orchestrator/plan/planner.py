@@ -3,9 +3,9 @@
     round 0:  every cell once, in random order      round 1:  every cell once, in another random order      …
     of two modes:  loaded, in random order; solo, in random order                                           …
 
-Randomised complete blocks, because a machine drifts. The order depends on the stored seed alone, so identical GPUs work
-on the same cell at about the same time. With a time limit, priority.py decides the order. Modes alternate by round
-because all devices must change them together (state/turns.py).
+Randomised complete blocks, because a machine drifts. The seed decides the order, so identical GPUs work on the same
+cell at about the same time. With a time limit, priority.py decides the order. Modes alternate by round because all
+devices must change them together (state/turns.py).
 """
 
 import hashlib
@@ -28,10 +28,7 @@ HOST_SHARE: Final = 0.5
 
 
 def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """The plan for these devices. Devices of a kind get the same cells. Fields of `configuration` must not be empty.
-
-    Raises ConfigError where nothing requested is applicable to a device.
-    """
+    """Return the plan for these devices. Raises ConfigError if nothing requested applies to a device."""
     modes = modes_of(configuration, devices)
     cells: list[Cell] = []
     order: dict[str, tuple[tuple[str, int], ...]] = {}
@@ -42,7 +39,7 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
         left_out += _exclusions(configuration, device)
         if not wanted:
             excluded = "; ".join(f"{one.model}: {one.why}" for one in left_out)
-            raise ConfigError(f"{device.label}: nothing is to be measured there. {excluded}")
+            raise ConfigError(f"{device.label}: there is nothing to measure on it. {excluded}")
         mine = [[_cell(shape, device, mode, configuration.seed) for shape in wanted] for mode in modes]
         cells.extend(itertools.chain(*mine))
         blocks = zip(rounds, itertools.product(range(configuration.launches), mine), strict=True)
@@ -86,7 +83,6 @@ def _probes(configuration: Configuration, device: Device) -> Iterator[Shape]:
 
 
 def _exclusions(configuration: Configuration, device: Device) -> Iterator[LeftOut]:
-    """Requests that make no cell on this device."""
     for model in itertools.filterfalse(is_probe, configuration.models):
         for why in shapes.exclusions(model, configuration):
             yield LeftOut(device=device.uuid, model=model.name, why=why)
@@ -103,19 +99,21 @@ def _cell(shape: Shape, device: Device, mode: Mode, seed: int) -> Cell:
         input_size=shape.input_size,
         new_tokens=shape.new_tokens,
         memory_format=shape.memory_format,
+        compile_mode=shape.compile_mode,
+        dynamic_shapes=shape.dynamic_shapes,
         mode=mode,
         seed=cell_seed(seed, shape.model.name, shape.workload),
     )
 
 
 def cell_seed(seed: int, model: str, workload: Workload) -> int:
-    """Seed of weights and inputs, 0 to 2^32 - 1, equal for all devices, precisions, modes and batch sizes."""
+    """Return the seed of weights and inputs, 32 bits, equal for all devices, precisions, modes and batch sizes."""
     words = f"{seed}/{model}/{workload}"
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big")
 
 
 def rounds_of(cells: int, launches: int, seed: int, *, first: int | None = None) -> list[list[int]]:
-    """`launches` random orders of `cells` positions, none beginning with the last cell of the previous (cells > 1).
+    """Return random orders of cells, none beginning with the last cell of the previous one.
 
     first: position at the very beginning, None for a random one.
     """

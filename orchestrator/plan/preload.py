@@ -1,7 +1,7 @@
-"""Modules imported before a launch: by the zygote once for a run, by a new interpreter for its own cell.
+"""Modules imported before a launch: by the zygote for a run, by a new interpreter for a cell.
 
 Both import before they connect. Imports after the first thread change memory addresses, which moved launch-bound cells
-by percents (docs/measurements.md).
+by percents (docs/measurements-reference.md).
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _FOR_DIGESTS_ON_GPUS: Final = "worker.verify.triton_ahead"
 
 
 def modules(stored: StoredRun, cells: Iterable[Cell]) -> tuple[str, ...]:
-    """Modules of workloads, families and model classes, each once, in a fixed order."""
+    """Return modules of workloads, families and model classes, each once, in a fixed order."""
     measured = tuple(cells)
     by_name = stored.configuration.by_name
     named = [f"worker.workloads.{cell.workload}" for cell in measured]

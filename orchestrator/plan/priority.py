@@ -24,7 +24,7 @@ _ROUND: Final = 1000
 
 
 def number(cell: Cell, configuration: Configuration, round_: int = 0) -> int:
-    """The priority of a planned launch: lower comes earlier."""
+    """Return the priority of a planned launch: lower comes earlier."""
     precisions = configuration.precisions
     later = precisions.index(cell.precision) if cell.precision in precisions else 0
     modes = configuration.modes
@@ -33,13 +33,13 @@ def number(cell: Cell, configuration: Configuration, round_: int = 0) -> int:
 
 
 def first_things_first(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """The plan in the order of priority, equal on devices of a kind."""
+    """Return the plan in order of priority, equal on devices of a kind."""
     cells = {cell.id: cell for cell in plan.cells}
 
     def sorted_for(device: Device) -> tuple[Slot, ...]:
         def key(slot: Slot) -> tuple[int, float]:
             cell = cells[slot[0]]
-            return number(cell, configuration, slot[1]), estimate.launch_s(cell, configuration, device)
+            return number(cell, configuration, slot[1]), estimate.launch_s(cell, configuration, device, round_=slot[1])
 
         return tuple(sorted(plan.order[device.uuid], key=key))
 

@@ -1,7 +1,6 @@
-"""Which probes a device gets. Pure.
+"""Probes of a device. Pure.
 
-Requested probes are measured where applicable. A GPU that measures models also gets gemm, in each precision, and hbm as
-references.
+A GPU that measures models also gets gemm, in each precision, and hbm as references.
 """
 
 from collections.abc import Iterator
@@ -19,8 +18,8 @@ from protocol.cell import Device, DeviceKind, ModelSpec, Precision
 class Probe:
     """Facts about a probe besides configs/models.yaml.
 
-    work: what limits it. figure: main figure. each_precision: measured in every precision of the run, otherwise once in
-    fp32. reference: figures of models are compared with it. gpu_only: why it means nothing on a CPU device, else empty.
+    work: its limit. figure: main figure. each_precision: otherwise once in fp32. reference: figures of models are
+    compared with it. gpu_only: why it means nothing on a CPU device, else empty.
     """
 
     work: Work
@@ -46,7 +45,7 @@ PROBES: Final[dict[str, Probe]] = {
 
 
 def on(configuration: Configuration, device: Device) -> Iterator[tuple[ModelSpec, Precision]]:
-    """The probes of `device` with their precisions, in the configured order."""
+    """Yield the probes of `device` with their precisions, in the configured order."""
     for spec in (*_requested(configuration), *_added(configuration, device)):
         probe = PROBES[spec.name]
         if _applicable(probe, device):
@@ -55,7 +54,7 @@ def on(configuration: Configuration, device: Device) -> Iterator[tuple[ModelSpec
 
 
 def exclusions(configuration: Configuration, device: Device) -> Iterator[LeftOut]:
-    """Requested probes that are not applicable to `device`."""
+    """Yield the requested probes that are not applicable to `device`."""
     for spec in _requested(configuration):
         probe = PROBES[spec.name]
         if not _applicable(probe, device):
@@ -67,7 +66,6 @@ def _requested(configuration: Configuration) -> list[ModelSpec]:
 
 
 def _added(configuration: Configuration, device: Device) -> list[ModelSpec]:
-    """References that were not requested, if cells of the run need them."""
     models = any(not is_probe(spec) for spec in configuration.models)
     needed = any(WORKLOADS[workload].needs_references for workload in configuration.workloads)
     if device.kind is not DeviceKind.CUDA or not models or not needed:

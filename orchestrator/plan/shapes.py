@@ -2,11 +2,11 @@
 
     load         once for each precision, at the first input size
     inference    at every batch size and every input size
-    training     the same, with batch sizes of its own
-    generation   models that can write: batch sizes of its own, prompts as long as --seq-len says
+    training     the same, with its own batch sizes
+    generation   models that can write, with their own batch sizes; prompts as long as --seq-len says
 
-Requested sizes apply to models with that unit, tokens or pixels. What a model cannot do is excluded with a reason; for
-explicitly named models config.py has refused it already.
+Requested sizes apply to models with that unit, tokens or pixels. Impossible ones are excluded with a reason; resolution
+has refused them for explicitly named models.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from typing import Final
 from orchestrator.config.input_sizes import in_words, is_possible, listed_numbers, requested
 from orchestrator.config.run_configuration import Configuration
 from orchestrator.config.workloads import WORKLOADS
-from protocol.cell import MemoryFormat, ModelSpec, Precision, SizeUnit, Workload
+from protocol.cell import CompileMode, MemoryFormat, ModelSpec, Precision, SizeUnit, Workload
 
 IMAGE_DIMENSIONS: Final = 4
 """Batch, channels, height and width."""
@@ -33,41 +33,52 @@ class Shape:
     input_size: int | None = None
     new_tokens: int | None = None
     memory_format: MemoryFormat = MemoryFormat.CONTIGUOUS
+    compile_mode: CompileMode = CompileMode.EAGER
+    dynamic_shapes: bool = False
 
 
 def of(model: ModelSpec, configuration: Configuration) -> Iterator[Shape]:
-    """All shapes of `model` on each device."""
+    """Yield all shapes of `model`."""
     for workload in configuration.workloads:
         writes = model.generation if WORKLOADS[workload].generates else None
         for precision in configuration.precisions:
             for batch_size in WORKLOADS[workload].batch_sizes(configuration):
                 for size in _input_sizes(workload, model, configuration):
-                    yield Shape(
-                        model=model,
-                        workload=workload,
-                        precision=precision,
-                        batch_size=batch_size,
-                        input_size=size,
-                        new_tokens=None if writes is None else writes.new_tokens,
-                        memory_format=memory_format(model, configuration.memory_format),
-                    )
+                    for compile_mode in compile_modes(workload, configuration):
+                        compiled = compile_mode is not CompileMode.EAGER
+                        yield Shape(
+                            model=model,
+                            workload=workload,
+                            precision=precision,
+                            batch_size=batch_size,
+                            input_size=size,
+                            new_tokens=None if writes is None else writes.new_tokens,
+                            memory_format=memory_format(model, configuration.memory_format),
+                            compile_mode=compile_mode,
+                            dynamic_shapes=compiled and configuration.dynamic_shapes,
+                        )
+
+
+def compile_modes(workload: Workload, configuration: Configuration) -> tuple[CompileMode, ...]:
+    """The requested modes; a phase that is never compiled is eager."""
+    return configuration.compile_modes if WORKLOADS[workload].compiles else (CompileMode.EAGER,)
 
 
 def exclusions(model: ModelSpec, configuration: Configuration) -> Iterator[str]:
-    """Why requests are not measured for `model`, one sentence each."""
-    said = False
+    """Yield why requests are not measured for `model`, one sentence each."""
+    explained = False
     if model.sizes is not None:
         impossible = [size for size in requested(model.sizes, configuration) if not is_possible(model.sizes, size)]
         if impossible:
-            said = True
+            explained = True
             yield f"takes {in_words(model.sizes)}, not {listed_numbers(impossible)}"
     if model.generation is not None and Workload.GENERATION in configuration.workloads:
         too_long = set(_prompts(model, configuration)) - set(_written(model, configuration))
         if too_long:
-            said = True
+            explained = True
             prompts = listed_numbers(too_long)
             yield f"has no room for {model.generation.new_tokens} new tokens after a prompt of {prompts}"
-    if not said and next(of(model, configuration), None) is None:
+    if not explained and next(of(model, configuration), None) is None:
         yield "writes no text, so there is no generation to measure"
 
 
@@ -90,7 +101,6 @@ def _input_sizes(workload: Workload, model: ModelSpec, configuration: Configurat
 
 
 def _prompts(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
-    """Requested prompt lengths that the model can read."""
     if model.generation is None:
         return ()
     if model.sizes is None:
@@ -100,7 +110,6 @@ def _prompts(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
 
 
 def _written(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
-    """Prompt lengths that leave room for the new tokens."""
     room = None if model.sizes is None else model.sizes.largest
     new = 0 if model.generation is None else model.generation.new_tokens
     return tuple(size for size in _prompts(model, configuration) if room is None or size + new <= room)
@@ -110,10 +119,10 @@ def _written(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
 
 
 def memory_format(model: ModelSpec, wanted: MemoryFormat | None) -> MemoryFormat:
-    """The requested memory format, else channels_last for convolutions, which is faster with cuDNN.
+    """Return the requested memory format, else channels_last for convolutions, faster with cuDNN.
 
-    CONTIGUOUS for a model without images. Shipped models that take pixels and are no transformers are convolutional;
-    others only if of type "cnn".
+    CONTIGUOUS for a model without images. Shipped models that take pixels are convolutional unless transformers, others
+    if of type "cnn".
     """
     if not sees_images(model):
         return MemoryFormat.CONTIGUOUS

@@ -11,7 +11,8 @@ from typing import Final
 from orchestrator.config.workloads import OF_NO_MODEL, WITHOUT_BATCH
 from orchestrator.figures import keys, table
 from orchestrator.figures.cells import BatchPoint, BatchScan, Measured, Status
-from orchestrator.figures.report import Report
+from orchestrator.figures.quality import quality
+from orchestrator.figures.report import CellEntry, Report
 from orchestrator.figures.table import Value
 from orchestrator.report.numbers import NOT_AVAILABLE
 from orchestrator.system.plain_text import plain
@@ -23,7 +24,7 @@ _REQUIRED: Final = ("Model", "Type", "Batch_Size", "Forward_ms", "Backward_ms", 
 COLUMNS: Final = (
     *_REQUIRED,
     *("GPU", "GPU_UUID", "GPU_Name", "Precision", "Phase", "Mode", "Input_Size", "Requested_Batch", "Status"),
-    *("Memory_Format", "New_Tokens"),
+    *("Quality", "Memory_Format", "New_Tokens"),
     *(figure.column for figure in table.COLUMNS if figure.column not in _REQUIRED),
     *("Refers_To", "Attempts", "Reason", "Scan"),
 )
@@ -86,6 +87,8 @@ def to_rows(report: Report) -> list[Row]:
 
 def _facts(one: object) -> Row:
     found = {column: getattr(one, field) for column, field in _FACTS.items() if hasattr(one, field)}
+    if isinstance(one, Measured | CellEntry):
+        found["Quality"] = quality(one.status, one if isinstance(one, Measured) else None)
     return found | ({"Reason": found["Reason"] or None} if "Reason" in found else {})
 
 

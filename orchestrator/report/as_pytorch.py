@@ -99,7 +99,6 @@ def _metrics(line: Line) -> Iterator[Json]:
 
 
 def _runner(gpu: GpuInfo, report: Report) -> Json:
-    """The device. avail_gpu_mem_in_gb: whole GiB."""
     memory = gpu.gpu_memory_total_mb
     return {
         "name": gpu.kind,

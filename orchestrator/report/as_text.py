@@ -31,7 +31,7 @@ def _chapters(report: Report, layout: Layout) -> Iterator[str]:
 
 
 def _lines(paragraphs: Iterator[Paragraph]) -> Iterator[str]:
-    return (line for one in paragraphs for line in one.lines)
+    return (line for paragraph in paragraphs for line in paragraph.lines)
 
 
 def _head(report: Report, layout: Layout) -> Iterator[Paragraph]:
@@ -49,7 +49,9 @@ def _one_page(report: Report, layout: Layout) -> Iterator[str]:
     room = _PAGE_LINES + _LINES_PER_FURTHER_GPU * max(len(report.gpu_info) - _NODE_GPUS, 0)
     sections = [section for chapter in layout.text if (section := chapter(report)) is not None]
     for limited in (False, True):
-        middle = [one for section in sections for one in text.paragraphs(section, heading=False, limited=limited)]
+        middle = [
+            paragraph for section in sections for paragraph in text.paragraphs(section, heading=False, limited=limited)
+        ]
         page = (*_head(report, layout), *middle, _CUT, *_end(report, layout))
         if one_page.is_whole(page, room, _CUT):
             break

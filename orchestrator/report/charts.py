@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """Type of a chart. charts.js, over_time.js, over_runs.js and ratios.js have a function for each."""
+    """Type of a chart. The scripts in html/static/ have a function for each."""
 
     BARS = "bars"
     STACKED = "stacked"
@@ -16,6 +16,7 @@ class Kind(StrEnum):
     SPANS = "spans"
     RATIOS = "ratios"
     RUNS = "runs"
+    ROOFLINE = "roofline"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Box:
-    """A field of a heat map. value: decides the colour, None for none. marked: framed."""
+    """A field of a heat map. value: decides the colour, None for none. marked: framed. hatched: grey, says nothing."""
 
     column: int
     row: int
@@ -46,6 +47,7 @@ class Box:
     text: str
     says: str
     marked: bool = False
+    hatched: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,13 +122,11 @@ class Spans:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A speed relative to another, with its interval, and the margin around 1 that counts as equal.
-
-    word: decides colour and shape.
-    """
+    """A relative speed with its interval and the margin around 1. word: in the legend. tone: of colour and shape."""
 
     name: str
     word: str
+    tone: str
     ratio: float
     low: float | None
     high: float | None
@@ -145,10 +145,7 @@ class Ratios:
 
 @dataclass(frozen=True)
 class OfRun:
-    """A figure in one run, None without one. counted: part of the judged series.
-
-    change: of the level from this run on, in words. stack: the software stack differs from the run before.
-    """
+    """A figure in one run. counted: in the judged series. change: of the level from here. stack: it changed."""
 
     name: str
     began: str
@@ -167,4 +164,34 @@ class OverRuns:
     runs: tuple[OfRun, ...]
 
 
-Plot = Bars | Heat | Curves | Course | Spans | Ratios | OverRuns
+@dataclass(frozen=True)
+class Roof:
+    """The limits of a GPU in one precision: of matrix products, and of its memory in TB/s."""
+
+    name: str
+    tflops: float
+    tb_per_sec: float
+
+
+@dataclass(frozen=True)
+class RoofPoint:
+    """A measurement below its roof. intensity: operations per byte. open: drawn hollow."""
+
+    name: str
+    roof: str
+    intensity: float
+    tflops: float
+    open: bool
+    says: str
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Measurements below the roofs of their precisions, both axes logarithmic."""
+
+    name: str
+    roofs: tuple[Roof, ...]
+    points: tuple[RoofPoint, ...]
+
+
+Plot = Bars | Heat | Curves | Course | Spans | Ratios | OverRuns | Roofline

@@ -3,8 +3,11 @@
 from typing import Final
 
 from orchestrator.report.chapters.batch_scans import batch_scans
+from orchestrator.report.chapters.best import best
+from orchestrator.report.chapters.brief import gpus, limits, next_steps, probes, warnings
 from orchestrator.report.chapters.cells import listed
 from orchestrator.report.chapters.comparisons import baseline, costs, thresholds
+from orchestrator.report.chapters.compiled import compiled
 from orchestrator.report.chapters.devices import described, devices
 from orchestrator.report.chapters.excluded import not_measured
 from orchestrator.report.chapters.failures import failures
@@ -12,6 +15,7 @@ from orchestrator.report.chapters.health import health
 from orchestrator.report.chapters.models import models
 from orchestrator.report.chapters.overview import summary
 from orchestrator.report.chapters.performance import performance
+from orchestrator.report.chapters.power import power
 from orchestrator.report.chapters.spread import spread
 from orchestrator.report.chapters.stragglers import full_node, stragglers
 from orchestrator.report.chapters.time import time
@@ -24,6 +28,7 @@ DEFAULT: Final = Layout(
     text=(
         described,
         models,
+        compiled,
         batch_scans,
         shown(stragglers, tables=()),
         shown(full_node, tables=("means",)),
@@ -37,23 +42,28 @@ DEFAULT: Final = Layout(
         costs,
         summary,
     ),
+    brief=(gpus, limits, warnings, probes, best, next_steps),
     markdown=(
         shown(stragglers, findings=False),
         shown(full_node, tables=("devices",), findings=False),
         listed,
+        compiled,
+        power,
         shown(spread, tables=("spread",), findings=False),
         _SCORE,
         thresholds,
         costs,
     ),
     html=(
+        shown(stragglers, findings=False),
         shown(baseline, findings=False),
         thresholds,
         costs,
-        devices,
         performance,
-        shown(stragglers, findings=False),
+        compiled,
+        power,
         shown(spread, tables=("percent",)),
         shown(full_node, tables=("devices",), findings=False),
+        devices,
     ),
 )

@@ -48,9 +48,21 @@ def label_of(uuid: str, report: Report) -> str:
 
 
 def labels(devices: Sequence[GpuInfo]) -> str:
-    """The names of several devices, at least one: "GPU 0 to GPU 7" where they are consecutive."""
-    numbers = [device.gpu_id for device in devices]
-    whole = all(device.slice_index is None for device in devices)
-    if whole and len(devices) > 2 and numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+    """The names of several devices: "GPU 0 to GPU 4, GPU 6", consecutive ones in short."""
+    ranges: list[list[GpuInfo]] = []
+    for device in devices:
+        if ranges and _follows(device, ranges[-1][-1]):
+            ranges[-1].append(device)
+        else:
+            ranges.append([device])
+    return ", ".join(map(_range, ranges))
+
+
+def _follows(device: GpuInfo, other: GpuInfo) -> bool:
+    return device.gpu_id == other.gpu_id + 1 and device.slice_index is None and other.slice_index is None
+
+
+def _range(devices: Sequence[GpuInfo]) -> str:
+    if len(devices) > 2:
         return f"{label(devices[0])} to {label(devices[-1])}"
-    return ", ".join(label(device) for device in devices)
+    return ", ".join(map(label, devices))

@@ -63,10 +63,7 @@ def publish(
     formats: Iterable[ReportFormat],
     **given: Unpack[Given],
 ) -> tuple[Path, ...]:
-    """Render to the `target` of each format, keeping existing files; returns the new files.
-
-    Raises StorageError when the disk refuses.
-    """
+    """Render to the `target` of each format, keep existing files, return the new ones. Raises StorageError."""
     written = []
     for kind in formats:
         path = target(output_path, kind)
@@ -81,10 +78,7 @@ def publish(
 
 
 def keep_old(path: Path) -> Path | None:
-    """Rename an existing file to the first free of name.1.suffix, name.2.suffix, …; returns its new path.
-
-    None without a file, or if another process was quicker. Raises OSError.
-    """
+    """Rename a file to the first free of name.1.suffix, …; None if it is gone. Raises OSError."""
     number = 1
     while os.path.lexists(path):
         kept = path.with_name(f"{path.stem}.{number}{path.suffix}")
@@ -129,10 +123,7 @@ def _take(finished: Path, path: Path) -> None:
 
 
 def parts(report: Report, kind: ReportFormat, **given: Unpack[Given]) -> Iterable[bytes]:
-    """The report in one format, as parts of a file: samples may exceed the memory, every other format is one part.
-
-    Raises RunFolderError while samples are generated but missing.
-    """
+    """The report in one format, in parts: samples may exceed the memory. Raises RunFolderError for missing samples."""
     module, _, function = kind.renderer.partition(":")
     renderer = getattr(import_module(f"orchestrator.report.{module}"), function)
     complete = {"timeline": NOTHING_KEPT, "samples": not_at_hand, "layout": DEFAULT, **given}

@@ -19,9 +19,8 @@ class Answer(NamedTuple):
 class Layout:
     """The layout of a kind of run's reports. `default_layout.DEFAULT` is a benchmark's.
 
-    text, markdown, html: chapters in order, between those that all reports share. title: name of the kind, may be
-    empty.
-    answer: replaces the verdict. one_page: text is limited to a page. checks: cells have checks instead of figures.
+    text, brief, markdown, html: chapters in order, between those that all reports share. title: of the kind, or "".
+    answer: replaces the verdict. one_page: limits the text to a page. checks: cells have checks instead of figures.
     profile: the requested profile in a word.
     """
 
@@ -32,4 +31,5 @@ class Layout:
     answer: Callable[[Report], Answer | None] = lambda _: None
     one_page: bool = False
     checks: bool = False
+    brief: tuple[Chapter, ...] = ()
     profile: Callable[[Report], str] = lambda report: report.test_configuration.profile

@@ -1,13 +1,20 @@
 """Every planned cell of a report with its figures, for formats with a row for each cell."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from orchestrator.figures import keys
-from orchestrator.figures.cells import GenerationMetrics, LoadMetrics, Measured, ModelResult, PhaseMetrics, ProbeMetrics
+from orchestrator.figures.cells import GenerationMetrics, Measured, ModelResult, PhaseMetrics, ProbeMetrics
+from orchestrator.figures.parts import Statistics
+from orchestrator.figures.quality import Quality, quality
 from orchestrator.figures.report import CellEntry, GpuInfo, Report
-from orchestrator.figures.table import Figure, main_figure
-from protocol.cell import Workload
+from orchestrator.figures.table import BY_FIELD, Figure, main_figure
+from protocol.cell import CompileMode, Workload
+
+_TIMES: Final = tuple(
+    BY_FIELD[field]
+    for field in ("model_load_time_ms", "generation_time_ms", "total_iteration_time_ms", "forward_time_ms")
+)
 
 
 class Line(NamedTuple):
@@ -26,6 +33,19 @@ class Line(NamedTuple):
         return self.metric.mode if isinstance(self.metric, ProbeMetrics) else None
 
     @property
+    def cell(self) -> tuple[object, ...]:
+        """What the row has in common with those of identical devices: all of the cell but its device."""
+        one = self.entry
+        which = (one.model_name, one.workload, one.precision, self.mode, one.batch_size_requested)
+        compiled = CompileMode.EAGER if self.result is None else self.result.compile_mode
+        return (*which, one.input_size, one.memory_format or None, one.new_tokens, compiled)
+
+    @property
+    def quality(self) -> Quality:
+        """What the row is worth."""
+        return quality(self.entry.status, self.metric)
+
+    @property
     def figure(self) -> Figure | None:
         """The main figure of the cell; None for a check."""
         return None if self.metric is None else main_figure(Workload(self.entry.workload), self.entry.model_name)
@@ -37,23 +57,31 @@ class Line(NamedTuple):
 
 
 def time_ms(metric: Measured) -> float | None:
-    """The typical time: of a pass, a step, a text, a load, or a probe's iteration."""
+    """The typical time: of a load, a text, a step or a probe's iteration, else of a forward pass."""
+    return next((value for time in _TIMES if (value := time.number(metric)) is not None), None)
+
+
+def per_joule(metric: Measured) -> float | None:
+    """Samples, or tokens of generation, for each joule."""
+    energy_j = metric.energy_per_token_j if isinstance(metric, GenerationMetrics) else metric.energy_per_sample_j
+    return 1 / energy_j if energy_j else None
+
+
+def percentiles_ms(metric: Measured) -> tuple[float | None, float | None, float | None]:
+    """p50, p95 and p99 of what a user waits for: a latency of inference, a step of training, the next token."""
     match metric:
-        case LoadMetrics():
-            return metric.model_load_time_ms
-        case PhaseMetrics():
-            return metric.forward_time_ms if metric.total_iteration_time_ms is None else metric.total_iteration_time_ms
+        case PhaseMetrics() if metric.inference_latency_p50_ms is not None:
+            return (
+                metric.inference_latency_p50_ms,
+                metric.inference_latency_p95_ms,
+                metric.inference_latency_p99_ms,
+            )
         case GenerationMetrics():
-            return metric.generation_time_ms
-        case ProbeMetrics():
-            return metric.total_iteration_time_ms
+            return metric.inter_token_p50_ms, metric.inter_token_p95_ms, metric.inter_token_p99_ms
+        case PhaseMetrics(statistics=Statistics() as shape) if metric.backward_time_ms is not None:
+            return shape.iteration_time_p50_ms, shape.iteration_time_p95_ms, shape.iteration_time_p99_ms
         case _:
-            return None
-
-
-def memory_mb(metric: Measured) -> float | None:
-    """The peak memory; of a load the memory of the model."""
-    return metric.memory_allocated_mb if isinstance(metric, LoadMetrics) else metric.peak_memory_mb
+            return None, None, None
 
 
 def lines(report: Report) -> Iterator[Line]:

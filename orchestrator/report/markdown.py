@@ -36,13 +36,13 @@ def lines(section: Section | None, heading: str = "") -> Iterator[str]:
         yield from (escaped(words), "")
 
 
-def _finding(one: Finding) -> Iterator[str]:
-    title = ": ".join(filter(None, ("" if one.badge is None else one.badge.text, one.title)))
-    if one.label is not None or not title:
-        yield from (": ".join(filter(None, (one.label, words))) for words in one.lines)
+def _finding(finding: Finding) -> Iterator[str]:
+    title = ": ".join(filter(None, ("" if finding.badge is None else finding.badge.text, finding.title)))
+    if finding.label is not None or not title:
+        yield from (": ".join(filter(None, (finding.label, words))) for words in finding.lines)
         return
-    told = one.lines + (one.details if one.opened else ())
-    yield ". ".join(filter(None, (title, "; ".join(told))))
+    lines = finding.lines + (finding.details if finding.opened else ())
+    yield ". ".join(filter(None, (title, "; ".join(lines))))
 
 
 def _table(table: Table) -> Iterator[str]:

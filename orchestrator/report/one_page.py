@@ -15,7 +15,7 @@ from orchestrator.report.text import WIDTH, Paragraph, wrap
 
 def is_whole(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> bool:
     """Whether everything fits without cutting."""
-    return sum(len(one.lines) for one in paragraphs if one is not cut) <= room
+    return sum(len(paragraph.lines) for paragraph in paragraphs if paragraph is not cut) <= room
 
 
 def on_one_page(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> Iterator[str]:
@@ -54,7 +54,6 @@ def _turn(rank: Rank, place: int, depth: int) -> tuple[int, int]:
 
 
 def _head(lines: Sequence[str], most: int) -> Iterator[str]:
-    """The first lines; the last one takes as many words of the rest as fit."""
     yield from lines[: max(most - 1, 0) if most < len(lines) else most]
     if 0 < most < len(lines):
         rest = " ".join([lines[most - 1], *(line.strip() for line in lines[most:])])

@@ -1,88 +1,132 @@
-"""Caveats about a figure, in words and as a mark."""
+"""Caveats about a figure, in words and as a mark; of many figures, one line for each kind of caveat."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from orchestrator.config.naming import plural
-from orchestrator.figures.cells import Computed, GenerationMetrics, Measured, PhaseMetrics, Status
+from orchestrator.figures.cells import Computed, GenerationMetrics, Measured, Status
 from orchestrator.figures.parts import SHARE_IN_DOUBT
+from orchestrator.figures.quality import Quality, is_clock_moved, quality
 from protocol.intervals import BATCHES
 from protocol.result import SteadyState
 
-CLOCK_LIMIT_PERCENT: Final = 1.0
-MARK: Final = "*"
-MARKED: Final = "in doubt (below its table it is said why)"
+MARKS: Final = {
+    Quality.CONTAMINATED: "+",
+    Quality.THROTTLED: "!",
+    Quality.IMPLAUSIBLE: "?",
+    Quality.HOST_BOUND: "*",
+    Quality.UNSETTLED: "~",
+    Quality.NOISY: "^",
+    Quality.DEGRADED: "<",
+}
+"""The doubtful qualities, each with a mark of its own behind a figure."""
+SHOWN_NAMES: Final = 3
+
+
+class Remark(NamedTuple):
+    """A caveat. words: with a place for the value, in percent, where there is one."""
+
+    words: str
+    percent: float | None = None
+    signed: bool = False
+
+    def __str__(self) -> str:
+        return _with_percents(self.words, (self,))
+
+
+def _with_percents(words: str, alike: Sequence[Remark]) -> str:
+    known = sorted(one.percent for one in alike if one.percent is not None)
+    written = "{:+.1f}%" if alike[0].signed else "{:.0f}%"
+    return words.format(" to ".join(dict.fromkeys(written.format(one) for one in (*known[:1], *known[-1:]))))
 
 
 def remark(metric: Measured, *, interval: bool = True) -> str:
     """The caveats, empty for none. interval: whether to explain a missing one."""
-    return "; ".join(_remarks(metric, interval=interval))
+    return "; ".join(map(str, _remarks(metric, interval=interval)))
+
+
+def counted(measurements: Iterable[tuple[str, Measured]]) -> Iterator[str]:
+    """A line for each kind of caveat, the most frequent first: how many results have it, and the names of a few."""
+    total, kinds = 0, dict[str, list[tuple[str, Remark]]]()
+    for name, metric in measurements:
+        total += 1
+        for one in _remarks(metric, interval=True):
+            kinds.setdefault(one.words, []).append((name, one))
+    for words, having in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
+        named = f" ({', '.join(name for name, _ in having)})" if len(having) <= SHOWN_NAMES else ""
+        yield f"{len(having)} of {plural(total, 'result')}{named}: {_with_percents(words, [one for _, one in having])}"
 
 
 def mark(metric: Measured) -> str:
-    """MARK for a figure in doubt, else empty. Launch-bound is no doubt."""
-    doubtful = (
-        metric.degraded
-        or metric.steady_state == SteadyState.NONE
-        or metric.drifting
-        or _clock_moved(metric)
-        or metric.throttled
-        or metric.contaminated
-        or (isinstance(metric, Computed) and metric.plausibility.flags)
-    )
-    return MARK if doubtful else ""
+    """The mark of a figure in doubt, else empty."""
+    found = quality(metric.status, metric)
+    return MARKS[found] if found.is_doubtful else ""
 
 
-def _clock_moved(metric: Measured) -> bool:
-    """The worker has the same limit for times."""
-    return metric.sm_clock_drift_percent is not None and abs(metric.sm_clock_drift_percent) > CLOCK_LIMIT_PERCENT
+def legend(figures: Iterable[str]) -> Iterator[str]:
+    """The meaning of each mark behind these figures: "*: host-bound"."""
+    every = "".join(MARKS.values())
+    used = {character for figure in figures for character in figure[len(figure.rstrip(every)) :]}
+    return (f"{mark}: {of}" for of, mark in MARKS.items() if mark in used)
 
 
 def _planned_and_made(metric: Measured) -> int:
     """Number of planned launches with a result. Added launches replace none."""
-    good = {one.round for one in metric.attempts if one.outcome == "result" and one.batch_size == metric.batch_size}
+    good = {
+        attempt.round
+        for attempt in metric.attempts
+        if attempt.outcome == "result" and attempt.batch_size == metric.batch_size
+    }
     return sum(number < metric.launches_planned for number in good)
 
 
-def _faster_than_its_part(metric: PhaseMetrics) -> bool:
-    latency_ms, forward_ms = metric.inference_latency_ms, metric.forward_time_ms
-    return latency_ms is not None and forward_ms is not None and latency_ms < forward_ms
-
-
-def _remarks(metric: Measured, *, interval: bool) -> Iterator[str]:
+def _remarks(metric: Measured, *, interval: bool) -> Iterator[Remark]:
     if metric.reason:
-        yield metric.reason
+        yield _fixed(metric.reason)
     if metric.launches and (made := _planned_and_made(metric)) < metric.launches_planned:
-        yield f"{made} of {metric.launches_planned} launches"
+        yield Remark(f"{made} of {metric.launches_planned} launches")
     if metric.steady_state == SteadyState.NONE:
-        yield "not steady after warm-up"
+        yield _unsteady(metric)
     if interval and metric.launches and metric.relative_half_width is None:
-        yield f"fewer than {BATCHES} values: no interval"
+        yield Remark(f"fewer than {BATCHES} values: no interval")
     if metric.drifting and metric.drift_percent is not None:
-        yield f"drifting by {metric.drift_percent:+.1f}%"
-    if _clock_moved(metric):
-        yield f"the SM clock moved by {metric.sm_clock_drift_percent:+.1f}%"
+        yield Remark("drifting by {}", metric.drift_percent, signed=True)
+    if is_clock_moved(metric):
+        yield Remark("the SM clock moved by {}", metric.sm_clock_drift_percent, signed=True)
     if metric.launch_bound:
-        yield "launch-bound: the GPU waits for the host"
+        yield _host_bound(metric)
     if metric.contaminated:
-        yield "contaminated by another process on the GPU"
+        yield Remark("contaminated by another process on the GPU")
     if metric.throttled and metric.slowdown_percent is not None:
-        yield f"throttled for {metric.slowdown_percent:.0f}% of the time"
+        yield Remark("throttled for {} of the time", metric.slowdown_percent)
     if isinstance(metric, Computed):
-        yield from _of_computed(metric)
+        yield from map(_fixed, _of_computed(metric))
     if isinstance(metric, GenerationMetrics) and metric.tokens_complete is False:
-        yield f"{metric.tokens_generated} tokens arrived, {metric.tokens_expected} were expected"
+        yield Remark(f"{metric.tokens_generated} tokens arrived, {metric.tokens_expected} were expected")
+
+
+def _fixed(text: str) -> Remark:
+    """A remark whose braces are no placeholders."""
+    return Remark(text.replace("{", "{{").replace("}", "}}"))
+
+
+def _unsteady(metric: Measured) -> Remark:
+    if metric.unsettled_percent is None:
+        return Remark("not steady after warm-up")
+    words = "unsettled: times changed by {} from the warm-up to the end"
+    return Remark(words, metric.unsettled_percent, signed=True)
+
+
+def _host_bound(metric: Measured) -> Remark:
+    if metric.host_percent is None:
+        return Remark("host-bound: the GPU waits for the host")
+    return Remark("host-bound: the host needs {} of the time to enqueue the work", metric.host_percent)
 
 
 def _of_computed(metric: Computed) -> Iterator[str]:
     yield from metric.plausibility.flags
     if metric.plausibility.note.startswith(SHARE_IN_DOUBT):
         yield metric.plausibility.note.partition("; ")[0]
-    if isinstance(metric, PhaseMetrics) and _faster_than_its_part(metric):
-        yield (
-            f"the latency ({plural(metric.inference_latency_values or 0, 'value')}) is below the forward time, which "
-            "is a part of it: too few passes, or times too noisy, to compare the two"
-        )
 
 
 SHORT: Final = {

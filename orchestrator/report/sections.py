@@ -2,18 +2,18 @@
 
 Section ── summary, Chart (names the Table with the same data), Table, Finding, parts (nested sections)
 
-Text and Markdown show no charts. They drop columns by priority, details of findings that are not opened, and paragraphs
-by rank.
+Text and Markdown show no charts. They drop columns by priority, closed details, and paragraphs by rank.
 """
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Final
 
 from orchestrator.figures.report import Report
 from orchestrator.report.charts import Kind, Plot
+from orchestrator.report.numbers import NOT_AVAILABLE
 
 MOST_ROWS: Final = 500
 """Rows of a table in HTML."""
@@ -21,6 +21,8 @@ MOST_CELLS: Final = 1500
 """Rows of the table of all cells."""
 
 
+EMPTY: Final = frozenset({"", NOT_AVAILABLE})
+"""Entries that say nothing."""
 SHOWN_REASONS: Final = 3
 """Reasons for a verdict on a one-page report."""
 
@@ -103,10 +105,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart of the table named `table`. empty: why there is nothing to draw.
-
-    choice: title of the selection among several plots. left_out: what only the table has.
-    """
+    """A chart of the table named `table`. choice: title of the choice among plots. left_out: only in the table."""
 
     id: str
     title: str
@@ -114,7 +113,6 @@ class Chart:
     says: str
     plots: tuple[Plot, ...] = ()
     table: str = ""
-    empty: str = ""
     choice: str = ""
     left_out: str = ""
 
@@ -179,10 +177,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Section:
-    """A chapter, or a part of one. summary: shown first. notes: shown last. wide: full-width charts.
-
-    most: findings in text.
-    """
+    """A chapter or a part of one. summary: first. notes: last. wide: full-width charts. most: findings in text."""
 
     id: str
     title: str
@@ -248,16 +243,41 @@ def table(
 
 
 def ranked(
-    whole: Table, narrowed: tuple[int, ...], found: Sequence[tuple[int, Callable[[], tuple[Entry, ...]]]]
+    whole: Table,
+    narrowed: tuple[int, ...],
+    found: Sequence[tuple[int, Callable[[], tuple[Entry, ...]]]],
+    constant: Collection[str] = (),
 ) -> Cells:
-    """The table with these rows, the lowest ranks of more than MOST_CELLS. found: (rank, function making a row)."""
+    """The table with these rows, the lowest ranks of more than MOST_CELLS. found: (rank, function making a row).
+
+    constant: columns to exclude where all rows have the same entry.
+    """
     kept = sorted(found, key=itemgetter(0)) if len(found) > MOST_CELLS else found
     kept = kept[:MOST_CELLS]
     rows = tuple(make() for _, make in kept)
-    return Cells(replace(whole, rows=rows, beyond=len(found) - len(kept)), narrowed, tuple(rank for rank, _ in kept))
+    made = filled(replace(whole, rows=rows, beyond=len(found) - len(kept)), constant, always=(len(whole.columns) - 1,))
+    places = [made.columns.index(column) for place in narrowed if (column := whole.columns[place]) in made.columns]
+    return Cells(made, tuple(places), tuple(rank for rank, _ in kept))
 
 
-def shortened(one: Table, most: int) -> Table:
+def drawn(*found: tuple[Chart, Table] | None) -> tuple[tuple[Chart, ...], tuple[Table, ...]]:
+    """The charts that have something to draw, and their tables."""
+    known = [one for one in found if one is not None and one[0].plots]
+    return tuple(chart for chart, _ in known), tuple(of for _, of in known)
+
+
+def filled(whole: Table, constant: Collection[str] = (), always: Sequence[int] = ()) -> Table:
+    """The table without columns that have no entry at all. constant: titles of columns that need two entries."""
+    found = [{str(row[place]) for row in whole.rows} - EMPTY for place in range(len(whole.columns))]
+    told = (place for place, of in enumerate(found) if len(of) > (whole.columns[place].title in constant))
+    kept = sorted({*told, *always})
+    if not whole.rows or len(kept) == len(whole.columns):
+        return whole
+    rows = tuple(tuple(row[place] for place in kept) for row in whole.rows)
+    return replace(whole, columns=tuple(whole.columns[place] for place in kept), rows=rows)
+
+
+def shortened(whole: Table, most: int) -> Table:
     """The table with its first `most` rows."""
-    left_out = len(one.rows) - most
-    return one if left_out <= 0 else replace(one, rows=one.rows[:most], beyond=one.beyond + left_out)
+    left_out = len(whole.rows) - most
+    return whole if left_out <= 0 else replace(whole, rows=whole.rows[:most], beyond=whole.beyond + left_out)

@@ -1,7 +1,4 @@
-"""Sections as text of at most 80 terminal columns, tables with ASCII frames. rich measures and wraps.
-
-Columns are as wide as their text. The widest are folded where a row would not fit.
-"""
+"""Sections as text of at most 80 terminal columns, tables with ASCII frames. rich measures and wraps."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -77,7 +74,7 @@ def centred(text: str) -> str:
 def lines(section: Section | None) -> Iterator[str]:
     """A chapter, ending with an empty line; nothing for None."""
     if section is not None:
-        yield from (line for one in paragraphs(section) for line in one.lines)
+        yield from (line for paragraph in paragraphs(section) for line in paragraph.lines)
 
 
 def paragraphs(section: Section, *, heading: bool = True, limited: bool = True) -> Iterator[Paragraph]:
@@ -118,25 +115,25 @@ def _content(section: Section, indent: str = "", *, limited: bool) -> Iterator[P
         yield _must(*wrap(words, indent, "  "))
 
 
-def _finding(one: Finding, indent: str, group: str, *, limited: bool) -> Iterator[Paragraph]:
-    if one.label is None:
-        badge = "" if one.badge is None else f"{one.badge.text[:1].upper()}{one.badge.text[1:]}"
-        yield _must(*wrap(": ".join(filter(None, (badge, one.title))), indent, "  "))
-    told = list(one.lines)
-    if limited and len(told) > one.most:
-        told = [*told[: one.most], _MORE.format(len(told) - one.most)]
-    told += one.details if one.opened else ()
-    for number, words in enumerate(told):
-        rank = one.ranks[min(number, 1)]
-        yield Paragraph(rank, tuple(_line(words, one, indent)), group)
-    for log in one.logs if one.opened else ():
+def _finding(finding: Finding, indent: str, group: str, *, limited: bool) -> Iterator[Paragraph]:
+    if finding.label is None:
+        badge = "" if finding.badge is None else f"{finding.badge.text[:1].upper()}{finding.badge.text[1:]}"
+        yield _must(*wrap(": ".join(filter(None, (badge, finding.title))), indent, "  "))
+    lines = list(finding.lines)
+    if limited and len(lines) > finding.most:
+        lines = [*lines[: finding.most], _MORE.format(len(lines) - finding.most)]
+    lines += finding.details if finding.opened else ()
+    for number, words in enumerate(lines):
+        rank = finding.ranks[min(number, 1)]
+        yield Paragraph(rank, tuple(_line(words, finding, indent)), group)
+    for log in finding.logs if finding.opened else ():
         yield _must(*_log(log, indent))
 
 
-def _line(words: str, one: Finding, indent: str) -> Iterator[str]:
-    if one.label is not None:
-        return wrap(": ".join(filter(None, (one.label, words))), indent, "  ")
-    return bullet(words, f"{indent}  ") if one.listed else wrap(words, f"{indent}  ", "  ")
+def _line(words: str, finding: Finding, indent: str) -> Iterator[str]:
+    if finding.label is not None:
+        return wrap(": ".join(filter(None, (finding.label, words))), indent, "  ")
+    return bullet(words, f"{indent}  ") if finding.listed else wrap(words, f"{indent}  ", "  ")
 
 
 def _log(log: Log, indent: str) -> Iterator[str]:
@@ -163,14 +160,9 @@ def _framed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: st
     widths = [
         max(column.least, *(cell_len(row[place]) for row in (header, *rows))) for place, column in enumerate(columns)
     ]
-    kept = list(range(len(columns)))
-    listed: list[str] = []
-    while sum(widths[place] + 3 for place in kept) + 1 > WIDTH - len(indent):
-        place = max(kept, key=lambda one: columns[one].priority)
-        if not columns[place].priority:
-            break
-        kept.remove(place)
-        listed += dict.fromkeys(row[place] for row in rows if row[place]) if columns[place].listed else ()
+    kept = fitting(columns, [width + 3 for width in widths], WIDTH - len(indent) - 1)
+    dropped = (place for place in range(len(columns)) if place not in kept and columns[place].listed)
+    listed = [entry for place in dropped for entry in dict.fromkeys(row[place] for row in rows if row[place])]
     widths = _narrowed([widths[place] for place in kept], WIDTH - len(indent) - 3 * len(kept) - 1)
     frame = indent + ASCII2.get_top([width + 2 for width in widths])
     yield frame
@@ -182,6 +174,17 @@ def _framed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: st
     more = [f"... and {len(listed) - MOST_LINES} more"] if len(listed) > MOST_LINES else []
     for words in (*listed[:MOST_LINES], *more):
         yield from bullet(words, f"{indent}  ")
+
+
+def fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+    """The places of the columns that fit, the highest priorities dropped first; those of priority 0 stay."""
+    kept = list(range(len(columns)))
+    while sum(widths[place] for place in kept) > room:
+        place = max(kept, key=lambda one: columns[one].priority)
+        if not columns[place].priority:
+            break
+        kept.remove(place)
+    return kept
 
 
 def _narrowed(widths: list[int], room: int) -> list[int]:
@@ -197,11 +200,10 @@ def _row(row: Iterable[str], widths: Sequence[int], indent: str) -> Iterator[str
 
 
 def _folded(text: str, columns: int) -> list[str]:
-    """`text` folded to so many columns; beyond MOST_LINES the middle is left out."""
     if cell_len(text) <= columns:
         return [text]
-    told = list(wrap(text, "", "  " if columns > 8 else "", columns))
-    return told if len(told) <= MOST_LINES else [*told[: MOST_LINES - 2], "...", told[-1]]
+    folded = list(wrap(text, "", "  " if columns > 8 else "", columns))
+    return folded if len(folded) <= MOST_LINES else [*folded[: MOST_LINES - 2], "...", folded[-1]]
 
 
 def _unframed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""Read what a person names to compare, strictly.
+"""Read what the user names to compare or to render, strictly.
 
-    report.json      of this schema version, without other keys
+    report.json      of any schema version (report_migrations.py), without other keys
     a baseline       likewise, by its own version
     a run's folder   its report is made again, so an older version works; also @last, a run's id (run_lookup.py)
     a name           of a baseline that ships: configs/baselines/<name>.json
@@ -11,19 +11,18 @@ Every error is a ConfigError that names the file and what to do.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from orchestrator.compare import run_figures
+from orchestrator.compare import run_figures, shipped_baselines
 from orchestrator.compare.run_figures import Side
-from orchestrator.compare.strict_json import contents, decode
-from orchestrator.config.catalogue import configs_folder
+from orchestrator.compare.strict_json import contents, convert, decode
 from orchestrator.config.yaml_schema import did_you_mean
 from orchestrator.errors import ConfigError
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.report import SCHEMA_VERSION, Report
-from orchestrator.run_reports import reporting, run_lookup
+from orchestrator.run_reports import report_migrations, reporting, run_lookup
 from orchestrator.system import safe_read
 
 T = TypeVar("T")
@@ -31,8 +30,6 @@ _Version = int | float | str | None  # of any type, so that unknown versions are
 
 
 class _Head(msgspec.Struct):
-    """The versions, which distinguish the kinds of file."""
-
     schema_version: _Version = None
     baseline_version: _Version = None
 
@@ -42,8 +39,22 @@ def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
     paths = run_lookup.find_run(name, runs_folder, history_db)
     if paths is not None:
         return _sound(reporting.make(paths), name)
-    shipped = _shipped().get(name)
+    shipped = shipped_baselines.files().get(name)
     return _file(Path(name) if shipped is None or safe_read.is_there(Path(name)) else shipped, name)
+
+
+def is_file(name: str) -> bool:
+    """Whether `name` is the file of a report or a baseline, not a run."""
+    return name.lower().endswith(".json") and safe_read.is_there(Path(name)) and not safe_read.is_folder(Path(name))
+
+
+def report(path: Path) -> Report:
+    """Read a report file. Raises ConfigError, also for a baseline."""
+    data = contents(path)
+    head = decode(data, _Head, str(path))
+    if head.baseline_version is not None:
+        raise ConfigError(f"{path}: a baseline, which has no report. `compare {path} RUN` compares with it.")
+    return _report(data, head.schema_version, str(path))
 
 
 def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
@@ -54,13 +65,10 @@ def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None)
             both = sorted(first.run_ids & other.run_ids)
             raise ConfigError(
                 f"{first.name} and {other.name} hold the same {'run' if len(both) == 1 else 'runs'}, "
-                f"{', '.join(both)}: beside itself none is slower. Name another one, or a baseline of others"
+                f"{', '.join(both)}. Name another run, or a baseline of other runs"
             )
         if other.is_baseline and not first.is_baseline:
-            raise ConfigError(
-                f"{other.name} is a baseline, and {first.name} is none: runs are held against baselines. Name the "
-                "baseline first"
-            )
+            raise ConfigError(f"{other.name} is a baseline, but {first.name} is not. Name the baseline first")
     return [first, *others]
 
 
@@ -68,7 +76,7 @@ def baseline(name: str, runs_folder: str, history_db: str | None = None, *, orig
     """Read a baseline: a file, a run, or one that ships. origin: its option or line. Raises UserError."""
     if not name.strip():
         raise ConfigError(f"{origin}: expected a file or a name, got an empty text")
-    shipped = _shipped()
+    shipped = shipped_baselines.files()
     if (
         name in shipped
         or "/" in name
@@ -84,10 +92,6 @@ def baseline(name: str, runs_folder: str, history_db: str | None = None, *, orig
     )
 
 
-def _shipped() -> dict[str, Path]:
-    return {path.stem: path for path in sorted((configs_folder() / "baselines").glob("*.json"))}
-
-
 def _file(path: Path, name: str) -> Side:
     data = contents(path)
     head = decode(data, _Head, name)
@@ -99,36 +103,36 @@ def _file(path: Path, name: str) -> Side:
             f"this gpubench reads version {run_figures.VERSION}. "
             "Make it again from its run."
         )
-    return _told_apart(msgspec.structs.replace(decode(data, Side, name), name=name))
+    return _with_unique_keys(msgspec.structs.replace(decode(data, Side, name), name=name))
 
 
 def _sound(report: Report, name: str) -> Side:
-    if (found := next(run_figures.impossible(report), None)) is not None:
+    if (figure := next(run_figures.impossible(report), None)) is not None:
         raise ConfigError(
-            f"{name}: not as gpubench measures it: a launch with the figure {found}; what can be measured is "
+            f"{name}: not a report of gpubench: a launch has the figure {figure}, outside the possible range of "
             f"{run_figures.LEAST:g} to {run_figures.MOST:g}"
         )
-    return _told_apart(run_figures.of_report(report, name))
+    return _with_unique_keys(run_figures.of_report(report, name))
 
 
-def _told_apart(found: Side) -> Side:
+def _with_unique_keys(side: Side) -> Side:
     """Return the side. Raises ConfigError for a UUID or a cell that occurs twice, or a cell without its device."""
-    uuid, devices = _most(one.gpu_uuid for one in found.devices)
+    uuid, devices = _most(device.gpu_uuid for device in side.devices)
     if devices > 1:
-        raise ConfigError(f"{found.name}: not as gpubench writes it: {devices} devices have the UUID {uuid}")
-    place, cells = _most((one.key, one.gpu_uuid) for one in found.cells)
+        raise ConfigError(f"{side.name}: not as gpubench writes it: {devices} devices have the UUID {uuid}")
+    place, cells = _most((cell.key, cell.gpu_uuid) for cell in side.cells)
     if place is not None and cells > 1:
-        raise ConfigError(f"{found.name}: not as gpubench writes it: {_cell(*place)} is there {cells} times")
-    known = {one.gpu_uuid for one in found.devices}
-    if (stray := next((one for one in found.cells if one.gpu_uuid not in known), None)) is not None:
+        raise ConfigError(f"{side.name}: not as gpubench writes it: {_cell(*place)} occurs {cells} times")
+    known = {device.gpu_uuid for device in side.devices}
+    if (stray := next((cell for cell in side.cells if cell.gpu_uuid not in known), None)) is not None:
         raise ConfigError(
-            f"{found.name}: not as gpubench writes it: {_cell(stray.key, stray.gpu_uuid)}, which is none of its devices"
+            f"{side.name}: not as gpubench writes it: {_cell(stray.key, stray.gpu_uuid)}, which is none of its devices"
         )
-    return found
+    return side
 
 
-def _most(found: Iterable[T]) -> tuple[T | None, int]:
-    return next(iter(Counter(found).most_common(1)), (None, 0))
+def _most(values: Iterable[T]) -> tuple[T | None, int]:
+    return next(iter(Counter(values).most_common(1)), (None, 0))
 
 
 def _cell(key: CellKey, gpu_uuid: str) -> str:
@@ -137,10 +141,16 @@ def _cell(key: CellKey, gpu_uuid: str) -> str:
 
 def _report(data: bytes, version: _Version, name: str) -> Report:
     if version is None:
-        raise ConfigError(f"{name}: neither a report of gpubench nor a baseline: it says no schema_version")
-    if version != SCHEMA_VERSION:
         raise ConfigError(
-            f"{name}: a report of schema version {version!r:.40}; this gpubench reads version {SCHEMA_VERSION}. "
-            "Name the run's folder in its place, or render the report again: `report RUN -f json`."
+            f"{name}: not a report of gpubench: it has no schema_version. `gpubench-orchestrate run` writes a report. "
+            "`gpubench-orchestrate make-baseline REPORT` makes a baseline of it"
         )
-    return decode(data, Report, name)
+    if version == SCHEMA_VERSION:
+        return decode(data, Report, name)
+    if isinstance(version, int) and version in report_migrations.STEPS:
+        document = decode(data, dict[str, Any], name)
+        return convert(report_migrations.migrated(document, version), Report, name)
+    raise ConfigError(
+        f"{name}: a report of schema version {version!r:.40}; this gpubench reads versions 1 to {SCHEMA_VERSION}. "
+        "Use the gpubench that wrote it, or a newer one."
+    )

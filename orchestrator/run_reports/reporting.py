@@ -17,7 +17,7 @@ from orchestrator.analysis import evidence, launch_samples, report_builder
 from orchestrator.analysis.results import DAMAGED
 from orchestrator.analysis.root_cause import out_of_time
 from orchestrator.analysis.timeline import timeline
-from orchestrator.compare import references
+from orchestrator.compare import references, shipped_baselines
 from orchestrator.compare.references import Against
 from orchestrator.config.report_formats import ALWAYS, ReportFormat
 from orchestrator.config.run_configuration import StoredRun
@@ -32,11 +32,12 @@ from orchestrator.report.layout import Layout
 from orchestrator.state import archive
 from orchestrator.store import journal, lock, report_places
 from orchestrator.store.lock import Life
+from protocol.cell import DeviceKind
 from protocol.paths import RunPaths
 
 
 class UnwrittenError(StorageError):
-    """Files of a report that the disk refused. published: written at -o. copies_alone: only -o lacks some."""
+    """The disk refused files of a report. published: written at -o. copies_alone: only -o lacks some."""
 
     def __init__(
         self, refused: Sequence[StorageError], report: Report, published: Sequence[Path], *, copies_alone: bool
@@ -48,7 +49,7 @@ class UnwrittenError(StorageError):
 
 
 class Made(NamedTuple):
-    """A report with what some formats need beside it: timeline, samples, and the layout of its kind of run."""
+    """A report with everything else that formats need. layout: of its kind of run."""
 
     report: Report
     timeline: Timeline
@@ -68,8 +69,8 @@ def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None 
 
 @evidence.collector_off()
 def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Made:
-    """Make everything that formats need of the run so far. held: replaces its references. Raises RunFolderError."""
-    # Whoever held the lock before the journal was read has not written yet that the run is over: so it goes on.
+    """Make everything that formats need. held: replaces the run's references. Raises RunFolderError."""
+    # In this order: a process that held the lock before the journal was read has not recorded the end yet.
     worked_on = _worked_on(paths)
     loaded = archive.load(paths, stored, alive=worked_on)
     goes_on = worked_on and loaded.finished is None
@@ -78,8 +79,11 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
     gathered = evidence.gather(loaded, goes_on=goes_on)
     kind = registry.of(loaded.stored.configuration)
     merged = report_builder.merge(loaded, gathered, kind.report)
-    merged = references.hold(merged, references.stored(paths) if held is None else held)
-    failed = {one.launch for one in merged.failures if not out_of_time(one)}
+    shipped = shipped_baselines.of_boards(
+        {device.name for device in loaded.stored.devices if device.kind is DeviceKind.CUDA}
+    )
+    merged = references.hold(merged, references.stored(paths) if held is None else held, shipped)
+    failed = {failure.launch for failure in merged.failures if not out_of_time(failure)}
     return Made(merged, timeline(loaded, gathered, failed), launch_samples.of_run(loaded, gathered), kind.layout)
 
 
@@ -97,7 +101,7 @@ def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
     outdated = bool(run_status.look(stored, paths)[0].no_outcome)
     if not outdated:
         report = make(paths, stored)
-        outdated = any(one.outcome == DAMAGED for one in report.failures)
+        outdated = any(failure.outcome == DAMAGED for failure in report.failures)
         if not outdated and not missing:
             return report, False
     with lock.held(paths):
@@ -146,8 +150,8 @@ def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
 def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], seen: int) -> tuple[Path, ...]:
     """Replace the reports in the run's folder by those of `made`; return the files. Raises StorageError.
 
-    Writes nothing if the run is alive or its journal is longer than `seen`: its own process writes its report. Checked
-    again once all files are complete, because all samples take minutes.
+    Writes nothing if the run is alive or its journal is longer than `seen`. Checked again once all files are complete,
+    because that may take minutes.
     """
 
     def taken_up() -> bool:
@@ -176,6 +180,6 @@ def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], s
 
 
 def _worked_on(paths: RunPaths) -> bool:
-    """Whether a process works on the run, or may do so where it cannot be seen."""
+    """Whether a process works on the run, or may do so out of sight."""
     holder = lock.holder(paths)
     return holder is not None and lock.life(holder) is not Life.ENDED

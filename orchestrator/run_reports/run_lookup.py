@@ -1,4 +1,4 @@
-"""Which run a person means, for every command that takes a run.
+"""Find the run that a user means, for every command that takes a run.
 
 nothing             the newest of the runs folder
 a path              the folder of a run; an existing path comes before any id
@@ -19,17 +19,17 @@ from protocol.paths import RunPaths
 
 _LAST: Final = re.compile(r"@last(?:~(\d{1,6}))?")
 _RUN_ID: Final = re.compile(r"\d{8}[\da-f-]*")  # 20260401-213000-1f2e3d, or its beginning from the day on
-_SHOWN: Final = 5  # runs named that an ambiguous beginning may mean
+_SHOWN: Final = 5  # maximum number of runs in the error for an ambiguous id
 
 
 def find(name: str | None, runs: str, history_db: str | None = None) -> RunPaths:
-    """Find a run. Raises UserError if there is none, or if several may be meant."""
+    """Find a run. Raises UserError if there is none, or if the name is ambiguous."""
     meant = None if name is None else find_run(name, runs, history_db)
     return meant or folders.existing_run(name, runs)
 
 
 def find_run(name: str, runs: str, history_db: str | None = None) -> RunPaths | None:
-    """Find a run by a name that may mean something else, then None. Raises UserError as `find` does."""
+    """Find a run by a name that may mean something else; None then. Raises UserError as `find` does."""
     if (last := _LAST.fullmatch(name)) is not None:
         return _back(name, int(last[1] or 0), runs)
     if name.startswith("@"):
@@ -42,26 +42,28 @@ def find_run(name: str, runs: str, history_db: str | None = None) -> RunPaths | 
 
 
 def is_id(name: str) -> bool:
-    """Whether this may be the id of a run, or its beginning."""
+    """Whether the name may be the id of a run, or its beginning."""
     return _RUN_ID.fullmatch(name) is not None
 
 
 def _back(name: str, back: int, runs: str) -> RunPaths:
-    found = folders.in_order(Path(runs))
-    if back >= len(found):
+    ordered = folders.in_order(Path(runs))
+    if back >= len(ordered):
         raise RunFolderError(
-            f"{name}: there {'is' if len(found) == 1 else 'are'} {plural(len(found), 'run')} in {runs}. "
+            f"{name}: there {'is' if len(ordered) == 1 else 'are'} {plural(len(ordered), 'run')} in {runs}. "
             "Name the run's folder, or --runs-folder."
         )
-    return RunPaths(found[-1 - back])
+    return RunPaths(ordered[-1 - back])
 
 
 def _in_folder(name: str, runs: str) -> RunPaths | None:
-    found = [folder for folder in folders.in_order(Path(runs)) if folder.name.startswith(name)]
-    meant = [folder for folder in found if folder.name == name] or found
+    matching = [folder for folder in folders.in_order(Path(runs)) if folder.name.startswith(name)]
+    meant = [folder for folder in matching if folder.name == name] or matching
     if len(meant) > 1:
         several = ", ".join(folder.name for folder in meant[:_SHOWN])
-        raise RunFolderError(f"{name}: several runs in {runs} begin so: {several}. Name one of them.")
+        raise RunFolderError(
+            f"{name}: several runs in {runs} have ids that begin with this: {several}. Name one of them."
+        )
     return RunPaths(meant[0]) if meant else None
 
 
@@ -73,17 +75,17 @@ def _recorded(name: str, history_db: str | None) -> RunPaths:
     with store.reading(where) as connection:
         if connection is None:
             raise HistoryError(
-                f"{name}: there is no such file or folder, and no history that could know a run of that id: "
+                f"{name}: there is no such file or folder, and no history to look up a run of that id: "
                 f"{where.path} does not exist"
             )
         try:
             run = recorded.line(connection, name)
         except HistoryError as error:
-            why = f"There is no file or folder of that name either; the history that was asked is {where.path}"
+            why = f"There is no file or folder of that name either. The history is {where.path}"
             raise HistoryError(f"{error}. {why}") from error
     if not safe_read.is_there(RunPaths(Path(run.folder)).config):
         raise RunFolderError(
             f"{name}: the history knows this run, but {run.folder} (on {run.hostname}) is no longer the folder of a "
-            "run. The history does not keep what was measured: name the folder where it is now, or its report."
+            "run. The history does not hold its results. Name the current folder of the run, or its report."
         )
     return folders.existing_run(run.folder, "")

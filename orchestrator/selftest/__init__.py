@@ -1,4 +1,4 @@
-"""Injects faults into a real run on this machine, and checks what the orchestrator says of them.
+"""Inject faults into a real run on this machine, and check how the orchestrator handles them.
 
     faults (data) ─▶ campaign ─▶ a real run in a temporary folder ─▶ accounts ─▶ judge ─▶ Outcome ─▶ table, JSON
 
@@ -43,7 +43,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A self-test. folder: of the run, None where it was removed. interrupted: wrong rows may only be unfinished."""
+    """Outcome of a self-test. folder: of the run, None if removed. interrupted: wrong rows may only be unfinished."""
 
     rows: tuple[Row, ...]
     left_behind: tuple[str, ...]
@@ -53,12 +53,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wrong(self) -> tuple[Row, ...]:
-        """The rows that are not right."""
+        """Rows with a deviation."""
         return tuple(row for row in self.rows if row.wrong)
 
     @property
     def exit_code(self) -> ExitCode:
-        """PASSED where every row is right, nothing is left behind and the self-test was not interrupted."""
+        """PASSED if every row is right, nothing is left behind and the self-test was not interrupted."""
         if self.left_behind or (self.wrong and not self.interrupted):
             return ExitCode.INTERNAL
         return ExitCode.INCOMPLETE if self.interrupted else ExitCode.PASSED
@@ -71,25 +71,28 @@ def inject(
     stop_signals: StopSignals,
     look: Look | None = None,
 ) -> Outcome:
-    """Inject every fault into every device, all devices at once. stop_signals, look, errors: as for run.execute.
+    """Inject every fault into every device, all devices at once. Parameters and errors: as for run.execute.
 
     The run's folder is removed, unless a row is wrong or something is left behind.
     """
     began = time.monotonic()
-    stop_signals.spare(1)  # from here on there is a run, which ends with a table
+    stop_signals.spare(1)  # from here on, a stop ends the run, and the table is printed
     with _temporary() as folder:
         moments_file = folder / "injected"
         with folders.new_run(folder, "TMPDIR", datetime.now()) as paths:
             stored, injections = campaign.prepare(faults.FAULTS, devices, paths.folder, moments_file, command)
             run_files.store(stored, paths)
         labels = ", ".join(device.label for device in devices)
-        announcement = f"injecting {len(injections)} faults into {labels}: what fails now is meant to fail"
+        announcement = f"injecting {len(injections)} faults into {labels}: the following failures are intended"
         display.tell(Notice(level="info", message=announcement))
         watch = accounts.Watch(display, paths)
         report = run.execute(stored, paths, watch, look, stop_signals, kind=BENCHMARK, write_report=reporting.write)
         loaded, moments = archive.load(paths), accounts.moments(moments_file)
         outcome = Outcome(
-            rows=tuple(_row(one, accounts.read(loaded, report, one, moments, watch.seen)) for one in injections),
+            rows=tuple(
+                _row(injection, accounts.read(loaded, report, injection, moments, watch.seen))
+                for injection in injections
+            ),
             left_behind=tuple(accounts.left_behind(paths)),
             interrupted=loaded.finished is not None and loaded.finished.interrupted and not loaded.finished.broken,
             seconds=time.monotonic() - began,
@@ -107,19 +110,19 @@ def _row(injection: Injection, account: Account) -> Row:
 
 @contextmanager
 def _temporary() -> Iterator[Path]:
-    """A folder that does not outlive an error. Raises ConfigError where none can be made."""
+    """Make a folder that is removed after an error. Raises ConfigError where none can be made."""
     parent = temporary.require()
     try:
         folder = Path(tempfile.mkdtemp(prefix="gpubench-selftest-", dir=parent))
     except OSError as error:
         raise ConfigError(
-            f"{parent}: no folder can be made there: {error.strerror}; {temporary.REMEDY}. Nothing was injected."
+            f"{parent}: no folder can be created there: {error.strerror}. {temporary.REMEDY}. Nothing was injected."
         ) from error
     try:
         yield folder
     except StorageError as error:
         shutil.rmtree(folder, ignore_errors=True)
-        raise StorageError(f"{error}. The self-test was not ended; {temporary.REMEDY}.") from error
+        raise StorageError(f"{error}. The self-test did not complete. {temporary.REMEDY}.") from error
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

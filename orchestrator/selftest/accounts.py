@@ -1,4 +1,4 @@
-"""Accounts of injected faults from the journal, report and logs of the run; and what the run left behind."""
+"""Collect accounts of injected faults from journal, report and logs of the run; and what it left behind."""
 
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -20,12 +20,12 @@ from orchestrator.system import process_end
 from protocol.paths import RunPaths
 
 _FRAME: Final = '  File "'
-"""Begin of faulthandler's lines of a stack."""
+"""Start of faulthandler's lines of a stack."""
 _BLOCK: Final = 512
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """Maximum length of a log and of its bytes on the disk."""
+    """Maximum length of a log, and of its disk usage."""
 
     printed_bytes: int = 0
     disk_bytes: int = 0
@@ -41,7 +41,7 @@ class Watch:
         self.close = display.close
 
     def seen(self, log: Path) -> Seen:
-        """The maximum sizes of a log."""
+        """Return the maximum sizes of a log."""
         return self._seen.get(log, Seen())
 
     def show(self, snapshot: Snapshot) -> None:
@@ -61,18 +61,18 @@ class Watch:
             return
         log = self._paths.launch(cell, attempt).stdout
         try:
-            found = log.stat()
+            status = log.stat()
         except FileNotFoundError:
-            return  # its process was not there yet
+            return  # its process does not exist yet
         before = self.seen(log)
         self._seen[log] = Seen(
-            printed_bytes=max(before.printed_bytes, found.st_size),
-            disk_bytes=max(before.disk_bytes, found.st_blocks * _BLOCK),
+            printed_bytes=max(before.printed_bytes, status.st_size),
+            disk_bytes=max(before.disk_bytes, status.st_blocks * _BLOCK),
         )
 
 
 def left_behind(paths: RunPaths) -> Iterator[str]:
-    """Processes of the run that is over, its folder of sockets, and temporary files, in words."""
+    """Describe leftovers of the finished run: processes, its folder of sockets, temporary files."""
     own = psutil.Process()
     children = {child.pid for child in own.children(recursive=True)}
     for process in psutil.process_iter(("pid", "name")):
@@ -85,7 +85,7 @@ def left_behind(paths: RunPaths) -> Iterator[str]:
 
 
 def _uses(pid: int, folder: Path) -> bool:
-    """Whether a process has a file of the folder open, as every process of a run has its log."""
+    """Whether a process has a file of the folder open. Every process of a run has its log."""
     try:
         return process_end.holds(pid, folder)
     except OSError:
@@ -97,12 +97,16 @@ def read(
 ) -> Account:
     """Read the account of one injection. moments: of the fault in each launch, in nanoseconds. seen: sizes of a log."""
     cell, device = injection.cell, injection.device.uuid
-    last = [one.start.cell for one in archive.attempts if one.start.device == device][-1:]
+    last = [attempt.start.cell for attempt in archive.attempts if attempt.start.device == device][-1:]
     return Account(
         status=next(entry.status for entry in report.cells if entry.cell == cell.id),
-        tries=tuple(_try(archive, one, moments, seen) for one in archive.attempts if one.start.cell == cell.id),
+        tries=tuple(
+            _try(archive, attempt, moments, seen) for attempt in archive.attempts if attempt.start.cell == cell.id
+        ),
         reported=tuple(
-            NamedFailure(one.category, one.message, one.phase) for one in report.failures if one.cell == cell.id
+            NamedFailure(failure.category, failure.message, failure.phase)
+            for failure in report.failures
+            if failure.cell == cell.id
         ),
         skipped=not archive.skipped.keys().isdisjoint(scopes(cell)),
         taken_out=archive.taken_out.get(device, "") if last == [cell.id] else "",

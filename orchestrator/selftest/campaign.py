@@ -24,29 +24,29 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare(
-    faults: Sequence[Fault], devices: Sequence[Device], folder: Path, told: Path, command: tuple[str, ...]
+    faults: Sequence[Fault], devices: Sequence[Device], folder: Path, moments: Path, command: tuple[str, ...]
 ) -> tuple[StoredRun, tuple[Injection, ...]]:
-    """Plan the run in `folder` that injects each fault into each device where it can happen.
-
-    told: the file for the moments of the injections.
-    """
+    """Plan the run in `folder` that injects each fault into each suitable device. moments: file for their times."""
     injections = tuple(
         injection for place, device in enumerate(devices) for injection in _on(device, _turned(faults, place))
     )
-    order = {device.uuid: tuple((one.cell.id, 0) for one in injections if one.device == device) for device in devices}
+    order = {
+        device.uuid: tuple((injection.cell.id, 0) for injection in injections if injection.device == device)
+        for device in devices
+    }
     stored = StoredRun(
         tool_version=TOOL_VERSION,
         run_id=folder.name,
         command=command,
-        configuration=_configuration(tuple(_model(one, told) for one in injections), devices, folder),
+        configuration=_configuration(tuple(_model(injection, moments) for injection in injections), devices, folder),
         devices=tuple(devices),
-        plan=Plan(cells=tuple(one.cell for one in injections), order=order),
+        plan=Plan(cells=tuple(injection.cell for injection in injections), order=order),
     )
     return stored, injections
 
 
 def _turned(faults: Sequence[Fault], place: int) -> Sequence[Fault]:
-    """Let each device begin with another fault: eight endless outputs at once would test the disk."""
+    """Rotate the faults for each device: eight endless outputs at once would test the disk."""
     start = place % len(faults)
     return (*faults[start:], *faults[:start])
 
@@ -64,14 +64,14 @@ def _on(device: Device, faults: Sequence[Fault]) -> Iterator[Injection]:
             yield Injection(fault=fault, device=device, cell=cell)
 
 
-def _model(injection: Injection, told: Path) -> ModelSpec:
+def _model(injection: Injection, moments: Path) -> ModelSpec:
     fault = injection.fault
     return ModelSpec(
         name=injection.cell.model,
         title=fault.name,
         type="other",
         family="",
-        config={"do": fault.do, "told": str(told), **fault.config},
+        config={"do": fault.do, "told": str(moments), **fault.config},
         inputs=(),
         parameters=1,
         inference_gflops=0.0,

@@ -1,6 +1,6 @@
-"""The faults of a self-test and their expected handling. Data alone; worker/workloads/fault.py does them.
+"""The faults of a self-test and their expected handling. worker/workloads/fault.py performs them.
 
-Hangs are in the warm-up, whose deadline is short here. Other phases have long ones: a slow machine is no hang.
+Hangs are in the warm-up, whose deadline is short here. Other deadlines are long: a slow machine is no hang.
 """
 
 import enum
@@ -15,21 +15,21 @@ from protocol.failure import Category, Phase
 from protocol.messages import Deadlines
 
 DEADLINES: Final = Deadlines(start=60, import_=60, build=60, warm_up=2, measure=60, finish=20)
-"""Of every launch of a self-test."""
+"""Deadlines of every launch of a self-test."""
 
 
 class Done(enum.StrEnum):
-    """The reaction to a fault, in words of the table."""
+    """The reaction to a fault, as shown in the table."""
 
     GIVEN_UP = "given up"
     RETRIED = "tried again"
     HALVED = "half the batch"
     SKIPPED = "model skipped"
-    TAKEN_OUT = "device taken out"
+    QUARANTINED = "device quarantined"
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """The expected handling of a fault. says: a part of the message. tries: processes in all.
+    """Expected handling of a fault. says: a part of the message. tries: processes in all.
 
     signal: that ended each failed process; None for any. stacks, prints: whether stacks and output must be kept.
     """
@@ -87,7 +87,7 @@ def _too_large(says: str, tries: int) -> Expected:
 FAULTS: Final[tuple[Fault, ...]] = (
     # A process that is stopped cannot dump its stacks.
     Fault("freeze (SIGSTOP)", "stop", _hang(signal.SIGTERM, stacks=False), {"after": 0.2}),
-    Fault("freeze, deaf to SIGTERM", "hang, deaf to SIGTERM", _hang(signal.SIGKILL)),
+    Fault("freeze, ignores SIGTERM", "hang, deaf to SIGTERM", _hang(signal.SIGKILL)),
     Fault("freeze, holding the GIL", "hold the GIL", _hang(signal.SIGTERM)),
     Fault("endless output", "print without end", _hang(signal.SIGTERM, prints=True)),
     Fault("segfault", "segfault", _died(Category.CRASHED, signal.SIGSEGV), _MEASURING),
@@ -115,7 +115,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "import error",
         "import error",
         Expected(category=Category.IMPORT_ERROR, says="nothing_like_this", done=Done.SKIPPED, phase=Phase.BUILD),
-        {"in": Phase.BUILD.value},  # later it would not be the whole model's
+        {"in": Phase.BUILD.value},  # a later failure would not skip the whole model
     ),
     Fault("NaN", "not finite", Expected(category=Category.NOT_FINITE, says="the loss is nan"), _MEASURING),
     Fault(

@@ -1,4 +1,4 @@
-"""Compares the account of an injected fault with what is expected. Pure. Times depend on the machine: never judged."""
+"""Compare the account of an injected fault with what is expected. Pure. Times are never judged."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -10,7 +10,7 @@ from orchestrator.selftest.faults import Done, Expected
 from orchestrator.system.log_files import CAP_BYTES
 
 _PRINTED_BYTES: Final = 64 * 1024
-"""The least to be kept of endless output."""
+"""Least amount of endless output to keep."""
 
 
 class Try(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,10 +42,7 @@ class NamedFailure(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """What the orchestrator says of one injected fault. status, reported: in the report, earliest failure first.
-
-    skipped: its model is. taken_out: why its device is quarantined, where this cell was the last on it.
-    """
+    """How the orchestrator handled one injected fault. taken_out: why its device was quarantined right after it."""
 
     status: Status
     tries: tuple[Try, ...]
@@ -55,39 +52,39 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> tuple[Try, ...]:
-        """The processes without a result."""
-        return tuple(one for one in self.tries if one.category is not None)
+        """Processes without a result."""
+        return tuple(attempt for attempt in self.tries if attempt.category is not None)
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """Categories of the failures, each once."""
+        """Distinct categories of the failures."""
         return _distinct(failure.category for failure in self.failed)
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """Phases of the failures, each once."""
+        """Distinct phases of the failures."""
         return _distinct(failure.phase for failure in self.failed)
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """Signals that ended the failed processes, each once."""
+        """Distinct signals that ended the failed processes."""
         return _distinct(failure.signal for failure in self.failed)
 
     @property
     def done(self) -> Done:
-        """The reaction to it."""
+        """Reaction to the fault."""
         if self.taken_out:
-            return Done.TAKEN_OUT
+            return Done.QUARANTINED
         if self.skipped:
             return Done.SKIPPED
-        if len({one.batch_size for one in self.tries}) > 1:
+        if len({attempt.batch_size for attempt in self.tries}) > 1:
             return Done.HALVED
         return Done.RETRIED if len(self.tries) > 1 else Done.GIVEN_UP
 
     @property
     def seconds(self) -> float | None:
-        """From an injection to its verdict, the slowest of them."""
-        return max((one.seconds for one in self.failed if one.seconds is not None), default=None)
+        """Maximum seconds from an injection to its verdict."""
+        return max((attempt.seconds for attempt in self.failed if attempt.seconds is not None), default=None)
 
 
 def _distinct(values: Iterable[str | None]) -> tuple[str, ...]:
@@ -95,12 +92,12 @@ def _distinct(values: Iterable[str | None]) -> tuple[str, ...]:
 
 
 def judge(expected: Expected, account: Account) -> Iterator[str]:
-    """Yield everything that is not as expected, in words."""
+    """Yield every deviation from what is expected, in words."""
     if not account.tries:
-        yield "it was never tried"
+        yield "the fault was never injected"
         return
-    if not all(one.injected for one in account.tries):
-        yield "it did not happen in every process"
+    if not all(attempt.injected for attempt in account.tries):
+        yield "the fault was not injected into every process"
     yield from _differs("category", expected.category, account.categories)
     if account.failed:
         yield from _tells_little(expected, account)
@@ -110,49 +107,48 @@ def judge(expected: Expected, account: Account) -> Iterator[str]:
         yield f"tries: expected {expected.tries}, not {len(account.tries)}"
     if account.done is not expected.done:
         why = f" ({account.taken_out})" if account.taken_out else ""
-        yield f"expected to be {expected.done}, not {account.done}{why}"
+        yield f"reaction: expected {expected.done}, not {account.done}{why}"
     if account.status is not expected.status:
         yield f"status: expected {expected.status}, not {account.status}"
     yield from _reported_otherwise(account)
-    for one in account.tries:
-        yield from _keeps_too_much(one)
+    for attempt in account.tries:
+        yield from _keeps_too_much(attempt)
 
 
 def _tells_little(expected: Expected, account: Account) -> Iterator[str]:
-    """Report what a person needs to find the cause and does not find."""
     yield from _differs("phase", expected.phase, account.phases)
-    other = [one.message for one in account.failed if expected.says not in one.message]
+    other = [attempt.message for attempt in account.failed if expected.says not in attempt.message]
     if other:
-        yield f'message: expected one with "{expected.says}", not "{other[0]}"'
-    if expected.stacks and not all(one.stacks for one in account.failed):
-        yield "its stacks are not in fault.log"
-    least = min(one.output_bytes for one in account.failed)
+        yield f'message: expected "{expected.says}" in it, not "{other[0]}"'
+    if expected.stacks and not all(attempt.stacks for attempt in account.failed):
+        yield "stacks: missing in fault.log"
+    least = min(attempt.output_bytes for attempt in account.failed)
     if expected.prints and least < _PRINTED_BYTES:
-        yield f"output: {least} bytes were kept of what has no end, and {_PRINTED_BYTES} are the least"
+        yield f"output: {least} bytes kept of endless output, expected at least {_PRINTED_BYTES}"
 
 
 def _reported_otherwise(account: Account) -> Iterator[str]:
-    written = tuple(NamedFailure(one.category, one.message, one.phase) for one in account.failed)
+    written = tuple(NamedFailure(attempt.category, attempt.message, attempt.phase) for attempt in account.failed)
     if len(written) != len(account.reported):
-        yield f"report: {len(account.reported)} failures, and {len(written)} in the journal"
+        yield f"report: {len(account.reported)} failures, but {len(written)} in the journal"
         return
     for reported, recorded in zip(account.reported, written, strict=True):
         if reported != recorded:
-            yield f"report: it says {_words(reported)}, and the journal {_words(recorded)}"
+            yield f"report: {_words(reported)}, but in the journal {_words(recorded)}"
 
 
 def _words(failure: NamedFailure) -> str:
     return f'{failure.category} in {failure.phase}: "{failure.message}"'
 
 
-def _keeps_too_much(one: Try) -> Iterator[str]:
-    """Report logs above the cap, afterwards or while they grew."""
-    if one.output_bytes > CAP_BYTES:
-        yield f"output: {one.output_bytes} bytes were kept, and {CAP_BYTES} are the most"
-    if one.disk_bytes > CAP_BYTES + one.printed_bytes // 2:
-        yield f"output: its log took {one.disk_bytes} bytes of the disk while it ran, of {one.printed_bytes} printed"
+def _keeps_too_much(attempt: Try) -> Iterator[str]:
+    if attempt.output_bytes > CAP_BYTES:
+        yield f"output: {attempt.output_bytes} bytes kept, expected at most {CAP_BYTES}"
+    if attempt.disk_bytes > CAP_BYTES + attempt.printed_bytes // 2:
+        printed = f"{attempt.printed_bytes} bytes of output"
+        yield f"output: the log took up to {attempt.disk_bytes} bytes on disk for {printed}"
 
 
-def _differs(what: str, expected: str, found: tuple[str, ...]) -> Iterator[str]:
-    if found != (expected,):
-        yield f"{what}: expected {expected}, not {' and '.join(found) or 'nothing'}"
+def _differs(what: str, expected: str, actual: tuple[str, ...]) -> Iterator[str]:
+    if actual != (expected,):
+        yield f"{what}: expected {expected}, not {' and '.join(actual) or 'nothing'}"

@@ -6,27 +6,27 @@ from typing import Any
 from orchestrator.config.naming import plural
 from orchestrator.selftest import Outcome, Row
 
-HEADER = ("injected", "expected", "the orchestrator said", "ended by", "tries", "what was done", "status", "took", "")
+HEADER = ("injected", "expected", "reported", "ended by", "tries", "reaction", "status", "took", "")
 
 
 def rows(outcome: Outcome) -> list[tuple[str, ...]]:
-    """The lines below HEADER."""
+    """Return the lines below HEADER."""
     return [_line(row, outcome) for row in outcome.rows]
 
 
 def details(outcome: Outcome) -> Iterator[str]:
-    """Yield what is wrong, and the sum."""
+    """Yield the deviations, and a summary."""
     wrong = () if outcome.interrupted else outcome.wrong
     for row in wrong:
         yield f"{row.injection.fault.name} on {row.injection.device.label}: {'; '.join(row.wrong)}"
-    yield from (f"left behind: {one}" for one in outcome.left_behind)
+    yield from (f"left behind: {leftover}" for leftover in outcome.left_behind)
     if wrong or outcome.left_behind:
         yield ""
     yield _end(outcome)
 
 
 def as_builtins(outcome: Outcome) -> dict[str, Any]:
-    """The result as JSON. seconds of a fault: from the injection to the verdict, the slowest try."""
+    """Convert the result to JSON values. seconds of a fault: from the injection to the verdict, the slowest try."""
     return {
         "passed": not outcome.exit_code,
         "exit_code": int(outcome.exit_code),
@@ -40,7 +40,7 @@ def as_builtins(outcome: Outcome) -> dict[str, Any]:
 
 def _line(row: Row, outcome: Outcome) -> tuple[str, ...]:
     injection, account = row.injection, row.account
-    devices = {one.injection.device.uuid for one in outcome.rows}
+    devices = {row.injection.device.uuid for row in outcome.rows}
     where = f" on {injection.device.label}" if len(devices) > 1 else ""
     return (
         f"{injection.fault.name}{where}",
@@ -60,7 +60,7 @@ def _end(outcome: Outcome) -> str:
     left = f"{plural(len(outcome.left_behind), 'thing')} left behind" if outcome.left_behind else "nothing left behind"
     kept = "" if outcome.folder is None else f" The run is kept in {outcome.folder}"
     stopped = "Interrupted: " if outcome.interrupted else ""
-    handled = f"{right} of {plural(number, 'fault')} named and handled right"
+    handled = f"{right} of {plural(number, 'fault')} named and handled correctly"
     return f"{stopped}{handled}, {left}, {outcome.seconds:.0f} s.{kept}"
 
 
@@ -90,10 +90,10 @@ def _fault(row: Row) -> dict[str, Any]:
         "said": {
             "categories": list(account.categories),
             "phases": list(account.phases),
-            "messages": [one.message for one in account.failed],
-            "stacks": bool(account.failed) and all(one.stacks for one in account.failed),
-            "output_bytes": max((one.output_bytes for one in account.tries), default=0),
-            "log_disk_bytes": max((one.disk_bytes for one in account.tries), default=0),
+            "messages": [attempt.message for attempt in account.failed],
+            "stacks": bool(account.failed) and all(attempt.stacks for attempt in account.failed),
+            "output_bytes": max((attempt.output_bytes for attempt in account.tries), default=0),
+            "log_disk_bytes": max((attempt.disk_bytes for attempt in account.tries), default=0),
             "signals": list(account.signals),
             "tries": len(account.tries),
             "done": account.done.value,

@@ -1,11 +1,10 @@
-"""Choose the launches to add while a GPU is SUSPECT. Pure.
+"""Choose launches to add while results leave a GPU SUSPECT. Pure.
 
     all planned launches are done ──▶ which GPUs are SUSPECT, in which cells? (analysis/stragglers.py)
               ▲                          │ none: stop                          │ some
               └── launched and judged ◀──┴── one more round of these cells, on every GPU that has them
 
-A round is random by the stored seed, the same on every GPU, each mode by itself (turns.py). All identical GPUs take
-part: the median must be as well known, and all drift alike. A GPU back from quarantine does not catch up.
+All identical GPUs take part: the median must be as well known, and all drift alike.
 """
 
 import math
@@ -26,10 +25,20 @@ from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode
 
 @dataclass(frozen=True)
 class Doubt:
-    """A cell that leaves a GPU SUSPECT. cells: its ids, on every identical GPU of the run."""
+    """A cell that leaves a GPU in doubt. cells: its ids on all identical GPUs, in the order of a round."""
 
     gpu: str
     cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the results so far leave open. most: launches of a cell in all. word: verdict on the devices."""
+
+    doubts: tuple[Doubt, ...] = ()
+    most: int = MOST_LAUNCHES
+    word: str = "SUSPECT"
+    warning: str = ""
 
 
 def applies(configuration: Configuration, devices: Iterable[Device]) -> bool:
@@ -56,23 +65,21 @@ def decide(
     doubts: Iterable[Doubt],
     *,
     seed: int,
+    most: int = MOST_LAUNCHES,
     left_s: float = math.inf,
     expected_s: Callable[[Cell], float] = lambda _: 0.0,
 ) -> tuple[Slot, ...]:
-    """Choose the launches to add, in the order of each device. Empty where none may be added.
-
-    left_s: remaining time. A mode whose whole round does not fit is skipped: half a round settles nothing.
-    """
+    """Choose launches to add, in the order of each device. most: launches of a cell in all. left_s: remaining time."""
     several = sorted({doubt.cells for doubt in doubts})
-    found: list[Slot] = []
+    chosen: list[Slot] = []
     for mode in state.modes:
         mine = [cells for cells in several if state.cells[cells[0]].mode is mode]
-        more = _round(state, mine, seed)
+        more = _round(state, mine, seed, most)
         needed_s = _lasts_s([state.cells[cell] for cell, _ in more], mode, expected_s)
         if needed_s <= left_s:
             left_s -= needed_s
-            found += more
-    return tuple(sorted(found, key=lambda slot: turns.of(state, slot)))
+            chosen += more
+    return tuple(sorted(chosen, key=lambda slot: turns.of(state, slot)))
 
 
 def added(state: RunState, slots: Iterable[Slot]) -> RunState:
@@ -88,23 +95,22 @@ def added(state: RunState, slots: Iterable[Slot]) -> RunState:
     return msgspec.structs.replace(state, in_vain=wait_in_vain(state)) if state.skipped else state
 
 
-def _round(state: RunState, several: Iterable[tuple[str, ...]], seed: int) -> list[Slot]:
-    """One more round of each of these cells (ids on all GPUs) that has had fewer than MOST_LAUNCHES."""
+def _round(state: RunState, several: Iterable[tuple[str, ...]], seed: int, limit: int) -> list[Slot]:
+    """One more round of each of these cells (ids on all GPUs) that has had fewer launches than `limit`."""
     made: list[tuple[int, list[str]]] = []
     for ids in several:
-        useful = [one for one in ids if _is_useful(state, state.cells[one])]
-        most = max((rounds(state, one) for one in useful), default=MOST_LAUNCHES)
-        if most < MOST_LAUNCHES:
+        useful = [cell for cell in ids if _is_useful(state, state.cells[cell])]
+        most = max((rounds(state, cell) for cell in useful), default=limit)
+        if most < limit:
             made.append((most, useful))
     random.Random(f"{seed}/{sum(state.tally.values())}").shuffle(made)
     last = state.launches[max(state.launches)][0] if state.launches else ""
     if made and last in made[0][1]:
         made.append(made.pop(0))  # avoid two launches of a cell in a row
-    return [(one, number) for number, ids in made for one in ids]
+    return [(cell, number) for number, ids in made for cell in ids]
 
 
 def _is_useful(state: RunState, cell: Cell) -> bool:
-    """Whether one more launch can help: not without any result so far, and not for a scan, which has many launches."""
     if cell.batch_size == AUTO or is_skipped(state, cell):
         return False
     out = any(state.devices[uuid].quarantined for uuid in cell.devices)

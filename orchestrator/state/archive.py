@@ -1,9 +1,4 @@
-"""Read a stored run back from disk: configuration, attempts and results.
-
-run.yaml, plan.json ──▶ StoredRun ┐     (run_files.py)
-journal.gpj ──▶ records ──────────┴──▶ Archive ── result(attempt) ──▶ launches/<cell>/<n>/result.msgpack
-                                                                  hash checked
-"""
+"""Read a stored run back from disk: configuration, attempts and results."""
 
 import dataclasses
 import functools
@@ -12,7 +7,6 @@ import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from orchestrator.config.run_configuration import StoredRun
@@ -50,10 +44,7 @@ class ResultFileError(Exception):
 
 @dataclass(frozen=True)
 class Archive:
-    """One stored run. durations_s, stood_still, dropped_ns, foreign and telemetry_ended are by session.
-
-    foreign: processes that came to a GPU or left it. too_hot: GPU → reason, seconds since the epoch.
-    """
+    """One stored run. durations_s and stood_still are by session. too_hot: GPU → reason, seconds since the epoch."""
 
     paths: RunPaths
     stored: StoredRun
@@ -106,17 +97,18 @@ class Archive:
 
     @functools.cached_property
     def tries(self) -> Mapping[str, Sequence[Attempt]]:
-        """Attempts by id of their cell; a cell without one is not in it."""
-        found: dict[str, list[Attempt]] = {}
+        """Attempts by cell id, without cells that have none."""
+        attempts: dict[str, list[Attempt]] = {}
         for attempt in self.attempts:
-            found.setdefault(attempt.start.cell, []).append(attempt)
-        return found
+            attempts.setdefault(attempt.start.cell, []).append(attempt)
+        return attempts
 
     def so_far(self) -> "Archive":
-        """The same run without the attempts that still run."""
+        """Return the same run without the attempts that still run."""
         now = self.segments[-1]
         return dataclasses.replace(
-            self, attempts=tuple(one for one in self.attempts if one.end is not None or one.segment != now)
+            self,
+            attempts=tuple(attempt for attempt in self.attempts if attempt.end is not None or attempt.segment != now),
         )
 
     def folder(self, attempt: Attempt) -> LaunchPaths:
@@ -148,7 +140,7 @@ def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) ->
     except OSError as error:
         raise ResultFileError(f"{path}: cannot be read: {error.strerror}") from error
     if hashlib.sha256(data).hexdigest() != promised:
-        raise ResultFileError(f"{path}: not the result that the journal promised ({len(data)} bytes, another hash)")
+        raise ResultFileError(f"{path}: not the result recorded in the journal ({len(data)} bytes, another hash)")
     try:
         result = _RESULT.decode(data)
     except ProtocolError as error:
@@ -156,22 +148,19 @@ def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) ->
     if result.flaw is not None:
         raise ResultFileError(f"{path}: not a measurement: {result.flaw}")
     if not {*result.cell.devices} <= {*devices}:
-        raise ResultFileError(f"{path}: measured on devices that the run does not have")
+        raise ResultFileError(f"{path}: measured on devices that are not in this run")
     return result
 
 
 def load(paths: RunPaths, stored: StoredRun | None = None, *, alive: bool = False) -> Archive:
-    """Read the run in a folder, also one that still runs. alive: a process works on it.
-
-    Raises RunFolderError when there is no run, it is damaged, cut short, or its files belong to different runs.
-    """
+    """Read the run in a folder. alive: a process works on it. Raises RunFolderError for a missing or damaged run."""
     stored = stored or run_files.load(paths)
     results = tuple(paths.results())
     begun = paths.journal.exists() or paths.launches.is_dir()
     records = journal.read(paths.journal) if begun else ()
-    found = assemble(stored, paths, records, alive=alive)
+    archive = assemble(stored, paths, records, alive=alive)
     require_known(paths, results, records)
-    return found
+    return archive
 
 
 def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *, alive: bool = False) -> Archive:
@@ -224,28 +213,24 @@ def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *,
 
 
 def require_coherent(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Header:
-    """Return the header of records that belong to this run's folder. Raises RunFolderError for others."""
+    """Return the header of a journal that belongs to this run. Raises RunFolderError for any other."""
     header = records[0] if records else None
     if header is None and not paths.launches.is_dir():
         raise RunFolderError(
-            f"{paths.folder}: nothing was recorded yet, so there is nothing to report. `gpubench-orchestrate resume "
-            f"{paths.folder}` begins the run."
+            f"{paths.folder}: no records yet. Start the run with `gpubench-orchestrate resume {paths.folder}`."
         )
     if not isinstance(header, Header):
-        raise RunFolderError(f"{paths.journal}: does not say which run it belongs to. {damage.advice(paths.journal)}")
+        raise RunFolderError(f"{paths.journal}: does not name its run. {damage.advice(paths.journal)}")
     run_files.require_one_run(stored, header, paths)
-    if words := coherence.wrong(stored, records):
-        raise RunFolderError(f"{paths.journal}: damaged: {words}. {damage.advice(paths.journal)}")
+    if problem := coherence.wrong(stored, records):
+        raise RunFolderError(f"{paths.journal}: damaged: {problem}. {damage.advice(paths.journal)}")
     return header
 
 
 def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
     """Check that a run may be resumed from its folder, before anything is written there. Raises RunFolderError.
 
-    journal of another plan, or damaged            refused
-    result whose start is not in the journal       refused: `resume` would overwrite it
-    start without an end                           left by every kill: measured again, in a folder of its own
-    end without its result                         measured again (Category.RESULT_LOST)
+    A result whose start the journal lacks is refused, because `resume` would overwrite it.
     """
     results = tuple(paths.results())
     records = journal.read(paths.journal) if paths.journal.exists() else ()
@@ -254,17 +239,17 @@ def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
     require_known(paths, results, records)
 
 
-def require_known(paths: RunPaths, results: Iterable[Path], records: Iterable[Record]) -> None:
+def require_known(paths: RunPaths, results: Iterable[str], records: Iterable[Record]) -> None:
     """Check that the journal holds the start of each of `results`. Raises RunFolderError.
 
     List the results before you read the journal: a running process adds to both.
     """
-    found = {path.parts[-3:-1]: path for path in results}
-    known = {(one.cell, str(one.attempt)) for one in records if isinstance(one, Start)}
-    if unknown := found.keys() - known:
-        first = min(found[one] for one in unknown).parent
+    on_disk = set(results)
+    started = {f"{record.cell}/{record.attempt}" for record in records if isinstance(record, Start)}
+    if unknown := on_disk - started:
+        first = paths.launches / min(unknown)
         raise RunFolderError(
-            f"{paths.journal} is missing, empty or cut short: launches/ holds results that it knows nothing of "
-            f"({len(unknown)} of {len(found)}, the first in {first}), which a report would leave out and "
-            f"`resume` overwrite. {damage.advice(paths.journal)}"
+            f"{paths.journal} is missing, empty or cut short: it lacks {len(unknown)} of {len(on_disk)} results in "
+            f"launches/ (the first in {first}). A report would miss them and `resume` overwrite them. "
+            f"{damage.advice(paths.journal)}"
         )

@@ -7,10 +7,10 @@ from protocol.failure import Failure
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One attempt at a cell. No `end`: it was interrupted or still runs. No `left`: its exit was not seen.
+    """One attempt at a cell. end: None if interrupted or running. left: None if its exit was not seen.
 
-    lasted_ms: None where another session than its own wrote the end. beside: another process on its GPU. withdrawn:
-    SHA-256 of its withdrawn result.
+    lasted_ms: None if another session wrote the end. beside: another process on its GPU. withdrawn: SHA-256 of its
+    withdrawn result.
     """
 
     segment: Segment
@@ -23,7 +23,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
     @property
     def slot(self) -> tuple[str, int]:
-        """The planned launch: id of the cell, round."""
+        """Planned launch: cell id, round."""
         return self.start.cell, self.start.round
 
     @property
@@ -33,12 +33,12 @@ class Attempt(msgspec.Struct, frozen=True):
 
     @property
     def failure(self) -> Failure | None:
-        """Why there is no result; None for a good attempt, and for one without an end."""
+        """Reason for the missing result; None for a good attempt or one without an end."""
         return self.end.failure if self.end else None
 
     @property
     def device(self) -> str:
-        """UUID of the device concerned; of a gang, the one that failed if known, else the leader."""
+        """UUID of the device that failed, if known; else of the leader."""
         return (self.failure and self.failure.device) or self.start.device
 
     @property
@@ -47,7 +47,7 @@ class Attempt(msgspec.Struct, frozen=True):
         return self.segment.at(self.start.at_ns)
 
     def after(self, record: End | Left | Beside, segment: Segment) -> "Attempt":
-        """Return the attempt with a later record of it, which `segment` wrote."""
+        """Return the attempt with a later record, written in the session `segment`."""
         match record:
             case End():
                 lasted_ms = (record.at_ns - self.start.at_ns) / 1e6 if segment == self.segment else None

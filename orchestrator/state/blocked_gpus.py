@@ -1,4 +1,4 @@
-"""How long to wait for a GPU that is busy or whose memory is not freed, before it is quarantined. Pure."""
+"""Decide how long to wait for a busy GPU before it is quarantined. Pure."""
 
 import enum
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ class BlockOutcome(enum.Enum):
 
 
 def block(limit_bytes: int | None, now: float) -> Block:
-    """Begin to wait now. limit_bytes: None where the memory in use says nothing."""
+    """Start to wait. limit_bytes: None where memory in use says nothing."""
     return Block(until=now + PATIENCE_S, limit_bytes=limit_bytes)
 
 
 def given_up(foreign: str) -> str:
-    """Why a GPU is quarantined that waited too long."""
-    what = f"{foreign} computes on it, and" if foreign else "its memory was not given back, and"
-    return f"{what} it was waited for {PATIENCE_S:.0f} s"
+    """Reason to quarantine a GPU that stayed busy. foreign: the other process, empty for none."""
+    what = f"{foreign} still uses the GPU" if foreign else "its memory was not freed"
+    return f"{what} after {PATIENCE_S:.0f} s"
 
 
 def judge(waits: Block, foreign: str, newest: Sample | None, now: float) -> BlockOutcome:

@@ -1,6 +1,6 @@
 """Check that the records of a journal can belong to the run in whose folder they lie. Pure.
 
-Checksums find damage, not another author. Readers rely on unique launches and planned names, some of folders.
+Checksums find damage, not another author.
 """
 
 from collections.abc import Iterable
@@ -28,15 +28,15 @@ from orchestrator.store.records import (
 from protocol.failure import Failure
 
 _LATEST_S: Final = 1e11
-"""The year 5138. Times behind it cannot be written as dates."""
+"""Year 5138. Later times cannot be written as dates."""
 
 
 def wrong(stored: StoredRun, records: Iterable[Record]) -> str | None:
     """Describe the first record that cannot belong to this run; None where all can."""
     judge = _Judge(stored)
     for number, record in enumerate(records):
-        if words := judge.wrong(record, first=number == 0):
-            return f"record {number}: {words}"
+        if problem := judge.wrong(record, first=number == 0):
+            return f"record {number}: {problem}"
     return None
 
 
@@ -47,25 +47,24 @@ class _Judge:
         self._devices = {device.uuid for device in stored.devices}
         self._models = set(stored.configuration.by_name)
         self._cells = {cell.id: cell.devices for cell in stored.plan.cells}
-        self._until_limit = stored.configuration.until_limit
+        self._adds_rounds = stored.configuration.adds_rounds
         self._begun: dict[int, tuple[str, ...]] = {}
-        """Launch → the devices of its cell."""
         self._in_segment = False
 
     def wrong(self, record: Record, *, first: bool) -> str | None:
         match record:
             case Header() if not first:
-                return "a run begins twice"
+                return "the run starts twice"
             case Header(created=at) | Segment(wall=at) | StoodStill(seconds=at) if not 0 <= at < _LATEST_S:
-                return f"{at:g} is no time"
+                return f"{at:g} is not a time"
             case Segment():
                 self._in_segment = True
             case _ if not first and not self._in_segment:
-                return "something happens before anybody works on the run"
+                return "an event before the first session of the run"
             case Start():
                 return self._start(record)
             case End() | Left() | Spawned() | Beside() if record.launch not in self._begun:
-                return f"launch {record.launch} was never begun"
+                return f"launch {record.launch} never started"
             case End() if (record.result_sha256 is None) == (record.failure is None):
                 return f"launch {record.launch} has both a result and a failure, or neither"
             case End(failure=Failure(device=str(device))) if device not in self._begun[record.launch]:
@@ -81,14 +80,13 @@ class _Judge:
         return None
 
     def _added(self, added: Added) -> str | None:
-        """Check added launches, of the next round or of one that a GPU missed, and count them as planned."""
         next_round = 1 + max((number for _, number in self._planned), default=0)
-        most = next_round + 1 if self._until_limit else MOST_LAUNCHES
+        most = next_round + 1 if self._adds_rounds else MOST_LAUNCHES
         for suspect in added.suspects:
             if suspect not in self._devices:
                 return f"{suspect!r} is no device of the run"
         for cell, number in added.slots:
-            later = any((cell, one) in self._planned for one in range(number, most))
+            later = any((cell, later_round) in self._planned for later_round in range(number, most))
             if cell not in self._cells or later or not 0 < number < most or number > next_round:
                 return f"{cell!r}, round {number}, cannot be added"
             self._planned.add((cell, number))
@@ -98,7 +96,7 @@ class _Judge:
 
     def _start(self, start: Start) -> str | None:
         if start.launch in self._begun:
-            return f"launch {start.launch} begins twice"
+            return f"launch {start.launch} starts twice"
         if (start.cell, start.round) not in self._slots.get(start.device, ()):
             return f"{start.cell!r}, round {start.round}, is not planned on {start.device!r}"
         if start.attempt < 1 or start.batch_size < 1:

@@ -1,4 +1,4 @@
-"""Find contaminated results that the journal does not mark, because the orchestrator was killed before. Pure."""
+"""Find contaminated results that the journal does not mark, because the orchestrator was killed. Pure."""
 
 from collections.abc import Iterable
 
@@ -8,19 +8,19 @@ from orchestrator.store.records import Beside, End, Foreign, Left, Record, Segme
 
 
 def unmarked(plan: Plan, records: Iterable[Record]) -> dict[int, str]:
-    """Map such launches to the other process. A launch is checked up to its Left record or the end of its session."""
+    """Return launch → other process. A launch is checked up to its Left record or the end of its session."""
     devices = {cell.id: cell.devices for cell in plan.cells}
     use, running = ForeignUse(), dict[int, Start]()
 
-    def who(start: Start) -> str:
+    def other_process(start: Start) -> str:
         return use.beside(devices[start.cell], start.at_ns)
 
-    found: dict[int, str] = {}
+    contaminated: dict[int, str] = {}
     good: set[int] = set()
     for record in records:
         match record:
             case Segment():
-                found |= {launch: who(start) for launch, start in running.items()}
+                contaminated |= {launch: other_process(start) for launch, start in running.items()}
                 use, running = ForeignUse(), {}
             case Foreign():
                 use.note(record.device, record.by, record.at_ns)
@@ -32,6 +32,6 @@ def unmarked(plan: Plan, records: Iterable[Record]) -> dict[int, str]:
                 good.discard(record.launch)
             case Left() if record.launch in running:
                 start = running.pop(record.launch)
-                found[record.launch] = who(start)
-    found |= {launch: who(start) for launch, start in running.items()}
-    return {launch: words for launch, words in found.items() if words and launch in good}
+                contaminated[record.launch] = other_process(start)
+    contaminated |= {launch: other_process(start) for launch, start in running.items()}
+    return {launch: process for launch, process in contaminated.items() if process and launch in good}

@@ -1,13 +1,13 @@
-"""Attribute a failure to the model or the device, by the same cell elsewhere or by another model. Pure.
+"""Attribute a failure to the model or the device. Pure.
 
     fails on d0 ──▶ the same cell is next on d1 ─┬─ fails alike ──▶ the model's: skipped on every device
                                                  ├─ is measured ──▶ d0's: a strike; the second quarantines it
                                                  └─ neither ──────▶ unknown
 
-    no d1 to ask ──▶ another model is next on d0 ─┬─ is measured ──▶ d0 works: most likely the model's
-                                                  └─ fails too ────▶ d0 is quarantined, if it is a GPU
+    no other device ──▶ another model is next on d0 ─┬─ is measured ──▶ d0 works: most likely the model's
+                                                     └─ fails too ────▶ d0 is quarantined, if it is a GPU
 
-Only devices of one kind are compared, because a library may fail on one product alone.
+Only devices of one product are compared, because a library may fail on one product alone.
 """
 
 import enum
@@ -29,11 +29,11 @@ class Blame(enum.StrEnum):
     MODEL = "the model"
     DEVICE = "the device"
     OPEN = "not known yet"
-    UNTOLD = "unknown"
+    UNKNOWN = "unknown"
 
 
 class Elsewhere(NamedTuple):
-    """The same cell on another device. pending: still to be tried there."""
+    """Outcome of the same cell on another device. pending: still to be tried there."""
 
     measured: bool
     failures: tuple[Category, ...]
@@ -46,66 +46,63 @@ class Elsewhere(NamedTuple):
 
 
 def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
-    """Attribute a failure. The same failure on two devices is the model's, whatever a third device shows."""
+    """Attribute a failure. The same failure on two devices is the model's, whatever a third shows."""
     others = tuple(others)
     if any(category in other.failures and not other.measured for other in others):
         return Blame.MODEL
     if any(other.measured for other in others):
         return Blame.DEVICE
-    return Blame.OPEN if any(other.pending for other in others) else Blame.UNTOLD
+    return Blame.OPEN if any(other.pending for other in others) else Blame.UNKNOWN
 
 
 def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
-    """The same cell on the other devices of its kind. kinds: device → product name."""
+    """Yield the same cell on the other devices of its kind. kinds: device → product name."""
     own = cell.devices[0]
     for other, kind in kinds.items():
         if other != own and kind == kinds[own]:
             yield msgspec.structs.replace(cell, devices=(other,))
 
 
-def ask(state: RunState, slot: Slot) -> RunState:
-    """After a final failure, run the same cell next on another device, if possible an idle one."""
+def try_elsewhere(state: RunState, slot: Slot) -> RunState:
+    """After a final failure, run the same cell next on another device, preferably an idle one."""
     if state.slots[slot].stopped or is_skipped(state, state.cells[slot[0]]):
         return state
     others = _slots(state, slot)
     if others:
-        state = msgspec.structs.replace(state, asked=(*state.asked, slot))
+        state = msgspec.structs.replace(state, unattributed=(*state.unattributed, slot))
     if not any(_elsewhere(state, twin).tells for twin in others):
         return _doubt(state, slot)
     waiting = [twin for twin in others if state.slots[twin].status is SlotStatus.WAITING and not _out(state, twin)]
     if judge(state, slot) is not Blame.OPEN or not waiting:
         return state
-    twin = min(waiting, key=lambda one: state.devices[_device(state, one)].running is not None)
+    twin = min(waiting, key=lambda candidate: state.devices[_device(state, candidate)].running is not None)
     uuid = _device(state, twin)
     queue = (twin, *(other for other in state.devices[uuid].queue if other != twin))
     return with_device(state, uuid, queue=queue)
 
 
 def judge(state: RunState, slot: Slot) -> Blame:
-    """Attribute the last failure of a slot, as far as the run knows now."""
+    """Attribute the last failure of a slot by the results so far."""
     return blame(state.slots[slot].failures[-1], (_elsewhere(state, twin) for twin in _slots(state, slot)))
 
 
 def conclude(state: RunState) -> RunState:
     """Act on every failure that can be attributed now."""
-    for slot in state.asked:
-        if slot not in state.asked:
-            continue  # another one of the same model was answered
+    for slot in state.unattributed:
+        if slot not in state.unattributed:
+            continue  # the model was skipped because of another slot
         match judge(state, slot):
             case Blame.MODEL:
                 state = skip_model(state, slot)
             case Blame.DEVICE:
                 state = _strike(_without(state, slot), slot)
-            case Blame.OPEN | Blame.UNTOLD:
+            case Blame.OPEN | Blame.UNKNOWN:
                 pass  # a resumed run may have more devices
     return state
 
 
 def skip_model(state: RunState, slot: Slot) -> RunState:
-    """Skip the faulty model of `slot` within its category's reach; no device is blamed then.
-
-    Waiting slots are settled when their turn comes, if they still need a launch.
-    """
+    """Skip the faulty model of `slot` within its category's reach, and blame no device."""
     if not state.skips:
         return _without(state, slot)
     cell, failed = state.cells[slot[0]], state.slots[slot]
@@ -115,15 +112,15 @@ def skip_model(state: RunState, slot: Slot) -> RunState:
     scope = scopes(cell)[_reach(category, failed.failed_in)]
     only = scope.removeprefix(cell.model).strip()
     alike = (twin for twin in _slots(state, slot) if category in state.slots[twin].failures)
-    devices = dict.fromkeys(_device(state, one) for one in (slot, *alike))
+    devices = dict.fromkeys(_device(state, other) for other in (slot, *alike))
 
     def others(slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
-        return tuple(one for one in slots if scope not in scopes(state.cells[one[0]]))
+        return tuple(other for other in slots if scope not in scopes(state.cells[other[0]]))
 
     state = msgspec.structs.replace(
         state,
         skipped={**state.skipped, scope: Skip(model=cell.model, only=only, category=category, devices=tuple(devices))},
-        asked=others(state.asked),
+        unattributed=others(state.unattributed),
         devices={
             uuid: msgspec.structs.replace(device, strikes=others(device.strikes))
             for uuid, device in state.devices.items()
@@ -146,30 +143,30 @@ def _strike(state: RunState, slot: Slot) -> RunState:
     state = with_device(state, uuid, strikes=strikes)
     if len(strikes) < STRIKES or _out(state, slot):
         return state
-    return with_device(state, uuid, quarantined=f"{len(strikes)} cells failed on it that work on another device")
+    return with_device(state, uuid, quarantined=f"{len(strikes)} cells failed on it and work on another device")
 
 
 def _doubt(state: RunState, slot: Slot) -> RunState:
-    """Run another model next on this device. Two that fail in a row, with no result between, quarantine it."""
+    """Run another model next on this device. Two failures in a row quarantine it."""
     uuid, failed = _device(state, slot), state.slots[slot]
     if uuid not in state.gpus or failed.failures[-1] not in POINTS_AT_DEVICE or failed.failed_in in BEFORE_DEVICE:
         return state
     doubts = (*state.devices[uuid].doubts, slot)
     state = with_device(state, uuid, doubts=doubts)
-    models = tuple(dict.fromkeys(state.cells[one[0]].model for one in doubts))
+    models = tuple(dict.fromkeys(state.cells[doubt[0]].model for doubt in doubts))
     if len(models) >= STRIKES:
         return state if _out(state, slot) else with_device(state, uuid, quarantined=in_a_row(models))
     queue = state.devices[uuid].queue
-    cells = ((one, state.cells[one[0]]) for one in queue if len(state.cells[one[0]].devices) == 1)
-    other = next((one for one, cell in cells if cell.model not in models and not is_skipped(state, cell)), None)
+    cells = ((queued, state.cells[queued[0]]) for queued in queue if len(state.cells[queued[0]].devices) == 1)
+    other = next((queued for queued, cell in cells if cell.model not in models and not is_skipped(state, cell)), None)
     if other is None:
         return state
-    return with_device(state, uuid, queue=(other, *(one for one in queue if one != other)))
+    return with_device(state, uuid, queue=(other, *(queued for queued in queue if queued != other)))
 
 
 def in_a_row(models: Iterable[str]) -> str:
-    """Why a device is quarantined that cannot be compared with another."""
-    return f"{' and '.join(models)} failed on it one after the other, and no other device can tell whose fault that is"
+    """Reason for the quarantine of a device that cannot be compared with another."""
+    return f"{' and '.join(models)} failed on it in a row, and there is no other device to find the cause"
 
 
 def _elsewhere(state: RunState, twin: Slot) -> Elsewhere:
@@ -181,12 +178,17 @@ def _elsewhere(state: RunState, twin: Slot) -> Elsewhere:
 
 def _slots(state: RunState, slot: Slot) -> list[Slot]:
     ids = [twin.id for twin in twins(state.cells[slot[0]], state.kinds)]
-    found = [one for twin in ids for number in range(rounds(state, twin)) if (one := (twin, number)) in state.slots]
-    return sorted(found, key=lambda one: one[1])
+    found = [
+        candidate
+        for twin in ids
+        for number in range(rounds(state, twin))
+        if (candidate := (twin, number)) in state.slots
+    ]
+    return sorted(found, key=lambda candidate: candidate[1])
 
 
 def _without(state: RunState, slot: Slot) -> RunState:
-    return msgspec.structs.replace(state, asked=tuple(one for one in state.asked if one != slot))
+    return msgspec.structs.replace(state, unattributed=tuple(other for other in state.unattributed if other != slot))
 
 
 def _device(state: RunState, slot: Slot) -> str:

@@ -1,22 +1,22 @@
 """Launches on several devices at once: when they start, and when their devices are free again. Pure.
 
     d0:  soak  links  memory         links waits in the queue of each of its devices, at the same place among gangs.
-    d1:  truth links  memory         A device that reaches it stays idle until the others reach it too:
-    d2:  soak  links  memory         then it starts on all of them at once.
+    d1:  truth links  memory         A device that reaches it stays idle until the others reach it too.
+    d2:  soak  links  memory
 
-No deadlock: whatever moves a gang moves it in all queues to the same place among the gangs there (turns.ends).
-Devices leave a gang one by one, but none before its end. A gang with a quarantined device waits for `resume`; it is
-not made smaller, because fewer links are another test.
+No deadlock: whatever moves a gang moves it in all queues to the same place among the gangs there (turns.ends). A gang
+with a quarantined device waits for `resume`: fewer links would be another test.
 """
 
 from collections.abc import Collection, Mapping
 
 from orchestrator.config.run_configuration import Slot
+from orchestrator.state import queues
 from orchestrator.state.slots import RunState, SlotStatus, with_device
 
 
 def first(state: RunState, uuid: str) -> Slot | None:
-    """The next slot of a device that can be launched; None without one."""
+    """Return the next slot of a device that can be launched; None without one."""
     return next((slot for slot in state.devices[uuid].queue if not _is_short(state, slot, uuid)), None)
 
 
@@ -31,7 +31,7 @@ def assembled(state: RunState, slot: Slot, taken: Collection[str]) -> bool:
 
 
 def left(state: RunState, uuid: str) -> RunState:
-    """Record that the process on a device is gone; others of its launch may still run."""
+    """Record that the process on a device is gone. Others of its launch may still run."""
     launch = state.devices[uuid].running
     if launch is not None and state.slots[state.launches[launch]].status is SlotStatus.RUNNING:
         return with_device(state, uuid, clean=True)
@@ -49,11 +49,8 @@ def let_go(state: RunState, slot: Slot) -> RunState:
 def without(state: RunState, slot: Slot) -> RunState:
     """Remove a slot from all queues."""
     for uuid in state.cells[slot[0]].devices:
-        queue = state.devices[uuid].queue
-        if queue[:1] == (slot,):  # as a rule: then the others are not looked at
-            state = with_device(state, uuid, queue=queue[1:])
-        elif slot in queue:
-            state = with_device(state, uuid, queue=tuple(other for other in queue if other != slot))
+        if slot in (queue := state.devices[uuid].queue):
+            state = with_device(state, uuid, queue=queues.without(queue, slot))
     return state
 
 

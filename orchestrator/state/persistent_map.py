@@ -1,7 +1,4 @@
-"""A persistent mapping: a changed copy is cheap, however large it is.
-
-    base     shared by the copies                       20,000 entries
-    changes  the difference, copied with each change    some hundred entries, then merged into a new base
+"""A persistent mapping: copies with a change are cheap, because they share a base and copy only the changes.
 
 Copying a plain dict for each change costs the square of its size over a run.
 """
@@ -14,11 +11,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _LEAST: Final = 64
-"""Changes that are kept apart from a base of any size."""
 
 
 class Layered(Mapping[K, V]):
-    """Immutable. Entries keep the order in which their keys were first there, as in a dict."""
+    """An immutable mapping in the order of insertion, as a dict."""
 
     __slots__ = ("_base", "_changes", "_length")
 
@@ -36,6 +32,14 @@ class Layered(Mapping[K, V]):
             return Layered({**self._base, **changes})
         return Layered(self._base, changes, added)
 
+    def thawed(self) -> "Layered[K, V]":
+        """Return a copy that `but` changes in place, for one owner who keeps no older one."""
+        return _Thawed(dict(self))
+
+    def frozen(self) -> "Layered[K, V]":
+        """Undo `thawed`. Do not change the thawed copy after that."""
+        return Layered(self._base, self._changes, len(self) - len(self._base))
+
     def __getitem__(self, key: K) -> V:
         return self._changes[key] if key in self._changes else self._base[key]
 
@@ -48,3 +52,18 @@ class Layered(Mapping[K, V]):
 
     def __repr__(self) -> str:
         return f"Layered({dict(self)!r})"
+
+
+class _Thawed(Layered[K, V]):
+    __slots__ = ()
+    _base: dict[K, V]
+
+    def but(self, key: K, value: V) -> Layered[K, V]:
+        self._base[key] = value
+        return self
+
+    def __getitem__(self, key: K) -> V:
+        return self._base[key]
+
+    def __len__(self) -> int:
+        return len(self._base)

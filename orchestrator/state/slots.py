@@ -1,14 +1,14 @@
-"""The state of a run and the events that can happen to it. Values alone: transitions.py decides.
+"""The state of a run, and the events that can happen to it. transitions.py decides.
 
     RunState ─┬─ slots     each planned launch: waiting, running, or how it was settled
               ├─ devices   each device: its queue, what it runs, its quarantine
-              └─ what was learned: sizes that do not fit, faulty models, launches and attempts made
+              └─ lessons   sizes that do not fit, faulty models, launches and attempts made
 
-All of it is frozen. A step costs the same for ten cells and for twenty thousand (persistent_map.py).
+A step costs the same for ten cells and for twenty thousand (persistent_map.py).
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -21,11 +21,11 @@ from protocol.cell import Cell, Mode
 from protocol.failure import Category, Failure, Phase
 
 Family = tuple[Cell, int | None]
-"""Cells that learn a batch size together: one without its batch size, and the round for which it holds (None: all)."""
+"""Key of cells that share a learned batch size: the cell without its own, and a round (None: all rounds)."""
 
 
 class SlotStatus(enum.StrEnum):
-    """The status of a planned launch."""
+    """Status of a planned launch."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -41,9 +41,9 @@ SETTLED: Final = frozenset(SlotStatus) - {SlotStatus.WAITING, SlotStatus.RUNNING
 
 
 class SlotState(msgspec.Struct, frozen=True, kw_only=True):
-    """One planned launch, or one scan for the batch size, which takes many.
+    """State of one planned launch, or of one scan for the batch size, which takes many.
 
-    launch, batch_size: of the last attempt. failed_in: phase of its last failure. stopped: from outside, before it
+    launch, batch_size: of the last attempt. failed_in: phase of its last failure. stopped: ended from outside before it
     failed. refers_to: the cell that has its result.
     """
 
@@ -59,14 +59,14 @@ class SlotState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
-    """One device. running: its launch, until that has ended, its process is gone and its memory is free.
+    """State of one device. running: its launch, until its process is gone and its memory free.
 
-    queue: a launch on several devices is in the queue of each. clean: only the end of its launch is awaited (gangs.py).
-    quarantined: the reason. strikes: slots that failed here and work on another device. doubts: slots that failed since
-    the last result here, and that no other device can attribute.
+    clean: only the end of its launch is awaited (gangs.py). quarantined: the reason. strikes: slots that failed here
+    and work on another device. doubts: slots that failed since the last result here and that no other device can
+    attribute.
     """
 
-    queue: tuple[Slot, ...]
+    queue: Sequence[Slot]
     running: int | None = None
     clean: bool = False
     quarantined: str = ""
@@ -75,7 +75,7 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Skip(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a model is skipped. only: the work or size that is skipped; empty for all of it."""
+    """Reason to skip a model. only: the skipped work or size; empty for the whole model."""
 
     model: str
     only: str = ""
@@ -84,12 +84,12 @@ class Skip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole run, now.
+    """State of the whole run.
 
-    kinds: device → product name. gpus: devices that two models in a row may accuse. too_large: family → smallest batch
-    known not to fit. attempts: by cell, over all rounds; they number the folders. asked: failed slots that another
-    device is to try. skipped: by name (`scopes`). in_vain: device → its waiting slots that are skipped. at_once: the
-    most launches at once, None for one per device. modes: in their order within a round.
+    kinds: device → product name. gpus: devices that two failing models in a row may accuse. too_large: smallest batch
+    known not to fit. attempts: by cell, over all rounds; they number the folders. unattributed: failed slots to try on
+    another device. skipped: by scope. in_vain: device → its waiting slots that are skipped. at_once: maximum concurrent
+    launches, None for one per device. modes: in their order within a round.
     """
 
     cells: Mapping[str, Cell]
@@ -102,7 +102,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     launches: Layered[int, Slot] = Layered({})
     attempts: Layered[str, int] = Layered({})
     rooms: Mapping[str, Room] = {}
-    asked: tuple[Slot, ...] = ()
+    unattributed: tuple[Slot, ...] = ()
     skipped: Mapping[str, Skip] = {}
     in_vain: Mapping[str, int] = {}
     skips: bool = True
@@ -117,7 +117,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def most(self) -> int:
-        """The most launches at the same time."""
+        """Maximum number of concurrent launches."""
         return 1 if self.modes == (Mode.SOLO,) else self.at_once or len(self.devices)
 
     @property
@@ -127,7 +127,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
-    """A launch to make. cell: with the batch size to run now. scans: it is a step of a scan for the batch size."""
+    """A launch to make. cell: with the batch size to run. scans: one step of a scan for the batch size."""
 
     slot: Slot
     cell: Cell
@@ -142,7 +142,7 @@ class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def device(self) -> str:
-        """UUID of the device; of a gang, its leader."""
+        """UUID of the device, or of the leader of a gang."""
         return self.cell.devices[0]
 
 
@@ -156,7 +156,7 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A launch gave a result (failure is None) or failed. Its devices are not free yet. figures: for a scan."""
+    """A launch gave a result (failure is None) or failed. Its devices are not free yet. figures: of a scan."""
 
     launch: int
     failure: Failure | None
@@ -164,26 +164,26 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Freed(msgspec.Struct, frozen=True):
-    """The process of a launch is gone and its device clean."""
+    """The process of a launch is gone and its device free."""
 
     device: str
 
 
 class Quarantined(msgspec.Struct, frozen=True):
-    """A device is not used any more."""
+    """A device was quarantined."""
 
     device: str
     reason: str
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """There is no time for a waiting launch."""
+    """A waiting launch was dropped for lack of time."""
 
     slot: Slot
 
 
 class Postponed(msgspec.Struct, frozen=True):
-    """A waiting launch goes behind all others."""
+    """A waiting launch moves behind all others."""
 
     slot: Slot
 
@@ -195,21 +195,21 @@ class Withdrawn(msgspec.Struct, frozen=True):
     failure: Failure
 
 
-class StopAsked(msgspec.Struct, frozen=True):
-    """A person requested the run to stop."""
+class StopRequested(msgspec.Struct, frozen=True):
+    """The user requested a stop."""
 
 
 class Added(msgspec.Struct, frozen=True):
-    """More launches of planned cells, in the order of each device."""
+    """Launches of planned cells were added, in the order of each device."""
 
     slots: tuple[Slot, ...]
 
 
-Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn | StopAsked | Added
+Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn | StopRequested | Added
 
 
 def scopes(cell: Cell) -> tuple[str, str, str]:
-    """The names under which a cell may be skipped, by policy.Reach: model, work at an input size, or the cell."""
+    """Return the names under which a cell may be skipped, by policy.Reach: model, work at an input size, cell."""
     work = f"{cell.model} {cell.workload} {cell.precision}"
     batch = f"batch size {cell.batch_size or 'auto'}"
     if cell.input_size is None:
@@ -219,7 +219,7 @@ def scopes(cell: Cell) -> tuple[str, str, str]:
 
 
 def skipped_as(state: RunState, cell: Cell) -> str:
-    """The scope under which a cell is skipped; empty where it is not."""
+    """Return the scope under which a cell is skipped, or an empty string."""
     return next((scope for scope in scopes(cell) if scope in state.skipped), "") if state.skipped else ""
 
 
@@ -230,16 +230,16 @@ def is_skipped(state: RunState, cell: Cell) -> bool:
 
 def wait_in_vain(state: RunState) -> dict[str, int]:
     """Compute `in_vain` from every slot. Slow."""
-    found = dict.fromkeys(state.devices, 0)
+    in_vain = dict.fromkeys(state.devices, 0)
     for (cell_id, _), slot in state.slots.items():
         cell = state.cells[cell_id]
         if slot.status is SlotStatus.WAITING and is_skipped(state, cell):
-            found[cell.devices[0]] += 1
-    return found
+            in_vain[cell.devices[0]] += 1
+    return in_vain
 
 
 def rounds(state: RunState, cell: str) -> int:
-    """Count the rounds of a cell, planned or added: one more than its last, for a GPU may have missed some."""
+    """Return one more than the last round of a cell, planned or added. A GPU may have missed some."""
     number = 0
     while (cell, number) in state.slots:
         number += 1
@@ -247,12 +247,12 @@ def rounds(state: RunState, cell: str) -> int:
 
 
 def settled(state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str | None = None) -> RunState:
-    """The state with a slot at `status`."""
+    """Return the state with a slot at `status`."""
     return with_slot(state, slot, status=status, refers_to=refers_to)
 
 
 def with_slot(state: RunState, slot: Slot, **changes: object) -> RunState:
-    """The state with fields of a slot changed."""
+    """Return the state with fields of a slot changed."""
     before = state.slots[slot]
     after = msgspec.structs.replace(before, **changes)
     tally, in_vain = state.tally, state.in_vain
@@ -266,6 +266,6 @@ def with_slot(state: RunState, slot: Slot, **changes: object) -> RunState:
 
 
 def with_device(state: RunState, uuid: str, **changes: object) -> RunState:
-    """The state with fields of a device changed."""
+    """Return the state with fields of a device changed."""
     device = msgspec.structs.replace(state.devices[uuid], **changes)
     return msgspec.structs.replace(state, devices={**state.devices, uuid: device})

@@ -1,4 +1,4 @@
-"""Warn when a run is resumed with other software than its first result was measured with. Imports none of it."""
+"""Warn if a resumed run has other software than its first result was measured with."""
 
 import platform
 from collections.abc import Iterator, Mapping
@@ -10,20 +10,20 @@ from orchestrator.state.archive import Archive, ResultFileError
 
 
 def warnings(run: Archive, driver: str | None) -> Iterator[str]:
-    """Warn about changed versions. driver: the version now, None if unknown."""
+    """Warn about changed versions. driver: the current version, None if unknown."""
     before, now = _first(run), _installed(driver)
     changed = {name: (was, new) for name, was in before.items() if was and (new := now[name]) and new != was}
     if changed:
-        yield in_words(changed)
+        yield describe(changed)
 
 
-def in_words(changed: Mapping[str, tuple[str, str]]) -> str:
-    """Describe the changes. changed: name → version at the start, version now."""
+def describe(changed: Mapping[str, tuple[str, str]]) -> str:
+    """Describe the changes. changed: name → version at the start, current version."""
     begun = listed([f"{name} {was}" for name, (was, _) in changed.items()], "and")
     goes_on = listed([f"{name} {now}" for name, (_, now) in changed.items()], "and")
     return (
-        f"this run was begun with {begun}, and goes on with {goes_on}: its figures will not be comparable with each "
-        "other. To have all of one kind, stop it (Ctrl-C) and resume it where it was begun, or begin a new run here."
+        f"this run started with {begun} and continues with {goes_on}, so its figures will not be comparable. Stop it "
+        "(Ctrl-C) and resume it where it started, or start a new run here."
     )
 
 
@@ -31,14 +31,14 @@ def _first(run: Archive) -> Mapping[str, str | None]:
     for attempt in run.attempts:
         if attempt.promised is not None:
             try:
-                found = run.result(attempt).environment
+                environment = run.result(attempt).environment
             except ResultFileError:
                 continue
             return {
-                "PyTorch": found.torch,
-                "torchvision": found.torchvision,
-                "transformers": found.transformers,
-                "Python": found.python,
+                "PyTorch": environment.torch,
+                "torchvision": environment.torchvision,
+                "transformers": environment.transformers,
+                "Python": environment.python,
                 "driver": attempt.segment.driver_version,
             }
     return {}

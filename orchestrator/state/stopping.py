@@ -1,6 +1,6 @@
 """Turn stop requests and the time limit into orders for the running launches. Pure.
 
-first request    no new launches; running ones may end by themselves for a while, then they are told to
+first request    no new launches; running ones may finish within GENTLE_S, then are ended
 second request   running launches are killed at once
 the limit        the same, and the rest of the plan is dropped
 """
@@ -12,14 +12,14 @@ from typing import Final
 from protocol.failure import Category, Failure, Phase
 
 GENTLE_S: Final = 12.0
-"""Launches may end by themselves for this long; with the grace below a gentle stop ends within 20 s."""
+"""Time for launches to finish by themselves. With the grace period, a gentle stop takes at most 20 s."""
 GENTLE_GRACE_S: Final = 4.0
 OUT_OF_TIME: Final = "the time limit of the run was reached"
 """Message of a launch that the limit ended: it is dropped, not measured again like a stopped one."""
 
 
 class Order(enum.Enum):
-    """What to do now."""
+    """An order to the running launches."""
 
     BEGIN_NOTHING = enum.auto()
     END_GENTLY = enum.auto()
@@ -35,14 +35,14 @@ class Stopping:
         self._ends = ends
         self._gentle_until = math.inf
         self.over_by = math.inf
-        """No avoidable waits from then on, in monotonic seconds."""
+        """Monotonic seconds after which nothing avoidable is awaited."""
 
     def put_off(self, by_s: float) -> None:
-        """Move the end of the time for measuring."""
+        """Move the end of the time for measuring by seconds."""
         self._ends += by_s
 
     def heed(self, requests: int, now: float) -> tuple[Order, ...]:
-        """New orders after `requests` stop requests in total."""
+        """Return new orders after `requests` stop requests in total."""
         orders: list[Order] = []
         if self._heeded < 1 <= requests:
             self._gentle_until = now + GENTLE_S
@@ -55,7 +55,7 @@ class Stopping:
         return tuple(orders)
 
     def time_passed(self, now: float) -> tuple[Order, ...]:
-        """New orders because a wait, or the run's time, is over."""
+        """Return new orders because a wait, or the run's time, is over."""
         orders: list[Order] = []
         if now >= self._gentle_until:
             self._gentle_until = math.inf
@@ -68,16 +68,16 @@ class Stopping:
 
 
 def how_it_ended(category: str, message: str) -> str:
-    """The kind of a failure in words, with the time limit told from a stop."""
+    """Describe the category of a failure, with the time limit told from a stop."""
     limited = category == Category.STOPPED and message == OUT_OF_TIME
     return "ended by the time limit" if limited else str(category)
 
 
 def stop_requested() -> Failure:
-    """The failure of a launch that a stop request ended."""
+    """Build the failure of a launch that a stop request ended."""
     return Failure(category=Category.STOPPED, message="the run was asked to stop", phase=Phase.START)
 
 
 def out_of_time() -> Failure:
-    """The failure of a launch that the time limit ended."""
+    """Build the failure of a launch that the time limit ended."""
     return Failure(category=Category.STOPPED, message=OUT_OF_TIME, phase=Phase.START)

@@ -1,11 +1,11 @@
-"""What a run with a time limit still has time for. Times are arguments; only measured speeds are kept.
+"""Decide what still fits into a run's time limit. Times are arguments; only measured speeds are kept.
 
     estimate ──▶ expected ──▶ fits into the remaining time?  yes: launch      no: drop it, look at the next
                    ▲
        measured, finished: what launches really took, device by device
 
 While cheaper launches wait, none gets more than a quarter of the limit: it is postponed, or ended. Cells of fixed
-length are exempt. Near the limit all running launches are ended, so that the reports can be written in time.
+length and the first launches of a gate are exempt.
 """
 
 import math
@@ -23,21 +23,21 @@ from protocol.cell import AUTO, Cell, Device, Mode, Workload
 from protocol.result import Result
 
 CLOSING_S: Final = 6.0
-"""To end launches and write reports, which took 0.8 s for 204 cells on two cores, about 3 s for 1,632."""
+"""Time to end launches and write reports: reports took 0.8 s for 204 cells on two cores, about 3 s for 1,632."""
 _OF_THE_LIMIT: Final = 0.005
-"""Share of the duration of a burn-in for its reports, which read every iteration: for 1.5 h on two CPU devices, 462
-launches, they took 7.5 s of a core. Eight GPUs measure some twenty times as many in 8 h."""
+"""Share of a burn-in's duration for its reports. For 1.5 h on two CPU devices, 462 launches, they took 7.5 s of a core.
+Eight GPUs measure some twenty times as many in 8 h.
+"""
 PATIENCE_S: Final = 3.0
 """Longest wait for a process after its SIGKILL."""
 SHARE: Final = 0.25
 """Share of the limit for one launch while others wait."""
 _LEAST: Final = 0.05
 _MOST: Final = 50.0
-"""Plausible ratios of measured to estimated times."""
 
 
 def closing_s(duration_s: float) -> float:
-    """Seconds kept at the end of a run that measures until its time is up."""
+    """Return the seconds kept at the end of a run that measures until its time is up."""
     return CLOSING_S + _OF_THE_LIMIT * duration_s
 
 
@@ -49,15 +49,16 @@ class Time(NamedTuple):
 
 
 def time_after(configuration: Configuration, limit_s: float, spent_s: float) -> Time:
-    """The run's time after `spent_s`, without the end kept for reports. left_s may be negative."""
+    """Compute the run's time after `spent_s`, without the time kept for reports. left_s may be negative."""
     return Time(spent_s, limit_s - _kept_s(configuration) - spent_s)
 
 
 class Budget:
-    """The time of one run. began: monotonic seconds at which its process started.
+    """The time of one run. began: monotonic seconds of the start of its process.
 
-    ends: no launches from then on, and running ones are ended. latest: nothing is awaited from then on. starts: when a
-    resumed burn-in began to import; its remaining time counts from `first_launch_can_begin`.
+    ends: no launches from then on, and running ones are ended. latest: nothing is awaited from then on, once they were
+    told to end. starts: when a gate or a resumed burn-in began to import; its time counts from
+    `first_launch_can_begin`.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Budget:
         self._closing_s = _kept_s(configuration)
         self.ends = began + limit_s - self._closing_s
         self.latest = self.ends + PATIENCE_S
+        self._ran_out = False
         self._starts = starts
         self._share_s = limit_s * SHARE if configuration.cell_s is None else math.inf
         self._configuration = configuration
@@ -84,11 +86,11 @@ class Budget:
 
     @property
     def is_starting(self) -> bool:
-        """Whether the current imports will put off the end."""
+        """Whether the current imports will postpone the end."""
         return self._starts is not None
 
     def first_launch_can_begin(self, now: float) -> float:
-        """Imports are done: return by how many seconds the end is put off, 0 after the first call."""
+        """Record that imports are done; return the seconds by which the end is postponed, 0 after the first call."""
         by_s = 0.0 if self._starts is None else max(now - self._starts, 0.0)
         self._starts = None
         self._began += by_s
@@ -97,13 +99,13 @@ class Budget:
         return by_s
 
     def expected_s(self, cell: Cell) -> float:
-        """Expected seconds of a launch: the estimate, corrected by measurements."""
+        """Return the expected seconds of a launch: the estimate, corrected by measurements."""
         device = self._devices[cell.devices[0]]
         overhead = median([1.0, *self._costs[device.uuid]])
         return overhead * estimate.launch_s(cell, self._configuration, device, self._scale(cell))
 
     def time(self, now: float) -> Time:
-        """Time of the run now; it stands still while the end is put off."""
+        """Return the time of the run. It stands still while the end is postponed."""
         counted = now if self._starts is None else min(self._starts, now)
         return time_after(self._configuration, self.limit_s, counted - self._began)
 
@@ -119,49 +121,58 @@ class Budget:
             self._speeds[key].append(speed)
 
     def finished(self, cell: Cell, lasted_s: float) -> None:
-        """Learn from a good launch what it took beyond its iterations."""
+        """Learn from a good launch its overhead beyond the iterations."""
         device = self._devices[cell.devices[0]]
         explained_s = estimate.launch_s(cell, self._configuration, device, self._scale(cell))
         self._costs[device.uuid].append(_believable(lasted_s / explained_s))
 
     def decide(self, state: RunState, now: float) -> Iterator[tuple[Slot, str]]:
-        """The waiting launches to drop, with the reason, or to postpone, with an empty one."""
+        """Yield waiting launches to drop, with the reason, or to postpone, with an empty reason."""
         if state.stopping:
             return
         left_s = self.ends - now
-        said: set[Slot] = set()  # a launch on several devices stands in front of each
-        for device in state.devices.values():
+        decided: set[Slot] = set()  # a gang is in the queue of each of its devices
+        least = self._configuration.least_launches
+        for uuid, device in state.devices.items():
             if device.quarantined or (left_s > 0 and device.running is not None):
                 continue
+            if left_s > 0 and len(self._tried(state, uuid)) < least:
+                continue
             for place, slot in enumerate(device.queue):
-                if slot in said:
+                if slot in decided:
                     continue
                 expected_s = self._next_s(state, slot)
                 if slot in self._too_long or expected_s > left_s:
-                    said.add(slot)
+                    decided.add(slot)
                     yield slot, self._why(slot, expected_s, left_s)
                 elif expected_s > self._share_s and self._cheap(state, device.queue[place + 1 :], left_s):
-                    said.add(slot)
+                    decided.add(slot)
                     yield slot, ""
                 else:
                     break
 
     def takes_too_long(self, state: RunState, slot: Slot, began: float, now: float) -> bool:
-        """Whether a running launch has had its share while others wait. It will not be made again."""
-        queue = state.devices[state.cells[slot[0]].devices[0]].queue
+        """Whether a running launch has used its share while others wait. It will not be made again."""
+        uuid = state.cells[slot[0]].devices[0]
+        queue = state.devices[uuid].queue
         running = state.slots[slot].status is SlotStatus.RUNNING
         had_its_share = running and now - began > self._share_s
-        if not had_its_share or not self._cheap(state, queue, self.ends - now):
+        if not had_its_share or slot in self._tried(state, uuid) or not self._cheap(state, queue, self.ends - now):
             return False
         self._too_long.add(slot)
         return True
 
     def ran_out(self, now: float) -> None:
-        """Running launches are ended now: wait PATIENCE_S for their processes, even beyond the limit."""
+        """Wait PATIENCE_S for the processes of launches that are ended now, even beyond the limit."""
         self.latest = max(self.latest, now + PATIENCE_S)
+        self._ran_out = True
+
+    def awaits_nothing(self, now: float) -> bool:
+        """Whether nothing is awaited any more. Never before `ran_out`: we may have been suspended until now."""
+        return self._ran_out and now >= self.latest
 
     def forecast(self, plan: Plan, device: Device) -> tuple[Slot, ...]:
-        """The launches of a device that fit into the limit. A solo launch takes the time of all devices."""
+        """Return the launches of a device that fit into the limit. A solo launch takes the time of all devices."""
         cells = {cell.id: cell for cell in plan.cells}
         left_s = self.for_launches_s(device)
         fitting: list[Slot] = []
@@ -173,20 +184,22 @@ class Budget:
         return tuple(fitting)
 
     def for_launches_s(self, device: Device) -> float:
-        """Seconds of the limit for a device's launches: without the start and the end."""
+        """Return the seconds of the limit for a device's launches, without start and end."""
         return self.limit_s - self._closing_s - estimate.shared_start_s(self._configuration, [device])
 
     def _scale(self, cell: Cell) -> float:
-        """How much longer than estimated iterations of `cell` take: by the same model, or the best relative.
-
-        Cheap first cells keep a device badly busy. The fewer were seen, the more weight the estimate has.
-        """
+        """Ratio of measured to estimated iteration times. The fewer were seen, the more weight the estimate has."""
         own, *others = _keys(cell)
         if own in self._speeds:
             return median(self._speeds[own])
         seen = next((self._speeds[key] for key in others if key in self._speeds), [])
         unseen = estimate.scale(self._configuration, self._devices[cell.devices[0]], tuple(self._devices.values()))
         return float(unseen * (min(seen, default=unseen) / unseen) ** (len(seen) / (len(seen) + 1)))
+
+    def _tried(self, state: RunState, uuid: str) -> list[Slot]:
+        least = self._configuration.least_launches
+        begun = dict.fromkeys(state.launches.values()) if least else ()
+        return [slot for slot in begun if uuid in state.cells[slot[0]].devices][:least]
 
     def _cheap(self, state: RunState, queue: Sequence[Slot], left_s: float) -> bool:
         most_s = min(self._share_s, left_s)
@@ -203,10 +216,10 @@ class Budget:
     def _why(self, slot: Slot, expected_s: float, left_s: float) -> str:
         limit = f"the limit of {self.limit_s:g} s"
         if slot in self._too_long:
-            return f"dropped to keep {limit}: it was ended after {self._share_s:g} s, because others waited"
+            return f"dropped to keep {limit}: ended after {self._share_s:g} s, because other cells waited"
         if left_s <= 0:
             return f"dropped to keep {limit}: no time was left"
-        return f"dropped to keep {limit}: it would have taken {estimate.about(expected_s)}, {left_s:.0f} s were left"
+        return f"dropped to keep {limit}: it takes {estimate.about(expected_s)}, and {left_s:.0f} s were left"
 
 
 def _kept_s(configuration: Configuration) -> float:
@@ -215,7 +228,7 @@ def _kept_s(configuration: Configuration) -> float:
 
 
 def _keys(cell: Cell) -> tuple[tuple[str, ...], ...]:
-    """What a cell has in common with others, closest first. Matrix products say nothing about replayed steps."""
+    """Return keys that a cell shares with others, closest first. Matrix products say nothing about replayed steps."""
     device = cell.devices[0]
     closest = (device, cell.workload, cell.precision, cell.model), (device, cell.workload, cell.precision)
     return closest if cell.workload is Workload.REPLAY else (*closest, (device,))

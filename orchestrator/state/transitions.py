@@ -1,11 +1,10 @@
-"""The state machine of a run: the next launch of each device, and what an outcome means for the rest. Pure.
+"""The state machine of a run: the next launch of each device, and the consequences of an outcome. Pure.
 
     plan ──begin──▶ RunState ──next_launches──▶ launches to make          the loop journals Started, then makes them
-                       ▲  └── Ended, Freed, Dropped, StopAsked, … ── step ─┐
+                       ▲  └── Ended, Freed, Dropped, StopRequested, … ── step ─┐
                        └───────────────────────────────────────────────────┘
 
-A slot is one launch of a cell: (id of the cell, round). A scan takes many launches; a gang waits for all of its
-devices (gangs.py). Journals go through the same `step` (replay.py).
+A slot is one launch of a cell: (cell id, round). A scan takes many launches; a gang waits for all its devices.
 """
 
 from collections.abc import Collection, Mapping
@@ -33,7 +32,7 @@ from orchestrator.state.slots import (
     SlotState,
     SlotStatus,
     Started,
-    StopAsked,
+    StopRequested,
     Withdrawn,
     is_skipped,
     settled,
@@ -47,9 +46,9 @@ from protocol.failure import Category, Failure, Phase
 def begin(
     plan: Plan, kinds: Mapping[str, str] | None = None, gpus: Collection[str] = (), *, skips: bool = True
 ) -> RunState:
-    """The state before the first launch. kinds: device → product name, None where all are alike.
+    """Build the state before the first launch. kinds: device → product name, None where all are alike.
 
-    gpus: devices that two models in a row may accuse. skips: False for a burn-in, which repeats what failed.
+    gpus: devices that two failing models in a row may accuse. skips: False for a burn-in, which repeats what failed.
     """
     cells = {cell.id: cell for cell in plan.cells}
     uuids = dict.fromkeys([*plan.order, *(uuid for cell in plan.cells for uuid in cell.devices)])
@@ -68,7 +67,7 @@ def begin(
 
 
 def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
-    """Whether a doubtful result is to be measured again: not of a scan, nor of a skipped model."""
+    """Whether to measure a doubtful result again: not of a scan, nor of a skipped model."""
     of = state.launches[launch]
     slot, scans = state.slots[of], state.cells[of[0]].batch_size == AUTO
     enough = slot.failures.count(category) >= POLICY[category].retries
@@ -77,10 +76,10 @@ def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
 
 
 def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
-    """What to launch now, at most one per idle device, and the state. Feed back Started before the next call."""
+    """Return the state and the launches to make, one per idle device. Feed back Started before the next call."""
     if state.stopping:
         return state, ()
-    found: list[NextLaunch] = []
+    launches: list[NextLaunch] = []
     taken: set[str] = set()
     before = state
     # Where not all may work at once, the longest queue goes first: a time limit must not hit one device alone.
@@ -88,19 +87,19 @@ def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
     in_turn = sorted(state.devices.items(), key=lambda item: -len(item[1].queue)) if limited else state.devices.items()
     for uuid, device in in_turn:
         idle = device.running is None and not device.quarantined and uuid not in taken
-        if not idle or state.busy + len(found) >= state.most:
+        if not idle or state.busy + len(launches) >= state.most:
             continue
-        state, launch = _next_on(state, uuid, len(state.launches) + len(found), found)
+        state, launch = _next_on(state, uuid, len(state.launches) + len(launches), launches)
         if launch is not None:
-            found.append(launch)
+            launches.append(launch)
             taken.update(launch.cell.devices)
-    if not found and state is not before and turns.are_taken(state):
+    if not launches and state is not before and turns.are_taken(state):
         return next_launches(state)  # a settled slot may have been what another device waited for
-    return state, tuple(found)
+    return state, tuple(launches)
 
 
 def step(state: RunState, event: Event) -> RunState:
-    """The state after `event`. One that makes no sense (the end of a launch that is not running) changes nothing."""
+    """Return the state after `event`. An event that makes no sense (the end of an unknown launch) changes nothing."""
     match event:
         case Started(launch, slot, _, batch_size):
             return _started(state, launch, slot, batch_size)
@@ -119,21 +118,22 @@ def step(state: RunState, event: Event) -> RunState:
             return gangs.into(state, slot, {uuid: len(state.devices[uuid].queue) for uuid in devices})
         case Withdrawn(launch, failure):
             return _withdrawn(state, launch, failure)
-        case StopAsked():
+        case StopRequested():
             return msgspec.structs.replace(state, stopping=True)
         case Added(slots):
             return added_launches.added(state, slots)
 
 
 def _next_on(
-    state: RunState, uuid: str, number: int, found: Collection[NextLaunch]
+    state: RunState, uuid: str, number: int, launches: Collection[NextLaunch]
 ) -> tuple[RunState, NextLaunch | None]:
-    """The first slot of a queue that needs a launch; None if it must wait. found: launches about to be made."""
-    taken = {other for launch in found for other in launch.cell.devices}
+    taken = {other for launch in launches for other in launch.cell.devices}
     while (slot := gangs.first(state, uuid)) is not None:
         if (later := _without_launch(state, slot)) is not None:
             state = later
-        elif not gangs.assembled(state, slot, taken) or not turns.may_begin(state, slot, [one.slot for one in found]):
+        elif not gangs.assembled(state, slot, taken) or not turns.may_begin(
+            state, slot, [launch.slot for launch in launches]
+        ):
             return state, None
         else:
             scans = state.cells[slot[0]].batch_size == AUTO
@@ -146,17 +146,16 @@ def _next_on(
 
 
 def settle(state: RunState) -> RunState:
-    """Settle every slot that needs no launch, dropped ones too. Looks at every slot: slow."""
+    """Settle every slot that needs no launch, dropped ones too. Slow: looks at every slot."""
     if not state.too_large and not state.skipped:
         return state
-    for slot, known in state.slots.items():
-        if known.status in (SlotStatus.WAITING, SlotStatus.DROPPED):
+    for slot, current in state.slots.items():
+        if current.status in (SlotStatus.WAITING, SlotStatus.DROPPED):
             state = _without_launch(state, slot) or state
     return state
 
 
 def _without_launch(state: RunState, slot: Slot) -> RunState | None:
-    """Settle a slot without a launch; None where it needs one."""
     cell = state.cells[slot[0]]
     batch_size = AUTO if cell.batch_size == AUTO else fitting(state, slot)
     if batch_size < cell.batch_size and (other := _stand_in(state, cell, batch_size)) is not None:
@@ -171,7 +170,7 @@ def _without_launch(state: RunState, slot: Slot) -> RunState | None:
 
 
 def fitting(state: RunState, slot: Slot) -> int:
-    """The batch size to run: the planned one, halved until below what is known not to fit; 0 when none fits."""
+    """Return the batch size to run: the planned one, halved until it may fit; 0 when none fits."""
     limit = state.too_large.get(_family(state, slot))
     batch_size = state.cells[slot[0]].batch_size
     while limit is not None and batch_size >= limit:
@@ -180,7 +179,6 @@ def fitting(state: RunState, slot: Slot) -> int:
 
 
 def _stand_in(state: RunState, cell: Cell, fitting: int) -> str | None:
-    """The largest planned cell from `cell`'s batch size down to `fitting`."""
     batch_size = cell.batch_size // 2
     while batch_size >= max(fitting, 1):
         smaller = msgspec.structs.replace(cell, batch_size=batch_size).id
@@ -245,7 +243,7 @@ def _failed(state: RunState, slot: Slot, launch: int, failure: Failure) -> RunSt
     if early or rule.reaction is Reaction.SKIP_MODEL:
         return fault_placement.skip_model(state, slot)
     alone = len(state.cells[slot[0]].devices) == 1  # a gang cannot run elsewhere
-    return fault_placement.ask(state, slot) if rule.reaction is Reaction.ELSEWHERE and alone else state
+    return fault_placement.try_elsewhere(state, slot) if rule.reaction is Reaction.ELSEWHERE and alone else state
 
 
 def _scanned(
@@ -268,13 +266,13 @@ def _next_size(state: RunState, slot: Slot) -> int | None:
 def _withdrawn(state: RunState, launch: int, failure: Failure) -> RunState:
     slot = state.launches[launch]
     before = state.slots[slot]
-    tried = tuple(one for one in before.tried if one.launch != launch)
+    tried = tuple(trial for trial in before.tried if trial.launch != launch)
     state = with_slot(state, slot, failures=(*before.failures, failure.category), tried=tried)
     if tried and _next_size(state, slot) is None:
         return state  # the scan knows enough without it
     if state.slots[slot].failures.count(failure.category) <= POLICY[failure.category].retries:
         return _again(state, slot)
-    state = gangs.without(state, slot)  # a scan waits there already
+    state = gangs.without(state, slot)  # a scan may wait there
     return settled(state, slot, SlotStatus.FAILED)
 
 
@@ -285,11 +283,11 @@ def _dropped(state: RunState, slot: Slot) -> RunState:
 
 
 def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
-    """Learn the size that does not fit and halve it; before the first forward pass no size would fit."""
+    """Learn the size that does not fit and halve it. Before the first forward pass no size would fit."""
     family = _family(state, slot)
-    known = state.too_large.get(family)
+    limit = state.too_large.get(family)
     tried = 1 if phase in BEFORE_FIRST_FORWARD else state.slots[slot].batch_size
-    smallest = tried if known is None else min(known, tried)
+    smallest = tried if limit is None else min(limit, tried)
     state = msgspec.structs.replace(state, too_large={**state.too_large, family: smallest})
     if phase in BEFORE_FIRST_FORWARD:
         return settled(state, slot, SlotStatus.DOES_NOT_FIT)
@@ -297,13 +295,13 @@ def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
 
 
 def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
-    """Requeue a slot at the end of its turn. first: halving and attribution go first, the rest learns from them."""
+    """Requeue a slot at the end of its turn. first: at the start, because the rest learns from it."""
     state = gangs.without(settled(state, slot, SlotStatus.WAITING), slot)
     places = dict.fromkeys(state.cells[slot[0]].devices, 0) if first else turns.ends(state, slot)
     return gangs.into(state, slot, places)
 
 
 def _family(state: RunState, slot: Slot) -> Family:
-    """What a launch shares with the same cell at other batch sizes: in a burn-in, of its round alone."""
+    """Return the key under which batch sizes are learned. A burn-in learns for each round anew."""
     cell = msgspec.structs.replace(state.cells[slot[0]], batch_size=0)
     return cell, None if state.skips else slot[1]

@@ -1,7 +1,7 @@
 """When a launch may start in a run with solo and loaded launches. Pure.
 
     round 0                            round 1
-    loaded: d0 d1 d2 side by side  ──▶ …         a turn starts when all devices are through with the one before it:
+    loaded: d0 d1 d2 side by side  ──▶ …         a turn starts when all devices have finished the one before it:
     solo:   d0, then d1, then d2   ──▶ …         a device that reaches it earlier waits
 
 No deadlock: a device at the earliest turn may always go on, and quarantined ones are not awaited.
@@ -16,7 +16,7 @@ from orchestrator.state.slots import RunState
 from protocol.cell import Mode
 
 Turn = tuple[int, int]
-"""A round, and the place of a mode within it."""
+"""Round, index of the mode within it."""
 
 
 def are_taken(state: RunState) -> bool:
@@ -25,18 +25,18 @@ def are_taken(state: RunState) -> bool:
 
 
 def of(state: RunState, slot: Slot) -> Turn:
-    """The turn of a planned launch."""
+    """Return the turn of a planned launch."""
     return slot[1], state.modes.index(state.cells[slot[0]].mode)
 
 
 def of_device(state: RunState, uuid: str) -> Turn | None:
-    """The turn that a device has reached; None where it has nothing to do."""
+    """Return the turn that a device has reached; None where it has nothing to do."""
     slot = None if state.devices[uuid].quarantined else gangs.first(state, uuid)
     return None if slot is None else of(state, slot)
 
 
 def ends(state: RunState, slot: Slot) -> Mapping[str, int]:
-    """The index in each of its devices' queues at which the turn of a slot ends; the slot is in none of them.
+    """Return device → index in its queue at which the turn of a slot ends; the slot is in none of them.
 
     It is behind every gang of that turn or an earlier one, so gangs have one order on all devices. Where a gang was
     postponed behind a later one, gangs go to the end.
@@ -56,18 +56,21 @@ def _end_of(state: RunState, turn: Turn, uuid: str) -> int:
 
 def _in_order(state: RunState, uuid: str) -> bool:
     reached = [of(state, slot) for slot in state.devices[uuid].queue if _is_gang(state, slot)]
-    return all(one <= other for one, other in itertools.pairwise(reached))
+    return all(earlier <= later for earlier, later in itertools.pairwise(reached))
 
 
 def _is_gang(state: RunState, slot: Slot) -> bool:
     return len(state.cells[slot[0]].devices) > 1
 
 
-def may_begin(state: RunState, slot: Slot, found: Iterable[Slot]) -> bool:
-    """Whether a launch may start now. found: launches about to start beside it."""
+def may_begin(state: RunState, slot: Slot, starting: Iterable[Slot]) -> bool:
+    """Whether a launch may start now. starting: launches about to start beside it."""
     if not are_taken(state):
         return True
-    at_work = [*found, *(state.launches[one.running] for one in state.devices.values() if one.running is not None)]
+    at_work = [
+        *starting,
+        *(state.launches[device.running] for device in state.devices.values() if device.running is not None),
+    ]
     modes = {state.cells[other].mode for other, _ in at_work}
     alone = state.cells[slot[0]].mode is Mode.SOLO
     if Mode.SOLO in modes or (alone and modes):

@@ -1,11 +1,11 @@
-"""Changes of a repeatedly measured figure that last and exceed a margin. Pure.
+"""Lasting changes of a repeatedly measured figure beyond a margin. Pure.
 
     runs since the last change, at least LEAST ──▶ against the LEAST, 2 x LEAST, 4 x LEAST, ... runs that follow
        two-sided t against the margin, variance pooled, Bonferroni over every comparison of the series
        the first that passes ── of the places just behind it the one with the least p ──▶ a change; go on from there
 
-The run is the unit: launches of one run agree better than runs of different days. A single run makes no change: of the
-differences of means and of medians, the smaller counts.
+The run is the unit: launches of one run agree better than runs of different days. A single run makes no change: the
+smaller of the differences of means and of medians counts.
 """
 
 import math
@@ -19,11 +19,11 @@ from orchestrator.stats.pooled import LEAST_VARIANCE
 LEAST: Final = 3
 """Runs on each side of a change: two may agree by chance."""
 ALPHA: Final = 0.01
-"""Chance of any change in a series without one: histories hold many series, and are looked at often."""
+"""Probability of any change in a series without one: many series are looked at often."""
 
 
 class Change(NamedTuple):
-    """at: the first value of the new level. log_ratio: of the levels' medians, new over old. p: after Bonferroni."""
+    """A change of the level. at: its first value. log_ratio: of the medians, new over old. p: after Bonferroni."""
 
     at: int
     log_ratio: float
@@ -31,7 +31,7 @@ class Change(NamedTuple):
 
 
 class _Series(NamedTuple):
-    """logs: the values. bound: the margin on their scale. tests: every comparison that could be made."""
+    """A series of logarithms. bound: margin on their scale. tests: number of possible comparisons."""
 
     logs: Sequence[float]
     bound: float
@@ -44,7 +44,7 @@ class _Held(NamedTuple):
 
 
 def find(logs: Sequence[float], margin: float) -> list[Change]:
-    """The changes of a series, in order. logs: one a run, oldest first. margin: a share, 0.01 is 1 %."""
+    """Return the changes of a series, in order. logs: one per run, oldest first. margin: a share."""
     places = range(LEAST, len(logs) - LEAST + 1)
     series = _Series(logs, -math.log1p(-margin), sum(len(_lengths(len(logs) - at)) for at in places))
     found: list[Change] = []
@@ -56,7 +56,6 @@ def find(logs: Sequence[float], margin: float) -> list[Change]:
 
 
 def _first(series: _Series, start: int) -> Change | None:
-    """The first change after `start`, where the current level began."""
     runs = len(series.logs)
     for at in range(start + LEAST, runs - LEAST + 1):
         for length in _lengths(runs - at):
@@ -66,7 +65,7 @@ def _first(series: _Series, start: int) -> Change | None:
 
 
 def _sharpest(series: _Series, start: int, at: int, length: int) -> Change:
-    """The place with the least p: the following runs may have begun before the change did."""
+    """Return the place with the least p: the following runs may have begun before the change did."""
     runs = len(series.logs)
     held = {
         (place, shorter): _held(series, start, place, shorter)
@@ -83,7 +82,7 @@ def _lengths(left: int) -> list[int]:
 
 
 def _held(series: _Series, start: int, at: int, length: int) -> _Held:
-    """Test of the values from `start` to `at` against the `length` that follow."""
+    """Test the values from `start` to `at` against the `length` that follow."""
     before, after = series.logs[start:at], series.logs[at : at + length]
     middle, level = fmean(before), fmean(after)
     change = median(after) - median(before)

@@ -1,17 +1,17 @@
 """GPUs that slow down over hours. Pure.
 
-    windows of every GPU ─┬─ log rate ──────────────────────────────────────▶ raw course
-                          └─ less the median of the OTHER GPUs' log rates in the
-                             same window and kind of work, each less what it is
-                             usually faster: without the effect of the room ▶ relative course
-    course: at most 40 bins, a median of each kind of work in each ▶ each kind less its level ▶ median over the kinds
-            ▶ trend.movement: slope, and change of the last fifth against the first ── beyond its margin? ──▶ verdict
+    windows of every GPU ─┬─ log rate ─────────────────────────────────────────▶ raw course
+                          └─ minus the median log rate of the OTHER GPUs in the
+                             same window and kind of work, each corrected for its
+                             usual lead: free of the effect of the room ───────▶ relative course
+    course: each kind of work minus its level ▶ medians of twenty blocks of the time ─┐
+    kind of work: medians of its visits ──────────────────────────────────────────────┴▶ last fifth minus first fifth,
+            a t-interval from the residuals of a line or a step, pooled over the GPUs as far as they agree, and widened
+            for the autocorrelation of neighbouring blocks ──▶ verdict
 
-Rates ten seconds apart are autocorrelated: bins average most of it out, trend.py widens the intervals for the rest
-(docs/method.md, "Slowing over the hours"). The change is judged, not the slope: after a step in the middle half of all
-slopes are zero. A kind of work counts only if it ran over most of the time; visits.py judges each kind alone. The
-slowest GPUs are the first to be quarantined: without what each is usually faster, the others' median would jump. The
-raw course has a wider margin for the room, and alone shows what all GPUs lose alike.
+A kind of work counts only if it ran over most of the time. Without the correction for usual leads, the others' median
+would jump when a slow GPU is quarantined. The raw course has a wider margin for the room, and alone shows a loss of all
+GPUs. docs/method-reference.md, "Slowing over the hours".
 """
 
 import enum
@@ -20,28 +20,59 @@ import math
 from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
-from typing import Final
+from dataclasses import dataclass, replace
+from statistics import fmean, linear_regression, median
+from typing import Final, NamedTuple
 
-from orchestrator.stats import trend, visits
-from orchestrator.stats.trend import Interval, Point
+from orchestrator.stats import pooled, student
+from orchestrator.stats.pooled import LEAST_VARIANCE, Variance
 from orchestrator.stats.windows import WINDOW_NS, Window
 
 LEAST_SIBLINGS: Final = 3
 LEAST_HOURS: Final = 0.5
-"""Within ten minutes, intervals held the truth 84 % of the time at autocorrelation 0.9; from here on 93 % [sim]."""
-BINS: Final = 40
-_LEAST_WINDOWS: Final = 3
+ENDS: Final = 0.2
+"""Share of the time at either end that is compared."""
+BLOCKS: Final = 20
+_LEAST_BLOCKS: Final = 3
+"""At either end."""
+_LEAST_AT_AN_END: Final = 2
+"""Visits: one slow visit, first or last, is no change."""
+_FOR_AUTOCORRELATION: Final = 8
+"""Values of a series that suffice for its lag-1 autocorrelation."""
+_MOST_AUTOCORRELATION: Final = 0.95
+_FITTED: Final = 3
+"""Degrees of freedom that a step takes: two levels and a place."""
+_PAUSE: Final = 3
+"""Missing windows that separate two visits: one is missing at a pause of a launch, or before the next one."""
 _LEAST_SPAN: Final = 0.6
-_LONGEST: Final = 50.0
+_LONGEST: Final = 10.0
+_TAIL: Final = 0.025
 _DOUBT: Final = 0.025
-"""Chance that any kind of any GPU is called slow where nothing is, for each margin."""
+"""Probability for each margin that any kind of work on any GPU is called slow by chance."""
 _HOURS: Final = WINDOW_NS / 3.6e12
 
 
+@dataclass(frozen=True)
+class Interval:
+    """A value with its interval, 95 % by default. The ends may be infinite."""
+
+    value: float
+    low: float
+    high: float
+
+
+class _Rest(NamedTuple):
+    values: Sequence[float]
+    step: int | None
+
+
+class _Block(NamedTuple):
+    number: int
+    value: float
+
+
 class DriftVerdict(enum.StrEnum):
-    """SLOWING: the loss is shown to exceed the margin. STEADY: it is shown to be within."""
+    """SLOWING: the loss exceeds the margin. STEADY: it is within. Both are significant."""
 
     SLOWING = "slowing"
     STEADY = "steady"
@@ -50,10 +81,10 @@ class DriftVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """Course of a rate from the first window to the last. Percent, with 95 % intervals; negative is slower.
+    """Course of a rate. Percent, with 95 % intervals; negative is slower.
 
-    change: of the last fifth of the time relative to the first. step_h: hours of a step, None without one. needed_h:
-    total hours that should settle it; None where settled or unforeseeable.
+    change: last fifth of the time relative to the first. step_h: hours of a step, if any. needed_h: total hours that
+    should settle it; None if settled or unforeseeable.
     """
 
     verdict: DriftVerdict
@@ -66,7 +97,7 @@ class Course:
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """Courses of one GPU. relative: to its siblings, None without three; kinds, raw_kinds: by kind of work."""
+    """Courses of one GPU. relative: to at least three siblings. kinds, raw_kinds: by kind of work."""
 
     gpu: str
     raw: Course
@@ -76,20 +107,20 @@ class Drift:
 
     @property
     def verdict(self) -> DriftVerdict:
-        """SLOWING where any course is; STEADY where both are. An open raw course stays open: a common loss is in it."""
+        """SLOWING if any course is; STEADY if both are, because only the raw one shows a common loss."""
         if self.slows_against_siblings or _slowing(self.raw, self.raw_kinds):
             return DriftVerdict.SLOWING
         return DriftVerdict.STEADY if self.open_course is None else DriftVerdict.TOO_SHORT
 
     @property
     def open_course(self) -> Course | None:
-        """First course that must be steady and is inconclusive; the relative one first."""
+        """First inconclusive course that must be steady; the relative one first."""
         courses = [self.relative] if self.relative is not None and self.had_siblings else []
         return next((one for one in (*courses, self.raw) if one.verdict is DriftVerdict.TOO_SHORT), None)
 
     @property
     def slows_against_siblings(self) -> bool:
-        """Whether it loses what its siblings keep."""
+        """Whether it slows down relative to its siblings."""
         return _slowing(self.relative, self.kinds)
 
     @property
@@ -99,18 +130,19 @@ class Drift:
 
 
 def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) -> tuple[Drift, ...]:
-    """A verdict for each GPU, in order of name.
+    """Return the courses of each GPU, sorted by name. Raises ValueError unless rates are above zero.
 
-    rates: by GPU, after the heat soak. margin: allowed loss relative to the siblings (0.02); alone: of a GPU's own
-    rates, with the effect of the room (0.04). Raises ValueError for a rate that is not above zero.
+    rates: by GPU, after the heat soak. margin: allowed loss relative to the siblings (0.02). alone: allowed loss of a
+    GPU's own rates, which includes the effect of the room (0.04).
     """
     raw, relative = _logs(rates)
+    own_courses, courses = _courses(raw, alone), _courses(relative, margin)
     own_kinds, kinds = _of_kinds(raw, alone), _of_kinds(relative, margin)
     return tuple(
         Drift(
             gpu=gpu,
-            raw=_course(raw[gpu], alone),
-            relative=_course(relative[gpu], margin) if relative[gpu] else None,
+            raw=own_courses[gpu],
+            relative=courses[gpu] if relative[gpu] else None,
             kinds=kinds[gpu],
             raw_kinds=own_kinds[gpu],
         )
@@ -118,8 +150,62 @@ def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) ->
     )
 
 
+def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float) -> dict[str, Interval]:
+    """Return the change of each GPU from the first fifth of its values to the last.
+
+    series: in order of time, at least twice `least` values, which each end has at least. confidence: of each end of an
+    interval.
+    """
+    rests = {gpu: _rest(values, least) for gpu, values in series.items()}
+    variances = pooled.shrunk([_variance(one.values) for one in rests.values()])
+    widening = _widening([one.values for one in rests.values() if len(one.values) >= _FOR_AUTOCORRELATION])
+    found = {}
+    for (gpu, values), variance in zip(series.items(), variances, strict=True):
+        count = max(least, round(ENDS * len(values)))
+        change = fmean(values[-count:]) - fmean(values[:count])
+        reach = student.quantile(confidence, variance.degrees) * math.sqrt(variance.value * widening * 2 / count)
+        found[gpu] = Interval(change, change - reach, change + reach)
+    return found
+
+
+def _rest(values: Sequence[float], least: int) -> _Rest:
+    """Return the residuals of the better of a line and a step: a line through a step would leave waves."""
+    line = linear_regression(range(len(values)), values)
+    by_line = _deviations([value - line.slope * number for number, value in enumerate(values)])
+    by_step, at = min(
+        (([*_deviations(values[:at]), *_deviations(values[at:])], at) for at in range(least, len(values) - least + 1)),
+        key=lambda split: _squares(split[0]),
+    )
+    return _Rest(by_step, at) if _squares(by_step) < _squares(by_line) / 2 else _Rest(by_line, None)
+
+
+def _variance(rest: Sequence[float]) -> Variance:
+    degrees = len(rest) - _FITTED
+    return Variance(max(_squares(rest) / degrees, LEAST_VARIANCE), degrees)
+
+
+def _widening(rests: Sequence[Sequence[float]]) -> float:
+    """Return (1 + r) / (1 - r), at least 1. A fitted line hides (2 + 4 r) / n of r, which is added."""
+    squares = math.fsum(map(_squares, rests))
+    if squares == 0:
+        return 1.0
+    number = fmean(map(len, rests))
+    seen = math.fsum(a * b for rest in rests for a, b in itertools.pairwise(rest)) / squares
+    r = min(max((seen + 2 / number) / (1 - 4 / number), 0.0), _MOST_AUTOCORRELATION)
+    return (1 + r) / (1 - r)
+
+
+def _deviations(values: Sequence[float]) -> list[float]:
+    middle = fmean(values)
+    return [value - middle for value in values]
+
+
+def _squares(values: Sequence[float]) -> float:
+    return math.fsum(value**2 for value in values)
+
+
 def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]], dict[str, list[Window]]]:
-    """Windows of each GPU with log rates: its own, and relative to the median of at least three others."""
+    """Return log rates of each GPU: its own, and relative to the median of at least three others."""
     table: dict[tuple[int, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for gpu, windows in rates.items():
         for window in windows:
@@ -141,7 +227,6 @@ def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]
 
 
 def _by_kind(levels: Mapping[tuple[int, str], Mapping[str, float]]) -> dict[str, dict[int, Mapping[str, float]]]:
-    """Windows of each kind of work by number, in order."""
     found: dict[str, dict[int, Mapping[str, float]]] = defaultdict(dict)
     for (number, key), logs in levels.items():
         found[key][number] = logs
@@ -149,9 +234,9 @@ def _by_kind(levels: Mapping[tuple[int, str], Mapping[str, float]]) -> dict[str,
 
 
 def _usually_faster(windows: Mapping[int, Mapping[str, float]]) -> dict[tuple[str, str], float]:
-    """By GPU and other: how much faster the other is in one kind of work, the median over common windows.
+    """Return by (GPU, other) the other's usual lead in one kind of work.
 
-    Of others that were there for most of the GPU's time, at least the three longest.
+    Only others that were there for most of the GPU's time, but at least the three longest.
     """
     ahead: dict[str, dict[str, array[float]]] = defaultdict(lambda: defaultdict(lambda: array("d")))
     spans: dict[tuple[str, str], tuple[int, int]] = {}
@@ -174,24 +259,42 @@ def _slowing(whole: Course | None, kinds: Mapping[str, Course]) -> bool:
 
 
 def _of_kinds(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, dict[str, Course]]:
-    """By GPU, each kind of work alone; too short where it did not run over most of the time. logs: as of `_course`."""
-    series: dict[str, dict[str, list[Point]]] = defaultdict(dict)
+    """Return the courses of each kind of work by GPU; too short if it did not run over most of the time."""
+    series: dict[str, dict[str, list[float]]] = defaultdict(dict)
     kinds: dict[str, dict[str, Course]] = {gpu: {} for gpu in logs}
     for gpu, windows in logs.items():
-        of_kind: dict[str, list[Window]] = defaultdict(list)
-        for window in windows:
-            of_kind[window.key].append(window)
-        for key, own in sorted(of_kind.items()):
-            points = visits.visits(own)
-            kinds[gpu][key] = Course(verdict=DriftVerdict.TOO_SHORT, hours=points[-1].at_h - points[0].at_h)
-            if _hours(windows) >= LEAST_HOURS and points[-1].at_h - points[0].at_h >= _LEAST_SPAN * _hours(windows):
-                series[key][gpu] = points
-    asked = sum(map(len, series.values()))
+        for key, own in sorted(_by_key(windows).items()):
+            kinds[gpu][key] = Course(verdict=DriftVerdict.TOO_SHORT, hours=_hours(own))
+            parted = visits(own)
+            if _hours(windows) >= LEAST_HOURS and _lasts(own, windows) and len(parted) >= 2 * _LEAST_AT_AN_END:
+                series[key][gpu] = parted
+    kinds_judged = sum(map(len, series.values()))
     for key, by_gpu in series.items():
-        for gpu, change in visits.changes(by_gpu, 1 - _DOUBT / asked).items():
-            verdict, hours = _judged(change, math.log1p(-margin)), by_gpu[gpu][-1].at_h - by_gpu[gpu][0].at_h
-            kinds[gpu][key] = Course(verdict=verdict, hours=hours, change=_percent(change))
+        for gpu, change in changes(by_gpu, _LEAST_AT_AN_END, 1 - _DOUBT / kinds_judged).items():
+            verdict = _judged(change, math.log1p(-margin))
+            kinds[gpu][key] = replace(kinds[gpu][key], verdict=verdict, change=_percent(change))
     return kinds
+
+
+def visits(windows: Sequence[Window]) -> list[float]:
+    """Return the median of each visit. windows: of one kind of work on one GPU, in order."""
+    parted: list[list[Window]] = []
+    for window in windows:
+        if not parted or window.number - parted[-1][-1].number > _PAUSE:
+            parted.append([])
+        parted[-1].append(window)
+    return [median(one.rate for one in own) for own in parted]
+
+
+def _by_key(windows: Sequence[Window]) -> dict[str, list[Window]]:
+    of_kind: dict[str, list[Window]] = defaultdict(list)
+    for window in windows:
+        of_kind[window.key].append(window)
+    return of_kind
+
+
+def _lasts(own: Sequence[Window], windows: Sequence[Window]) -> bool:
+    return _hours(own) >= _LEAST_SPAN * _hours(windows)
 
 
 def _hours(windows: Sequence[Window]) -> float:
@@ -204,50 +307,65 @@ def _judged(change: Interval, floor: float) -> DriftVerdict:
     return DriftVerdict.STEADY if change.low > floor else DriftVerdict.TOO_SHORT
 
 
-def _course(logs: Sequence[Window], margin: float) -> Course:
-    """Course of windows in order of number whose rates are logarithms."""
-    hours = _hours(logs)
-    if hours < LEAST_HOURS:
-        return Course(verdict=DriftVerdict.TOO_SHORT, hours=hours, needed_h=LEAST_HOURS)
-    moved = trend.movement(_over_kinds(_binned(logs), hours), hours)
-    if moved is None:
-        return Course(verdict=DriftVerdict.TOO_SHORT, hours=hours)
-    floor = math.log1p(-margin)
-    verdict = _judged(moved.change, floor)
+def _courses(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, Course]:
+    blocks = {gpu: _blocks(windows) for gpu, windows in logs.items() if _hours(windows) >= LEAST_HOURS}
+    series = {gpu: [block.value for block in own] for gpu, own in blocks.items() if _has_ends(own)}
+    found = changes(series, _LEAST_BLOCKS, 1 - _TAIL)
+    courses = {}
+    for gpu, windows in logs.items():
+        hours = _hours(windows)
+        if gpu in found:
+            courses[gpu] = _course(found[gpu], blocks[gpu], hours, math.log1p(-margin))
+        else:
+            needed_h = LEAST_HOURS if hours < LEAST_HOURS else None
+            courses[gpu] = Course(verdict=DriftVerdict.TOO_SHORT, hours=hours, needed_h=needed_h)
+    return courses
+
+
+def _blocks(logs: Sequence[Window]) -> list[_Block]:
+    """Return medians over the kinds of work that ran most of the time, each minus its level above the common trend."""
+    first, span = logs[0].number, logs[-1].number - logs[0].number + 1
+    kinds = [_by_block(own, first, span) for own in _by_key(logs).values() if _lasts(own, logs)]
+    pairs = (itertools.combinations(own, 2) for own in kinds)
+    slopes = [(b.value - a.value) / (b.number - a.number) for a, b in itertools.chain.from_iterable(pairs)]
+    slope = median(slopes) if slopes else 0.0
+    at: dict[int, list[float]] = defaultdict(list)
+    for own in kinds:
+        level = median(block.value - slope * block.number for block in own)
+        for block in own:
+            at[block.number].append(block.value - level)
+    return [_Block(number, median(values)) for number, values in sorted(at.items())]
+
+
+def _by_block(own: Sequence[Window], first: int, span: int) -> list[_Block]:
+    at: dict[int, list[float]] = defaultdict(list)
+    for one in own:
+        at[(one.number - first) * BLOCKS // span].append(one.rate)
+    return [_Block(number, median(values)) for number, values in sorted(at.items())]
+
+
+def _has_ends(blocks: Sequence[_Block]) -> bool:
+    first = sum(block.number < ENDS * BLOCKS for block in blocks)
+    last = sum(block.number >= (1 - ENDS) * BLOCKS for block in blocks)
+    return min(first, last) >= _LEAST_BLOCKS
+
+
+def _course(change: Interval, blocks: Sequence[_Block], hours: float, floor: float) -> Course:
+    verdict = _judged(change, floor)
+    per_hour = 1 / ((1 - ENDS) * hours)
     return Course(
         verdict=verdict,
         hours=hours,
-        per_hour=_percent(moved.slope),
-        change=_percent(moved.change),
-        step_h=moved.step_h,
-        needed_h=_needed(moved.change, floor, hours) if verdict is DriftVerdict.TOO_SHORT else None,
+        per_hour=_percent(Interval(change.value * per_hour, change.low * per_hour, change.high * per_hour)),
+        change=_percent(change),
+        step_h=_step_h(blocks, hours),
+        needed_h=_needed(change, floor, hours) if verdict is DriftVerdict.TOO_SHORT else None,
     )
 
 
-def _binned(logs: Sequence[Window]) -> dict[str, list[Point]]:
-    """Medians of each kind of work in each of its bins, at the bin's middle."""
-    first = logs[0].number
-    width = max(_LEAST_WINDOWS, math.ceil((logs[-1].number - first + 1) / BINS))
-    bins: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for window in logs:
-        bins[window.key, (window.number - first) // width].append(window.rate)
-    kinds: dict[str, list[Point]] = defaultdict(list)
-    for (key, place), values in sorted(bins.items()):
-        kinds[key].append(Point((place + 0.5) * width * _HOURS, median(values)))
-    return kinds
-
-
-def _over_kinds(kinds: Mapping[str, Sequence[Point]], hours: float) -> list[Point]:
-    """For each bin the median over the kinds that ran most of the time, each less its level above the common trend."""
-    lasting = [points for points in kinds.values() if points[-1].at_h - points[0].at_h >= _LEAST_SPAN * hours]
-    slopes = [slope for points in lasting for slope in trend.slopes_of(points)]
-    slope = median(slopes) if slopes else 0.0
-    at: dict[float, list[float]] = defaultdict(list)
-    for points in lasting:
-        level = median(point.value - slope * point.at_h for point in points)
-        for point in points:
-            at[point.at_h].append(point.value - level)
-    return [Point(at_h, median(values)) for at_h, values in sorted(at.items())]
+def _step_h(blocks: Sequence[_Block], hours: float) -> float | None:
+    at = _rest([block.value for block in blocks], _LEAST_BLOCKS).step
+    return None if at is None else (blocks[at - 1].number + blocks[at].number + 1) / 2 / BLOCKS * hours
 
 
 def _percent(logs: Interval) -> Interval:
@@ -259,7 +377,7 @@ def _expm1(log: float) -> float:
 
 
 def _needed(change: Interval, floor: float, hours: float) -> float | None:
-    """Hours after which the interval should leave `floor` on one side: it narrows by the root of time, a loss grows."""
+    """Return the hours until the interval should exclude `floor`: it narrows by the root of time."""
     reach = change.high - change.value
     longer = 1.0
     while longer < _LONGEST:

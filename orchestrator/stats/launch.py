@@ -1,22 +1,28 @@
-"""Figures of one launch from its raw times, and of a cell: medians over its launches."""
+"""Figures of one launch from its raw times, and medians over the launches of a cell."""
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import chain
-from statistics import fmean, median
+from itertools import chain, islice
+from statistics import fmean, median, stdev
+from typing import Final
 
 import msgspec
 
-from orchestrator.stats import percentiles
+from orchestrator.stats import percentiles, student
+from protocol import settling
 from protocol.intervals import BATCHES, relative_half_width
-from protocol.result import Result
+from protocol.result import Block, Result
+
+LEAST_FOR_INTERVAL: Final = 3
+_MOST_REACH: Final = 10.0
 
 
 class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one launch. means_ms: series → mean. Rates are per second of wall time of the measured blocks.
+    """Figures of one launch. means_ms: by series. Rates are per second of the measured blocks.
 
-    tokens, tokens_expected: None without generation. relative_half_width: of the 95 % interval of the mean iteration.
-    quickest_block_ms: an iteration of the fastest measured block.
+    relative_half_width: of the 95 % interval of the mean iteration. quickest_block_ms: an iteration of the fastest
+    block. lasting_change: of the times from the end of warm-up to the end of the measurement; None if they had settled.
+    covered: share of the measured blocks that the iterations' times add up to.
     """
 
     means_ms: dict[str, float]
@@ -30,10 +36,12 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
     measured_s: float
     relative_half_width: float | None
     drift_percent: float | None
+    lasting_change: float | None = None
+    covered: float | None = None
 
 
 class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Medians over the launches of a cell; sums of iterations and tokens. pooled: shape of all times together."""
+    """Medians over the launches of a cell; sums of iterations and tokens. pooled: all times together."""
 
     launches: int
     means_ms: dict[str, float]
@@ -50,12 +58,12 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def drifting(self) -> bool | None:
-        """Whether a launch's times drifted beyond the limit; None for too few."""
+        """Whether a launch's times drifted beyond the limit; None for too few times."""
         return percentiles.drifting(self.drift_percent)
 
 
 def of_launch(result: Result) -> LaunchFigures:
-    """Figures of one result."""
+    """Return the figures of one result."""
     iterations = sum(block.iterations for block in result.blocks)
     measured_s = math.fsum(block.end_ns - block.start_ns for block in result.blocks) / 1e9
     items = iterations * result.items_per_iteration
@@ -77,11 +85,29 @@ def of_launch(result: Result) -> LaunchFigures:
         measured_s=measured_s,
         relative_half_width=relative_half_width(times_ms) if len(times_ms) >= BATCHES and any(times_ms) else None,
         drift_percent=percentiles.drift_percent(times_ms),
+        lasting_change=_lasting_change(result, times_ms),
+        covered=math.fsum(times_ms) * result.group / 1e3 / measured_s if measured_s > 0 and times_ms else None,
     )
 
 
+def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
+    """Only for a device's own clock: times that the host decides follow its other work."""
+    warm_up = result.warm_up
+    if not warm_up.course or result.launch_bound is None or result.host_bound:
+        return None
+    measured_ms = block_medians(result.blocks, times_ms, result.group)
+    return settling.lasting_change(result.warm_up_ms, warm_up.settled_blocks, measured_ms)
+
+
+def block_medians(blocks: Sequence[Block], times_ms: Sequence[float], group: int) -> list[float]:
+    """Return the median iteration of each block. group: iterations that each value covers."""
+    values = iter(times_ms)
+    parts = [list(islice(values, block.iterations // group)) for block in blocks]
+    return [median(part) for part in parts if part]
+
+
 def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> CellFigures:
-    """Figures of a cell from its launches, all at one batch size, at least one. launches: of_launch of each."""
+    """Return the figures of a cell from its launches, all at one batch size. launches: of_launch of each."""
     names = [name for name in launches[0].means_ms if all(name in launch.means_ms for launch in launches)]
     throughputs = [launch.throughput for launch in launches if launch.throughput is not None]
     pooled = {
@@ -106,12 +132,19 @@ def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> Cel
     )
 
 
+def launch_interval(values: Sequence[float]) -> float | None:
+    """Return half of the 95 % interval of the launches' mean as a share of it; None below three launches."""
+    if len(values) < LEAST_FOR_INTERVAL or min(values) <= 0:
+        return None
+    reach = student.quantile(0.975, len(values) - 1) * stdev(map(math.log, values)) / math.sqrt(len(values))
+    return math.expm1(min(reach, _MOST_REACH))
+
+
 def _middle(launches: Sequence[LaunchFigures], read: Callable[[LaunchFigures], float | None]) -> float | None:
     known = [value for launch in launches if (value := read(launch)) is not None]
     return median(known) if known else None
 
 
 def _sum(launches: Sequence[LaunchFigures], read: Callable[[LaunchFigures], int | None]) -> int | None:
-    """Over all launches, None where one of them has none."""
     known = [value for launch in launches if (value := read(launch)) is not None]
     return sum(known) if len(known) == len(launches) else None

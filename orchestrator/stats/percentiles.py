@@ -1,6 +1,7 @@
 """Percentiles, outliers and drift of a series of measured times."""
 
 import math
+import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from statistics import fmean, median
@@ -9,18 +10,17 @@ from typing import Final
 import msgspec
 
 MIN_FOR_P95: Final = 20
-"""Below, the 95th percentile is little but the largest value."""
+"""Below, the 95th percentile is nearly the largest value."""
 MIN_FOR_P99: Final = 300
 """Below, the 99th percentile is one of the three largest values."""
 MIN_FOR_P99_9: Final = 3_000
-"""Likewise."""
 MIN_FOR_DRIFT: Final = 10
 DRIFT_LIMIT_PERCENT: Final = 0.5
 _FAR_OUT: Final = 3.0
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Summary of a series. A percentile is None below its MIN_FOR. outliers: beyond usual_ms, counted and kept.
+    """Summary of a series. A percentile is None below its MIN_FOR. outliers: outside usual_ms.
 
     usual_ms: three interquartile ranges around the quartiles, both ends included.
     """
@@ -39,12 +39,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarise(times_ms: Sequence[float]) -> Summary | None:
-    """Summary of a series, None for one without values."""
+    """Summarise a series; None for one without values."""
     if not times_ms:
         return None
     ordered = sorted(times_ms)
     mean = fmean(ordered)
-    squares = math.fsum([(value - mean) ** 2 for value in ordered])
+    deviations = [value - mean for value in ordered]
+    squares = math.fsum(map(operator.mul, deviations, deviations))
     least, most = _usual(ordered)
     return Summary(
         count=len(ordered),
@@ -62,7 +63,7 @@ def summarise(times_ms: Sequence[float]) -> Summary | None:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Percentile of values in ascending order, at least one, interpolated between neighbours."""
+    """Return a percentile of ascending values, interpolated between neighbours."""
     position = (len(ordered) - 1) * percent / 100
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
@@ -70,7 +71,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 def drift_percent(times_ms: Sequence[float]) -> float | None:
-    """Percent by which the median of the second half exceeds that of the first; None for a short series, or zeros."""
+    """Return (second half's median / first's - 1) in percent; None below MIN_FOR_DRIFT, or for zeros."""
     if len(times_ms) < MIN_FOR_DRIFT:
         return None
     half = len(times_ms) // 2
@@ -84,7 +85,7 @@ def drifting(drift_percent: float | None) -> bool | None:
 
 
 def spread_percent(values: Sequence[float]) -> float | None:
-    """Largest less smallest, as a share of the median, in percent. None for fewer than two values above zero."""
+    """Return (largest - smallest) / median in percent; None for fewer than two values above zero."""
     if len(values) < 2 or min(values) <= 0:
         return None
     return (max(values) - min(values)) / median(values) * 100

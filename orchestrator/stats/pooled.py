@@ -1,7 +1,7 @@
 """Variance between launches of each cell, pooled over the cells of a run. Pure.
 
-Variances of cells are shrunk towards their common one by as much as they agree (Smyth 2004, "Linear models and
-empirical Bayes", as in limma). The degrees of freedom grow by what the others add.
+Variances are shrunk towards their common one by as much as they agree, and gain degrees of freedom (Smyth 2004, "Linear
+models and empirical Bayes", as in limma).
 """
 
 import math
@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Final
 
 LEAST_VARIANCE: Final = 1e-4**2
-"""No two launches agree better than by 0.01 %: equal values are a coarse clock."""
+"""Launches agree to 0.01 % at best: equal values are a coarse clock."""
 _NEWTON_STEPS: Final = 50
 
 
@@ -23,45 +23,57 @@ class Variance:
     degrees: float
 
 
-def of_launches(values: Sequence[float]) -> Variance | None:
-    """Variance of one cell's launches; None for fewer than two."""
-    if len(values) < 2:
+def of_launches(sides: Sequence[Sequence[float]]) -> Variance | None:
+    """Return the variance of one cell's launches around the mean of their side; None if no side has two."""
+    degrees = sum(len(values) - 1 for values in sides)
+    if degrees < 1:
         return None
-    mean = fmean(values)
-    squares = math.fsum((value - mean) ** 2 for value in values)
-    return Variance(max(squares / (len(values) - 1), LEAST_VARIANCE), len(values) - 1)
+    means = [fmean(values) for values in sides]
+    squares = math.fsum((value - mean) ** 2 for values, mean in zip(sides, means, strict=True) for value in values)
+    return Variance(max(squares / degrees, LEAST_VARIANCE), degrees)
 
 
 def shrunk(own: Sequence[Variance]) -> list[Variance]:
-    """Variance of each cell, shrunk. own: those of a run's cells, each of its launches."""
+    """Return the variances of a run's cells, shrunk towards their common variance."""
     if len(own) < 2:
         return list(own)
-    whole = math.fsum(one.degrees for one in own)
-    common, weight = _prior(own)
+    whole = math.fsum(variance.degrees for variance in own)
+    value, weight = _prior(own)
     if math.isinf(weight):
-        return [Variance(common, whole) for _ in own]
+        return [Variance(value, whole) for _ in own]
     return [
-        Variance((weight * common + one.degrees * one.value) / (weight + one.degrees), min(weight + one.degrees, whole))
-        for one in own
+        Variance(
+            (weight * value + variance.degrees * variance.value) / (weight + variance.degrees),
+            min(weight + variance.degrees, whole),
+        )
+        for variance in own
     ]
 
 
+def common(own: Sequence[Variance]) -> Variance:
+    """Return the variance of another cell of the run, of which nothing is known. own: at least one."""
+    value, weight = _prior(own) if len(own) > 1 else (own[0].value, own[0].degrees)
+    return Variance(value, min(weight, math.fsum(variance.degrees for variance in own)))
+
+
 def _prior(own: Sequence[Variance]) -> tuple[float, float]:
-    """Common variance and its degrees: infinite where the variances differ by chance alone."""
-    logs = [math.log(one.value) - digamma(one.degrees / 2) + math.log(one.degrees / 2) for one in own]
+    """Return the common variance and its degrees: infinite if the variances differ by chance alone."""
+    logs = [
+        math.log(variance.value) - digamma(variance.degrees / 2) + math.log(variance.degrees / 2) for variance in own
+    ]
     middle = fmean(logs)
     beyond_chance = math.fsum((log - middle) ** 2 for log in logs) / (len(own) - 1) - fmean(
-        [trigamma(one.degrees / 2) for one in own]
+        [trigamma(variance.degrees / 2) for variance in own]
     )
     if beyond_chance <= 0:
-        whole = math.fsum(one.degrees for one in own)
-        return math.fsum(one.degrees * one.value for one in own) / whole, math.inf
+        whole = math.fsum(variance.degrees for variance in own)
+        return math.fsum(variance.degrees * variance.value for variance in own) / whole, math.inf
     weight = 2 * trigamma_inverse(beyond_chance)
     return math.exp(middle + digamma(weight / 2) - math.log(weight / 2)), weight
 
 
 def digamma(x: float) -> float:
-    """Derivative of lgamma, x > 0: by recurrence up to 10, then its expansion (DLMF 5.11.2)."""
+    """Return the derivative of lgamma, x > 0: by recurrence up to 10, then its expansion (DLMF 5.11.2)."""
     below = 0.0
     while x < 10:
         below -= 1 / x
@@ -73,7 +85,7 @@ def digamma(x: float) -> float:
 
 
 def trigamma(x: float) -> float:
-    """Derivative of digamma, x > 0."""
+    """Return the derivative of digamma, x > 0."""
     below = 0.0
     while x < 10:
         below += 1 / (x * x)
@@ -83,7 +95,7 @@ def trigamma(x: float) -> float:
 
 
 def trigamma_inverse(value: float) -> float:
-    """The x > 0 at which trigamma is `value` > 0, by Newton's method on its inverse, which is nearly a line."""
+    """Return the x > 0 with trigamma(x) = value > 0, by Newton's method on 1 / trigamma, which is nearly a line."""
     if value > 1e7:
         return 1 / math.sqrt(value)
     if value < 1e-6:
@@ -99,7 +111,6 @@ def trigamma_inverse(value: float) -> float:
 
 
 def _tetragamma(x: float) -> float:
-    """Derivative of trigamma, x > 0."""
     below = 0.0
     while x < 10:
         below -= 2 / x**3

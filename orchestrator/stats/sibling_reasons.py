@@ -1,12 +1,10 @@
-"""Probable reason why a GPU is slower than its siblings, as text. Pure.
+"""Probable reason why a slow GPU (siblings.py) is slower than its siblings, as text. Pure.
 
-    what the cell works on            what is looked at, in this order
-    ────────────────────────────────────────────────────────────────────────────────────────────────────
-    the way to the host               its PCIe link, then the part of the host that it hangs on
-    the GPU's memory                  its memory clock
-    anything else                     clock, heat and power limit (slowdown_reasons.py), then memory clock, host
-
-That a GPU is slow is found elsewhere (siblings.py).
+limit of the cell            compared, in this order
+────────────────────────────────────────────────────────────────────────────────────────────────────
+transfers to the host        PCIe link, then the cores of the host near the GPU
+memory of the GPU            memory clock
+anything else                clock, heat and power limit (slowdown_reasons.py), then memory clock, host
 """
 
 import enum
@@ -19,12 +17,12 @@ from orchestrator.stats import slowdown_reasons
 from orchestrator.stats.slowdown_reasons import Reading, Reason, Why
 
 LEAST_FALL: Final = 0.005
-"""Least difference of a memory clock that is named: NVML reports whole MHz of several thousand."""
+"""Least reported difference of a memory clock: NVML gives whole MHz of several thousand."""
 _OF_THE_CLOCK: Final = frozenset({Reason.HEAT, Reason.POWER, Reason.CLOCK})
 
 
 class Work(enum.Enum):
-    """What a cell works on most."""
+    """Main limit of a cell."""
 
     COMPUTE = enum.auto()
     MEMORY = enum.auto()
@@ -33,7 +31,7 @@ class Work(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """A GPU in one cell. link: PCIe generation and lanes. cores: of the host, near it. None or (): unknown."""
+    """A GPU in one cell. link: PCIe generation and lanes. cores: of the host, near it."""
 
     reading: Reading
     memory_clock_mhz: float | None = None
@@ -43,21 +41,21 @@ class Traits:
 
 
 def why(work: Work, own: Traits, others: Sequence[Traits]) -> Why:
-    """Why `own` is slower than `others`, at least one."""
+    """Return why `own` is slower than `others`, at least one."""
     match work:
         case Work.TRANSFER:
-            words = "neither its link nor its cores are known to differ: the host, the slot or the board"
+            words = "no known difference of its link or cores: check the host, the slot and the board"
             return _link(own, others) or _host(own, others) or Why(reason=Reason.OTHER, words=words)
         case Work.MEMORY:
             return _memory_clock(own, others) or Why(
-                reason=Reason.MEMORY, words="its memory moves less, and its clock does not say why: look at its errors"
+                reason=Reason.MEMORY, words="its memory is slower, though its clock is not: check its memory errors"
             )
-    told = slowdown_reasons.between(slowdown_reasons.typical([other.reading for other in others]), own.reading)
-    if told.reason in _OF_THE_CLOCK:
-        return told
+    slowdown = slowdown_reasons.between(slowdown_reasons.typical([other.reading for other in others]), own.reading)
+    if slowdown.reason in _OF_THE_CLOCK:
+        return slowdown
     if (lower := _memory_clock(own, others)) is not None:
         return lower
-    return (_host(own, others, waits=True) if own.launch_bound else None) or told
+    return (_host(own, others, waits=True) if own.launch_bound else None) or slowdown
 
 
 def _link(own: Traits, others: Sequence[Traits]) -> Why | None:
@@ -72,12 +70,11 @@ def _pcie(link: tuple[int, int]) -> str:
 
 
 def _host(own: Traits, others: Sequence[Traits], *, waits: bool = False) -> Why | None:
-    """Other cores of the host than most siblings have, or, where the GPU `waits` for it, the host as such."""
     cores = [other.cores for other in others if other.cores]
     if own.cores and cores and own.cores != mode(cores):
-        words = f"it hangs on cores {_span(own.cores)} of the host, most siblings on {_span(mode(cores))}"
+        words = f"it is attached to cores {_span(own.cores)} of the host, most siblings to {_span(mode(cores))}"
         return Why(reason=Reason.HOST, words=words)
-    return Why(reason=Reason.HOST, words="it waits for the host, which asks it too slowly") if waits else None
+    return Why(reason=Reason.HOST, words="it waits for the host, which enqueues work too slowly") if waits else None
 
 
 def _span(cores: Sequence[int]) -> str:

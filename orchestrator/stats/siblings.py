@@ -1,20 +1,20 @@
-"""GPUs that are slower than their identical siblings by more than healthy ones differ. Pure.
+"""GPUs that are slower, or faster, than their identical siblings by more than healthy ones differ. Pure.
 
-    rates of launches, by cell and GPU ── log of the rate against the median of the OTHER GPUs, cell by cell
-      ├─ over all cells of one bound, weighted by how well each is known ──▶ a p for each GPU ── Holm ──▶ verdict
-      └─ each cell alone ── Holm over the GPU's cells, for as many GPUs as there are ──▶ where
+    rates by cell, GPU and launch ── log of each rate against the median of the OTHER GPUs' in the same round
+      ── in each round the median over the cells ── over the rounds one t-interval, its variance pooled over the GPUs
+      ├─ the cells of one bound ──▶ a p for each GPU ── Holm over the GPUs ──▶ STRAGGLER, SUSPECT or OK
+      ├─ each cell alone ── Holm over the GPU's cells, for as many GPUs as there are ──▶ STRAGGLER in these cells
+      └─ the same p, of being faster: a minority that is ──▶ SPLIT, for it and for the majority
 
-Margins (configs/margins.yaml) differ by what limits a cell, so a GPU has one effect for each bound, and its p is the
-smallest of them times their number. The variance is that between launches of one cell on one GPU, pooled over its GPUs
-and, for an effect, over its cells. A cell weighs by its repeatability, at most as much as one of middling noise. The
-median of the others adds at most the variance of one GPU's mean (odd number), or half of it (Gaussian Poincare).
+Margins (configs/margins.yaml) depend on a cell's bound, so a GPU has one effect for each bound. Its p is the smallest
+times their number. A cell alone has a wider margin: of many cells one differs by chance.
 """
 
 import enum
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from statistics import fmean, median
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist, fmean, median
 from typing import Final, NamedTuple, TypeVar
 
 from orchestrator.stats import student
@@ -24,11 +24,13 @@ MOST_LAUNCHES: Final = 7
 LEAST_GPUS: Final = 4
 """With three, the median of the others lies between two, and the slow one is inconclusive."""
 ALPHA: Final = 0.05
+_MAY_BE_OFF: Final = 0.7
+"""Share of the interval's half-width by which one in eight effects is further from the margin."""
 _Key = TypeVar("_Key")
 
 
 class Bound(enum.StrEnum):
-    """Limit of a cell: power, clock or bandwidth."""
+    """Limit of a cell."""
 
     POWER = "power"
     CLOCK = "clock"
@@ -36,19 +38,36 @@ class Bound(enum.StrEnum):
 
 
 class SiblingVerdict(enum.StrEnum):
-    """OK: the deficit is shown to be within the margin. STRAGGLER: beyond. SUSPECT: neither, or one cell alone is."""
+    """Verdict of a GPU by its deficit.
+
+    OK: within the margin. STRAGGLER: beyond. SUSPECT: inconclusive. IN_CELLS: beyond in single cells. SPLIT: a minority
+    is faster: either it is exceptional, or the others are slow. BELOW_BASELINE: slower than the baseline of its board.
+    """
 
     OK = "OK"
     SUSPECT = "SUSPECT"
     STRAGGLER = "STRAGGLER"
+    IN_CELLS = "STRAGGLER in these cells"
+    SPLIT = "SPLIT"
+    BELOW_BASELINE = "BELOW BASELINE"
     NONE = "no verdict"
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether a GPU is certainly slow."""
+        return self in (
+            SiblingVerdict.STRAGGLER,
+            SiblingVerdict.IN_CELLS,
+            SiblingVerdict.SPLIT,
+            SiblingVerdict.BELOW_BASELINE,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SiblingCell:
-    """A cell on identical GPUs. rates: GPU → a rate for each launch, more is faster (of a time, its inverse).
+    """A cell on identical GPUs. rates: by GPU, one for each launch; more is faster.
 
-    waited: GPUs that waited for the host and could be faster: they only prove slowness of others.
+    waited: GPUs that waited for the host and could be faster: they can only prove that others are slow.
     """
 
     name: str
@@ -59,9 +78,9 @@ class SiblingCell:
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """A GPU's rate over that of the others' median (0.94 is 6 % slower), with its 90 % interval.
+    """Rate of a GPU relative to the others' median (0.94 is 6 % slower), with its 90 % interval.
 
-    margin: the share by which it may be slower. p: of such a deficit beyond it by chance.
+    margin: tolerated deficit, a share. p: of such a deficit beyond the margin by chance; p_faster: of such a lead.
     """
 
     ratio: float
@@ -69,6 +88,7 @@ class Effect:
     high: float
     margin: float
     p: float
+    p_faster: float
     cells: int
     launches: int
 
@@ -80,10 +100,11 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Sibling:
-    """Verdict of one GPU. p: after Holm over the GPUs. alone: effects by cell. slow_cells: beyond their margin.
+    """Verdict of one GPU. p: after Holm over the GPUs. alone, slow_cells: effects by cell.
 
-    ratio, low, high: over all its cells, with the 90 % interval. wanted: launches of each cell that should settle it.
-    in_question: cells whose launches would help to settle a SUSPECT.
+    ratio, low, high: over all its cells, with the 90 % interval. wanted: further launches of each cell that should
+    settle it. in_question: cells whose launches would help to settle a SUSPECT. faster: the faster GPUs of a SPLIT
+    node.
     """
 
     gpu: str
@@ -98,87 +119,61 @@ class Sibling:
     alone: Mapping[str, Effect] = field(default_factory=dict)
     wanted: int = 0
     in_question: tuple[str, ...] = ()
+    faster: frozenset[str] = frozenset()
 
 
-class _Part(NamedTuple):
-    """A GPU in a cell: log of its ratio, its variance, and the degrees of freedom."""
-
+class _Ratios(NamedTuple):
     cell: SiblingCell
-    log_ratio: float
-    variance: float
-    degrees: int
-    launches: int
-    margin: float
+    by_gpu: Mapping[str, Sequence[float]]
 
 
-def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float], asked: int = 1) -> tuple[Sibling, ...]:
-    """A verdict for each GPU in any cell, by name. Raises ValueError for a rate that is not above zero.
+class _Alone(NamedTuple):
+    bound: Bound
+    effect: Effect
 
-    margins: shares (0.05). Cells of fewer than four GPUs, or without a repetition, are excluded. asked: number of such
-    judgements of these GPUs, by which each p is multiplied.
+
+class _Effects(NamedTuple):
+    whole: Effect
+    by_bound: dict[Bound, Effect]
+    alone: dict[str, _Alone]
+
+    @property
+    def p(self) -> float:
+        return len(self.by_bound) * min(effect.p for effect in self.by_bound.values())
+
+    @property
+    def p_faster(self) -> float:
+        return len(self.by_bound) * min(effect.p_faster for effect in self.by_bound.values())
+
+
+def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float], judgements: int = 1) -> tuple[Sibling, ...]:
+    """Return a verdict for each GPU, sorted by name. Raises ValueError unless rates are above 0.
+
+    margins: shares (0.05). Cells of fewer than four GPUs, or without a repetition, are excluded. judgements: number of
+    such judgements of these GPUs, by which each p is multiplied.
     """
-    gpus = sorted({gpu for cell in cells for gpu in cell.rates})
-    parts = _parts(cells, margins)
-    effects = {gpu: _by_bound(parts[gpu]) for gpu in gpus if gpu in parts}
-    chances = {gpu: asked * len(own) * min(effect.p for effect in own.values()) for gpu, own in effects.items()}
-    adjusted = holm(chances)
+    every = [_ratios(cell, margins[cell.bound]) for cell in cells]
+    effects = _of_gpus([one for one in every if any(len(own) > 1 for own in one.by_gpu.values())], margins)
+    slower = holm({gpu: judgements * own.p for gpu, own in effects.items()})
+    faster = holm({gpu: judgements * own.p_faster for gpu, own in effects.items()})
+    found = {gpu: _sibling(gpu, own, slower[gpu], judgements * len(effects)) for gpu, own in effects.items()}
+    found |= _split(found, {gpu for gpu, p in faster.items() if p <= ALPHA})
     return tuple(
-        _sibling(gpu, parts[gpu], effects[gpu], adjusted[gpu], asked * len(parts))
-        if gpu in parts
-        else Sibling(gpu=gpu, verdict=SiblingVerdict.NONE, why=_why_not(gpu, cells), effects={}, slow_cells={})
-        for gpu in gpus
+        found.get(gpu)
+        or Sibling(gpu=gpu, verdict=SiblingVerdict.NONE, why=_why_not(gpu, cells), effects={}, slow_cells={})
+        for gpu in sorted({gpu for cell in cells for gpu in cell.rates})
     )
 
 
 def holm(chances: Mapping[_Key, float]) -> dict[_Key, float]:
-    """Holm's p of each: the error over all that must be allowed for it to stand out."""
+    """Return the p of each after Holm's correction."""
     adjusted, least = {}, 0.0
     for done, (name, p) in enumerate(sorted(chances.items(), key=lambda item: item[1])):
         least = adjusted[name] = max(least, min(1.0, p * (len(chances) - done)))
     return adjusted
 
 
-def _parts(cells: Sequence[SiblingCell], margins: Mapping[Bound, float]) -> dict[str, list[_Part]]:
-    logs = [
-        {gpu: [_log(cell, gpu, rate) for rate in rates] for gpu, rates in cell.rates.items() if rates} for cell in cells
-    ]
-    degrees = [sum(len(values) - 1 for values in launches.values()) for launches in logs]
-    usable = [index for index in range(len(cells)) if len(logs[index]) >= LEAST_GPUS and degrees[index]]
-    own = {index: _variance(logs[index].values(), degrees[index]) for index in usable}
-    middling = max(median(own.values()), LEAST_VARIANCE) if own else LEAST_VARIANCE
-    parts: dict[str, list[_Part]] = {}
-    for index in usable:
-        cell, launches = cells[index], logs[index]
-        means = {gpu: fmean(values) for gpu, values in launches.items()}
-        variance = max(own[index], middling)
-        for gpu, values in launches.items():
-            if gpu in cell.waited:
-                continue
-            others, enough = _beside(gpu, cell, means)
-            reference = (1.0 if len(others) % 2 else 0.5) / min(len(launches[other]) for other in others)
-            part = _Part(
-                cell=cell,
-                log_ratio=means[gpu] - median(means[other] for other in others),
-                variance=variance * (1 / len(values) + reference),
-                degrees=degrees[index],
-                launches=len(values),
-                margin=margins[cell.bound],
-            )
-            if enough or part.log_ratio < math.log1p(-part.margin):
-                parts.setdefault(gpu, []).append(part)
-    return parts
-
-
-def _beside(gpu: str, cell: SiblingCell, means: Mapping[str, float]) -> tuple[Sequence[str], bool]:
-    """Reference of a GPU in a cell, and whether it can prove that the GPU is fast enough.
-
-    GPUs that waited may raise the reference, never lower it.
-    """
-    others = [other for other in means if other != gpu]
-    at_work = [other for other in others if other not in cell.waited]
-    if len(at_work) < LEAST_GPUS - 1:
-        return others, False
-    return max(others, at_work, key=lambda some: median(means[other] for other in some)), True
+# ── effects ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _log(cell: SiblingCell, gpu: str, rate: float) -> float:
@@ -187,78 +182,147 @@ def _log(cell: SiblingCell, gpu: str, rate: float) -> float:
     return math.log(rate)
 
 
-def _variance(launches: Iterable[Sequence[float]], degrees: int) -> float:
-    means = [(values, fmean(values)) for values in launches]
-    return math.fsum((value - mean) ** 2 for values, mean in means for value in values) / degrees
+def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
+    """Exclude GPUs that waited, and those with too few siblings that did not, unless they are slow even so."""
+    logs = {gpu: [_log(cell, gpu, rate) for rate in own] for gpu, own in cell.rates.items() if own}
+    by_gpu = {}
+    for gpu, own in logs.items() if len(logs) >= LEAST_GPUS else ():
+        if gpu not in cell.waited:
+            others, enough = _beside(gpu, cell, logs)
+            # A sibling with fewer launches takes part in further rounds with its first ones.
+            ratios = [
+                value - median(logs[other][number % len(logs[other])] for other in others)
+                for number, value in enumerate(own)
+            ]
+            if enough or fmean(ratios) < math.log1p(-margin):
+                by_gpu[gpu] = ratios
+    return _Ratios(cell, by_gpu)
 
 
-def _by_bound(parts: Sequence[_Part]) -> dict[Bound, Effect]:
-    return {bound: _effect(own) for bound in Bound if (own := [part for part in parts if part.cell.bound == bound])}
+def _beside(gpu: str, cell: SiblingCell, logs: Mapping[str, Sequence[float]]) -> tuple[Sequence[str], bool]:
+    """Return the reference GPUs of a cell, and whether they can prove a GPU fast enough.
+
+    GPUs that waited may raise the reference, never lower it.
+    """
+    others = [other for other in logs if other != gpu]
+    at_work = [other for other in others if other not in cell.waited]
+    if len(at_work) < LEAST_GPUS - 1:
+        return others, False
+    return max(others, at_work, key=lambda some: median(fmean(logs[other]) for other in some)), True
 
 
-def _effect(parts: Sequence[_Part]) -> Effect:
-    """Effect over these cells, each weighted by the inverse of its variance; degrees after Satterthwaite."""
-    total = math.fsum(1 / part.variance for part in parts)
-    shares = [1 / part.variance / total for part in parts]
-    log_ratio = math.fsum(share * part.log_ratio for share, part in zip(shares, parts, strict=True))
-    # A share squared times its variance is the share over the total: the degrees follow from the shares alone.
-    degrees = 1 / math.fsum(share**2 / part.degrees for share, part in zip(shares, parts, strict=True))
-    error = 1 / math.sqrt(total)
-    reach = student.quantile(1 - ALPHA, degrees) * error
-    margin = math.fsum(share * part.margin for share, part in zip(shares, parts, strict=True))
-    return Effect(
-        ratio=math.exp(log_ratio),
-        low=math.exp(log_ratio - reach),
-        high=math.exp(log_ratio + reach),
-        margin=margin,
-        p=student.tail((math.log1p(-margin) - log_ratio) / error, degrees),
-        cells=len(parts),
-        launches=min(part.launches for part in parts),
-    )
+def _of_gpus(ratios: Sequence[_Ratios], margins: Mapping[Bound, float]) -> dict[str, _Effects]:
+    whole = _effects(ratios, max(margins.values()))
+    found = {gpu: _Effects(effect, {}, {}) for gpu, effect in whole.items()}
+    for bound in Bound:
+        for gpu, effect in _effects([one for one in ratios if one.cell.bound == bound], margins[bound]).items():
+            found[gpu].by_bound[bound] = effect
+    for one in ratios:
+        margin = _margin_alone(margins[one.cell.bound], len(whole), len(ratios))
+        for gpu, effect in _effects([one], margin).items():
+            found[gpu].alone[one.cell.name] = _Alone(one.cell.bound, effect)
+    return found
 
 
-def _sibling(gpu: str, parts: Sequence[_Part], effects: Mapping[Bound, Effect], p: float, tests: int) -> Sibling:
-    alone = {part.cell.name: _effect([part]) for part in parts}
-    chances = holm({name: effect.p for name, effect in alone.items()})
-    slow = {name: effect for name, effect in alone.items() if chances[name] * tests <= ALPHA}
-    undecided = [effect for effect in effects.values() if not effect.within]
+def _margin_alone(margin: float, gpus: int, cells: int) -> float:
+    """Return the margin of one cell of many: wider, because the worst of them is further out by chance."""
+    tail = NormalDist()
+    return margin * tail.inv_cdf(1 - ALPHA / (gpus * cells)) / tail.inv_cdf(1 - ALPHA / gpus)
+
+
+def _effects(ratios: Sequence[_Ratios], margin: float) -> dict[str, Effect]:
+    own = {gpu: [one.by_gpu[gpu] for one in ratios if gpu in one.by_gpu] for one in ratios for gpu in one.by_gpu}
+    rounds = {gpu: _rounds(cells) for gpu, cells in own.items()}
+    degrees = sum(len(values) - 1 for values in rounds.values())
+    if not degrees:
+        return {}
+    means = {gpu: fmean(values) for gpu, values in rounds.items()}
+    squares = math.fsum((value - means[gpu]) ** 2 for gpu, values in rounds.items() for value in values)
+    variance = max(squares / degrees, LEAST_VARIANCE)
+    floor = math.log1p(-margin)
+    effects = {}
+    for gpu, mean in means.items():
+        error = math.sqrt(variance / len(rounds[gpu]))
+        reach = student.quantile(1 - ALPHA, degrees) * error
+        effects[gpu] = Effect(
+            ratio=math.exp(mean),
+            low=math.exp(mean - reach),
+            high=math.exp(mean + reach),
+            margin=margin,
+            p=student.tail((floor - mean) / error, degrees),
+            p_faster=student.tail((mean + floor) / error, degrees),
+            cells=len(own[gpu]),
+            launches=min(map(len, own[gpu])),
+        )
+    return effects
+
+
+def _rounds(cells: Sequence[Sequence[float]]) -> list[float]:
+    return [
+        median(ratios[number] for ratios in cells if len(ratios) > number) for number in range(max(map(len, cells)))
+    ]
+
+
+# ── verdicts ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _sibling(gpu: str, own: _Effects, p: float, tests: int) -> Sibling:
+    """Return the verdict. p: after Holm over the GPUs. tests: number of GPUs whose cells are judged."""
+    chances = holm({name: one.effect.p for name, one in own.alone.items()})
+    slow = {name: one.effect for name, one in own.alone.items() if chances[name] * tests <= ALPHA}
+    undecided = {bound: effect for bound, effect in own.by_bound.items() if not effect.within}
+    wanted = {bound: _wanted(one) for bound, one in undecided.items()} if p > ALPHA else {}
     if p <= ALPHA:
         verdict = SiblingVerdict.STRAGGLER
-    elif undecided or slow:
-        verdict = SiblingVerdict.SUSPECT
+    elif slow and not any(wanted.values()):
+        verdict = SiblingVerdict.IN_CELLS
     else:
-        verdict = SiblingVerdict.OK
-    whole = _effect(parts)
+        verdict = SiblingVerdict.SUSPECT if undecided else SiblingVerdict.OK
     return Sibling(
         gpu=gpu,
         verdict=verdict,
-        why=_why(verdict, effects, slow),
-        ratio=whole.ratio,
-        low=whole.low,
-        high=whole.high,
+        why=_why(verdict, own.by_bound, slow),
+        ratio=own.whole.ratio,
+        low=own.whole.low,
+        high=own.whole.high,
         p=p,
-        effects=effects,
+        effects=own.by_bound,
         slow_cells=slow,
-        alone=alone,
-        wanted=max(map(_wanted, undecided), default=0) if verdict is SiblingVerdict.SUSPECT else 0,
-        in_question=_in_question(parts, effects, slow) if verdict is SiblingVerdict.SUSPECT else (),
+        alone={name: one.effect for name, one in own.alone.items()},
+        wanted=max(wanted.values(), default=0),
+        in_question=tuple(name for name, one in own.alone.items() if wanted.get(one.bound)),
     )
 
 
-def _in_question(
-    parts: Sequence[_Part], effects: Mapping[Bound, Effect], slow: Mapping[str, Effect]
-) -> tuple[str, ...]:
-    """All cells of a bound whose effect is not within its margin; where every one is, those that are slow alone."""
-    unsettled = {bound for bound, effect in effects.items() if not effect.within}
-    if not unsettled:
-        return tuple(slow)
-    return tuple(part.cell.name for part in parts if part.cell.bound in unsettled)
+def _split(found: Mapping[str, Sibling], faster: Collection[str]) -> dict[str, Sibling]:
+    """Return SPLIT for the faster GPUs and the others, if these are more. A STRAGGLER is slower than both."""
+    slower = {gpu for gpu, one in found.items() if gpu not in faster and one.verdict is not SiblingVerdict.STRAGGLER}
+    if not faster or len(slower) <= len(faster):
+        return {}
+    ahead = median(_ratio(found[gpu]) for gpu in faster) / median(_ratio(found[gpu]) for gpu in slower) - 1
+    why = (
+        f"{len(faster)} of the GPUs {'is' if len(faster) == 1 else 'are'} faster than {len(slower)} others by "
+        f"{ahead:.1%}: either the faster ones are exceptional, or the others are slow"
+    )
+    return {
+        gpu: replace(
+            found[gpu], verdict=SiblingVerdict.SPLIT, why=why, faster=frozenset(faster), wanted=0, in_question=()
+        )
+        for gpu in (*faster, *slower)
+        if found[gpu].verdict in (SiblingVerdict.OK, SiblingVerdict.SUSPECT)
+    }
+
+
+def _ratio(sibling: Sibling) -> float:
+    return max((effect.ratio for effect in sibling.effects.values()), key=lambda ratio: abs(math.log(ratio)))
 
 
 def _wanted(effect: Effect) -> int:
-    """Further launches until the interval should leave the margin on one side; 0 when no more may be added."""
+    """Return the further launches until the interval should exclude the margin; 0 if none may settle it."""
     gap = abs(math.log(effect.ratio) - math.log1p(-effect.margin))
     reach = math.log(effect.ratio / effect.low)
+    if effect.launches * (reach / (gap + _MAY_BE_OFF * reach)) ** 2 > MOST_LAUNCHES:
+        return 0
     needed = math.ceil(effect.launches * (reach / gap) ** 2) if gap * MOST_LAUNCHES > reach else MOST_LAUNCHES
     return max(0, min(max(needed, effect.launches + 1), MOST_LAUNCHES) - effect.launches)
 
@@ -266,20 +330,23 @@ def _wanted(effect: Effect) -> int:
 def _why(verdict: SiblingVerdict, effects: Mapping[Bound, Effect], slow: Mapping[str, Effect]) -> str:
     bound, worst = min(effects.items(), key=lambda item: (item[1].p, item[1].low))
     rate = f"{worst.ratio:.1%} of its siblings' rate ({worst.low:.1%} to {worst.high:.1%}) where {bound} is the limit"
-    if verdict is SiblingVerdict.STRAGGLER:
-        return f"{rate}: slower by more than {worst.margin:.0%}"
-    if verdict is SiblingVerdict.OK:
-        return f"{rate}: within {worst.margin:.0%}"
-    if all(effect.within for effect in effects.values()):
-        return f"as fast as its siblings over all, but not in {', '.join(slow)}"
-    return f"{rate}: whether it is slower by more than {worst.margin:.0%} is not settled"
+    cells = ", ".join(f"{name} at {effect.ratio:.1%}" for name, effect in slow.items())
+    match verdict:
+        case SiblingVerdict.STRAGGLER:
+            return f"{rate}: slower by more than {worst.margin:.0%}"
+        case SiblingVerdict.IN_CELLS:
+            return f"slower than its siblings in {len(slow)} of its cells: {cells}"
+        case SiblingVerdict.OK:
+            return f"{rate}: within {worst.margin:.0%}"
+    also = f"; it is slower in {cells}" if slow else ""
+    return f"{rate}: unclear whether it is slower by more than {worst.margin:.0%} over all cells{also}"
 
 
 def _why_not(gpu: str, cells: Sequence[SiblingCell]) -> str:
     mine = [cell for cell in cells if gpu in cell.rates and len(cell.rates) >= LEAST_GPUS]
     if not mine:
-        return "three GPUs or fewer: only against a baseline"
+        return "fewer than four identical GPUs: a baseline is needed"
     if all(gpu in cell.waited for cell in mine):
-        return "it waited for the host, whose doing its rate is"
+        return "it waited for the host, which decides its rate"
     again = [cell for cell in mine if gpu not in cell.waited and any(len(rates) > 1 for rates in cell.rates.values())]
-    return "too few of its siblings had work that did not wait for the host" if again else "one launch: no verdict"
+    return "too few of its siblings worked without waiting for the host" if again else "one launch: no verdict"

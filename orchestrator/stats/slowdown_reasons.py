@@ -1,4 +1,4 @@
-"""Probable reason why a GPU slowed, as text, by its clock, temperature and power limit. Pure.
+"""Probable reason why a GPU slowed down, by its clock, temperature and power limit. Pure.
 
     the clock fell ─┬─ and it became hotter ────────────▶ heat, at the power limit too: a hotter chip leaks more
                     ├─ at the power limit, no hotter ───▶ power
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from orchestrator.stats.trend import ENDS
+from orchestrator.stats.drift import ENDS
 
 LEAST_LOSS: Final = 0.005
 HOTTER_C: Final = 3.0
-"""NVML reports whole degrees, and a fan moves a GPU by one or two."""
+"""NVML reports whole degrees, and a fan changes a GPU by one or two."""
 CAPPED_SHARE: Final = 0.5
 _MOST_OF_IT: Final = 0.5
 
@@ -40,7 +40,7 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Medians of one window, of one kind of work. capped: share of it at the power limit, 0 to 1. None: unknown."""
+    """Medians of one window and kind of work. capped: share of the time at the power limit, 0 to 1."""
 
     rate: float
     clock_mhz: float | None = None
@@ -50,32 +50,32 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Why:
-    """A reason as text. per_clock_percent: change of the work at each tick of the clock; None where that is unknown."""
+    """A reason as text. per_clock_percent: change of the work at each tick of the clock."""
 
     reason: Reason
     words: str
     per_clock_percent: float | None = None
 
 
-def over(readings: Sequence[Reading]) -> Why:
-    """Why the last fifth of the windows is slower than the first. Raises ValueError for none."""
+def over_time(readings: Sequence[Reading]) -> Why:
+    """Return why the last fifth of the windows is slower than the first. Raises ValueError for none."""
     if not readings:
-        raise ValueError("no windows, so nothing to say why")
+        raise ValueError("at least one window is needed")
     count = max(1, math.floor(len(readings) * ENDS))
     return between(typical(readings[:count]), typical(readings[-count:]))
 
 
 def between(early: Reading, late: Reading) -> Why:
-    """Why `late` is slower than `early`: two times, or two siblings."""
+    """Return why `late` is slower than `early`: two times, or two siblings."""
     loss = -math.log(late.rate / early.rate)
     if loss < LEAST_LOSS:
         return Why(reason=Reason.NOT_SLOWER, words="not slower")
     if not early.clock_mhz or not late.clock_mhz:
-        return Why(reason=Reason.UNKNOWN, words="its clock is not known, so neither is the reason")
+        return Why(reason=Reason.UNKNOWN, words="its clock is unknown, so the reason is unknown, too")
     fall = -math.log(late.clock_mhz / early.clock_mhz)
     per_clock_percent = math.expm1(fall - loss) * 100
     if fall < _MOST_OF_IT * loss:
-        words = f"it does {-per_clock_percent:.1f}% less at each tick of its clock: memory, errors, links or the host"
+        words = f"it does {-per_clock_percent:.1f}% less per clock cycle: check memory, errors, links and host"
         return Why(reason=Reason.OTHER, words=words, per_clock_percent=per_clock_percent)
     reason, because = _why_the_clock(early, late)
     words = f"its clock is {-math.expm1(-fall):.1%} lower{because}"
@@ -87,16 +87,16 @@ def _why_the_clock(early: Reading, late: Reading) -> tuple[Reason, str]:
     if early.temperature_c is not None and late.temperature_c is not None:
         hotter = late.temperature_c - early.temperature_c
     if hotter is not None and hotter >= HOTTER_C:
-        return Reason.HEAT, f", and it is {hotter:.0f} degrees hotter: cooling"
+        return Reason.HEAT, f", and it is {hotter:.0f} degrees hotter: check the cooling"
     if late.capped is not None and late.capped >= CAPPED_SHARE:
-        return Reason.POWER, " at the power limit" + ("" if hotter is None else ", and it is no hotter: power")
+        return Reason.POWER, " at the power limit" + ("" if hotter is None else ", and it is no hotter")
     if hotter is None or late.capped is None:
-        return Reason.CLOCK, "; what lowers it is not known"
+        return Reason.CLOCK, ", for an unknown reason"
     return Reason.CLOCK, ", though it is neither hotter nor at the power limit"
 
 
 def typical(readings: Sequence[Reading]) -> Reading:
-    """Medians of readings, at least one, each over known values."""
+    """Return the medians of at least one reading, each over known values."""
     return Reading(
         rate=median(reading.rate for reading in readings),
         clock_mhz=median_of(reading.clock_mhz for reading in readings),
@@ -106,6 +106,6 @@ def typical(readings: Sequence[Reading]) -> Reading:
 
 
 def median_of(values: Iterable[float | None]) -> float | None:
-    """Median of the known values; None where there are none."""
+    """Return the median of the known values, if any."""
     known = [value for value in values if value is not None]
     return median(known) if known else None

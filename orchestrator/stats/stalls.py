@@ -1,9 +1,9 @@
-"""Times at which a worker stood still in its measurement (SIGSTOP, a frozen host), by its own blocks. Pure.
+"""Times at which a worker was suspended while it measured, found in its own blocks. Pure.
 
     block │▓▓▓▓▓▓▓▓▓▓│  │▓▓▓▓▓│ one iteration of 20 s │▓▓▓│  nothing for 12 s  │▓▓▓▓▓▓▓▓▓▓│
                                └──────── stall ───────┘     └───── stall ─────┘
 
-A launch that was stopped and continued has a result like any other.
+SIGSTOP or a frozen host leave no other trace in a result.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from typing import Final
 from protocol.result import Block, Result
 
 LEAST_NS: Final = 5_000_000_000
-"""A block of a burn-in lasts a quarter of a second, a rest between two steps of load one second."""
+"""A block of a burn-in lasts 0.25 s, a pause between two load steps 1 s."""
 TIMES: Final = 10
 """Multiple of the fastest iteration that is still work: steps of the memory test differ by 8."""
 
@@ -22,7 +22,7 @@ Span = tuple[int, int]
 
 
 def stalls(result: Result) -> tuple[Span, ...]:
-    """Stalls of one launch, in order, without overlap: gaps and iterations far longer than its fastest one."""
+    """Return the stalls of one launch, in order: gaps, and iterations far longer than the fastest one."""
     found = [
         (before.end_ns, after.start_ns)
         for before, after in pairwise(result.blocks)
@@ -35,19 +35,18 @@ def stalls(result: Result) -> tuple[Span, ...]:
     at = 0
     for block in result.blocks:
         spans = block.iterations // result.group
-        if block.end_ns - block.start_ns > longest_ns:  # nearly every block is shorter: a night has millions of times
+        if block.end_ns - block.start_ns > longest_ns:  # nearly every block is shorter: a burn-in has millions of times
             found += _within(block, [time_ms * 1e6 * result.group for time_ms in times_ms[at : at + spans]], longest_ns)
         at += spans
     return tuple(sorted(found))
 
 
-def inside(block: Block, found: Iterable[Span]) -> int:
-    """Nanoseconds of a block in which its worker stood still."""
-    return sum(max(min(end, block.end_ns) - max(begin, block.start_ns), 0) for begin, end in found)
+def inside(block: Block, stalls_of_launch: Iterable[Span]) -> int:
+    """Return the stalled nanoseconds of a block."""
+    return sum(max(min(end, block.end_ns) - max(begin, block.start_ns), 0) for begin, end in stalls_of_launch)
 
 
 def _within(block: Block, lasted_ns: Sequence[float], longest_ns: float) -> Iterator[Span]:
-    """Stalls of one block: long iterations, or groups of them, and the time after the last one."""
     begin = float(block.start_ns)
     for span_ns in lasted_ns:
         if span_ns > longest_ns:

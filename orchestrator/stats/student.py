@@ -14,7 +14,7 @@ _PRECISION: Final = 1e-12
 
 
 def tail(t: float, degrees: float) -> float:
-    """The chance of a value above `t`, for any number of degrees above zero. Raises ValueError for fewer."""
+    """Return the probability of a value above `t`. Raises ValueError for degrees not above zero."""
     if not degrees > 0:
         raise ValueError(f"Student's t needs degrees of freedom above zero, got {degrees}")
     whole = degrees + t * t
@@ -24,7 +24,7 @@ def tail(t: float, degrees: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def quantile(share: float, degrees: float) -> float:
-    """The value below which `share` of all values lie, 0.5 <= share < 1. Raises ValueError for others."""
+    """Return the value below which `share` of all values lie. Raises ValueError unless 0.5 <= share < 1."""
     if not 0.5 <= share < 1:
         raise ValueError(f"expected a share from 0.5 to less than 1, got {share}")
     # The tail falls and is convex, and t is never less than the normal value: Newton's steps come from below, and stay.
@@ -43,7 +43,7 @@ def _density(t: float, degrees: float) -> float:
 
 
 def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function, 0 <= x <= 1. rest: 1 - x, which x near 1 would not give exactly."""
+    """Return the regularised incomplete beta function, 0 <= x <= 1. rest: 1 - x, exact for x near 1."""
     if 0.0 in (x, rest):
         return 1.0 if x else 0.0
     if x > (a + 1) / (a + b + 2):  # beyond, the fraction converges slowly; its mirror image quickly

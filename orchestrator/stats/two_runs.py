@@ -1,20 +1,22 @@
-"""Cells that are faster or slower in one run than in another, by more than a margin. Pure.
+"""Verdicts on the cells of two runs: is one faster or slower by more than a margin? Pure.
 
-    rates of launches, before and after ── logarithms ── variance, pooled over the cells of each run (pooled.py)
-      ├─ each cell: Welch, against the margin ── Holm over the cells ──▶ FASTER | SLOWER
-      ├─ each cell: two one-sided tests, that is its 90 % interval inside the margin ──▶ SAME
-      └─ neither ──▶ INCONCLUSIVE, with how many launches would be needed
-    all cells together, each with its own variance ──▶ geometric mean of the ratios, with its interval
+    rates of launches, before and after ── logarithms ── variance of a launch, pooled over cells (pooled.py) or prior
+      + variance of two sessions, which all cells share
+      ├─ beyond the margin, Holm over the cells ──────────────▶ FASTER | SLOWER (by the prior alone: PROBABLY SLOWER)
+      ├─ 90 % interval inside the margin ─────────────────────▶ SAME
+      ├─ no change shown, and it moved little ────────────────▶ NO CHANGE SEEN, with the slow-down that is excluded
+      └─ else ────────────────────────────────────────────────▶ INCONCLUSIVE, with the launches that would be needed
+    all cells of a group ──▶ geometric mean of the ratios, with its interval and a verdict
 
-The launch is the unit: a test on pooled iterations sees a difference 71 % of the time where there is none. The margin
-is symmetric on the logarithm. Differences between sessions (reboots, days) are in no interval.
+The launch is the unit: a test on pooled iterations sees a difference 71 % of the time where there is none. Three
+launches a side show their spread; with fewer, a prior replaces it. The margin is symmetric on the logarithm.
 """
 
 import enum
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import NormalDist, fmean
 from typing import Final, NamedTuple
 
 from orchestrator.stats import pooled, student
@@ -22,36 +24,67 @@ from orchestrator.stats.pooled import Variance
 from orchestrator.stats.siblings import ALPHA, holm
 
 MOST_LAUNCHES: Final = 100
-"""Most launches to recommend: more would show less than what changes from day to day."""
+"""Most recommended launches: differences from day to day are larger than what more would show."""
 LEAST_LAUNCHES: Final = 3
+"""A side, for a verdict without a prior: two launches underestimate their spread too often."""
+LARGEST_UNSEEN: Final = 0.1
+"""Largest change of NO CHANGE SEEN; the prior, if larger."""
+_WIDEST_UNSEEN: Final = 0.25
+"""Of logarithms, a slow-down of 22 %: cells with a larger possible slow-down are INCONCLUSIVE."""
 _POWER: Final = 0.8
+_ALPHA_CELLS: Final = 0.0005
+"""After Holm. Spreads that vary by cell or have two modes make it 1 % [sim, docs/method-reference.md]."""
+_ALPHA_GROUP: Final = 0.008
+_ALPHA_UNSTEADY: Final = 0.004
+"""After Holm, and only half of it is slower: with all cells together 1 % at most."""
+_MOST_DEGREES: Final = 1e6
 
 
 class ChangeVerdict(enum.StrEnum):
-    """Verdict of a cell. NOT_COMPARABLE is given by compare/, where more than the speed differs."""
+    """Verdict of a cell. NOT_COMPARABLE: given by compare/ if more than the speed differs."""
 
     FASTER = "FASTER"
     SLOWER = "SLOWER"
+    PROBABLY_SLOWER = "PROBABLY SLOWER"
     SAME = "SAME"
+    NO_CHANGE = "NO CHANGE SEEN"
     INCONCLUSIVE = "INCONCLUSIVE"
     NOT_COMPARABLE = "NOT COMPARABLE"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """The same cell in two runs. Rates of launches, above zero, more is faster. margin: a share, 0.01 is 1 %."""
+    """The same cell in two runs: rates of launches, above zero, more is faster. margin: a share.
+
+    prior: standard deviation of the logarithm of a launch, for fewer than three launches a side; cells of one prior
+    pool their variances. session: the same between sessions. trusted: False if unsteady times hide the spread of
+    launches: then the wider of prior and their own variance counts.
+    """
 
     before: Sequence[float]
     after: Sequence[float]
     margin: float
+    prior: float | None = None
+    session: float = 0.0
+    trusted: bool = True
+
+    @property
+    def launches(self) -> int:
+        """Launches of the side that has fewer."""
+        return min(len(self.before), len(self.after))
+
+    @property
+    def needs_prior(self) -> bool:
+        """Whether its launches do not show their spread."""
+        return not self.trusted or self.launches < LEAST_LAUNCHES
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """ratio: of the rates, after over before. low, high: 95 %; low_90, high_90: 90 %; None for one launch a side.
+    """Verdict of a pair. ratio: after over before, with its 95 % and 90 % interval.
 
-    p: beyond the margin, after Holm over the cells. wanted: launches a side that should settle it; 0 where settled,
-    None where MOST_LAUNCHES would not do.
+    p: beyond the margin, after Holm over the cells. wanted: launches a side that should settle it; 0 if settled, None
+    if MOST_LAUNCHES would not do.
     """
 
     verdict: ChangeVerdict
@@ -65,60 +98,104 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Together:
-    """Geometric mean of the ratios of several cells, with its 95 % interval where there is one."""
+class GroupMean:
+    """Geometric mean of the ratios of several cells, with its 95 % interval if known.
+
+    verdict: FASTER or SLOWER beyond the mean margin, else None; also None for a single cell.
+    """
 
     ratio: float
     low: float | None
     high: float | None
     cells: int
+    verdict: ChangeVerdict | None = None
 
 
 class _Estimate(NamedTuple):
-    """Log of a ratio. of_launches: variance of a launch on both sides together; variance, degrees: of the log ratio."""
+    """Log of a ratio. of_launches: variance of a launch; of_sessions: of two sessions; variance: in all."""
 
     log_ratio: float
     of_launches: float
+    of_sessions: float
     variance: float
     degrees: float
 
     def reach(self, share: float) -> float:
-        """Half of the interval that leaves 1 - `share` on each side."""
+        """Return half of the interval that leaves 1 - `share` on each side."""
         return student.quantile(share, self.degrees) * math.sqrt(self.variance)
+
+    def chance(self, bound: float) -> float:
+        """Return the two-sided p of a difference beyond `bound`."""
+        beyond = abs(self.log_ratio) - bound
+        return min(1.0, 2 * student.tail(beyond / math.sqrt(self.variance), self.degrees))
 
 
 def judge(pairs: Sequence[Pair]) -> list[Judged]:
-    """A verdict for each cell, in their order. Raises ValueError for a rate that is not above zero."""
-    estimates = _estimates([(_logs(pair.before), _logs(pair.after)) for pair in pairs])
-    chances = holm({index: _chance(one, pairs[index].margin) for index, one in enumerate(estimates) if one is not None})
+    """Return a verdict for each pair, in order. Raises ValueError for a rate that is not above zero."""
+    variances = _of_launches(pairs)
+    known = {index: _estimate(pairs[index], _widest(found)) for index, found in enumerate(variances) if found}
+    beyond = holm({index: _beyond(pairs[index], variances[index]) for index in known})
+    changed = holm({index: one.chance(0.0) for index, one in known.items()})
     return [
-        without_verdict(pair, LEAST_LAUNCHES)
-        if estimate is None
-        else _judged(pair, estimate, chances[index], len(chances))
-        for index, (pair, estimate) in enumerate(zip(pairs, estimates, strict=True))
+        _judged(pair, known[index], beyond[index], len(known), changed=changed[index] <= ALPHA)
+        if index in known
+        else without_verdict(pair, LEAST_LAUNCHES)
+        for index, pair in enumerate(pairs)
     ]
 
 
+def _beyond(pair: Pair, variances: Sequence[Variance]) -> float:
+    """Return the p of a change beyond the margin: prior and launches must both show it."""
+    return max(_estimate(pair, one).chance(_bound(pair.margin)) for one in variances)
+
+
 def without_verdict(pair: Pair, wanted: int) -> Judged:
-    """The ratio alone. wanted: launches a side for a verdict; 0 where none will bring one. Raises ValueError."""
-    ratio = math.exp(fmean(_logs(pair.after)) - fmean(_logs(pair.before)))
-    return Judged(verdict=ChangeVerdict.INCONCLUSIVE, ratio=ratio, wanted=wanted)
+    """Return the ratio alone. wanted: launches a side for a verdict, 0 if none will do. Raises ValueError."""
+    return Judged(verdict=ChangeVerdict.INCONCLUSIVE, ratio=math.exp(_log_ratio(pair)), wanted=wanted)
 
 
-def together(pairs: Sequence[Pair]) -> Together | None:
-    """The geometric mean over the cells, equally weighted, each with its own variance; None for no cell."""
-    if not pairs:
-        return None
-    logs = [(_logs(pair.before), _logs(pair.after)) for pair in pairs]
-    middle = fmean([fmean(after) - fmean(before) for before, after in logs])
+def group_means(groups: Sequence[Sequence[Pair]]) -> list[GroupMean]:
+    """Return the geometric mean of each group of cells, equally weighted. Holm over the groups of several."""
+    variances = [_of_mean(pairs) for pairs in groups]
+    bounds = [fmean([_bound(pair.margin) for pair in pairs]) for pairs in groups]
+    tests = {
+        index: one.chance(bounds[index])
+        for index, one in enumerate(variances)
+        if one is not None and len(groups[index]) > 1
+    }
+    shown = {index for index, p in holm(tests).items() if p <= _ALPHA_GROUP}
+    return [
+        _group_mean(pairs, estimate, shown=index in shown)
+        for index, (pairs, estimate) in enumerate(zip(groups, variances, strict=True))
+    ]
+
+
+def _group_mean(pairs: Sequence[Pair], estimate: _Estimate | None, *, shown: bool) -> GroupMean:
+    middle = fmean([_log_ratio(pair) for pair in pairs])
+    if estimate is None:
+        return GroupMean(math.exp(middle), None, None, len(pairs))
+    reach = estimate.reach(1 - ALPHA / 2)
+    verdict = (ChangeVerdict.FASTER if middle > 0 else ChangeVerdict.SLOWER) if shown else None
+    return GroupMean(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach), len(pairs), verdict)
+
+
+def _of_mean(pairs: Sequence[Pair]) -> _Estimate | None:
+    """Use each cell's own variance: shrunk ones are not independent. Sessions do not average out."""
     parts: list[Variance] = []
-    for launches in (side for both in logs for side in both):
-        if (own := pooled.of_launches(launches)) is None:
-            return Together(math.exp(middle), None, None, len(pairs))
-        parts.append(Variance(own.value / len(launches), own.degrees))
-    variance, degrees = _sum(parts)
-    reach = student.quantile(1 - ALPHA / 2, degrees) * math.sqrt(variance) / len(pairs)
-    return Together(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach), len(pairs))
+    for pair, found in zip(pairs, _of_launches(pairs), strict=True):
+        own = _widest(found) if found and pair.prior is not None and pair.needs_prior else _own(pair)
+        if own is None:
+            return None
+        parts.append(Variance(own.value * _share_of_launch(pair), own.degrees))
+    shares: dict[float, int] = {}
+    for pair in pairs:
+        shares[pair.session] = shares.get(pair.session, 0) + 1
+    sessions = math.fsum(2 * (number * session) ** 2 for session, number in shares.items())
+    variance, degrees = _sum([*parts, Variance(sessions, math.inf)])
+    of_all = len(pairs) ** 2
+    return _Estimate(
+        fmean([_log_ratio(pair) for pair in pairs]), 0.0, sessions / of_all, variance / of_all, _stepped(degrees)
+    )
 
 
 def _logs(rates: Sequence[float]) -> list[float]:
@@ -127,65 +204,88 @@ def _logs(rates: Sequence[float]) -> list[float]:
     return [math.log(rate) for rate in rates]
 
 
-def _estimates(logs: Sequence[tuple[list[float], list[float]]]) -> list[_Estimate | None]:
-    """Estimates with variances pooled over the cells of each run; None where a side has one launch."""
-    before = _variances([one for one, _ in logs])
-    after = _variances([other for _, other in logs])
-    found: list[_Estimate | None] = []
-    for index, (old, new) in enumerate(logs):
-        first, second = before[index], after[index]
-        if first is None or second is None:
-            found.append(None)
-            continue
-        parts = Variance(first.value / len(old), first.degrees), Variance(second.value / len(new), second.degrees)
-        variance, degrees = _sum(parts)
-        found.append(
-            _Estimate(
-                log_ratio=fmean(new) - fmean(old),
-                of_launches=first.value + second.value,
-                variance=variance,
-                degrees=_stepped(degrees),
-            )
-        )
-    return found
+def _log_ratio(pair: Pair) -> float:
+    return fmean(_logs(pair.after)) - fmean(_logs(pair.before))
+
+
+def _share_of_launch(pair: Pair) -> float:
+    return 1 / len(pair.before) + 1 / len(pair.after)
+
+
+def _estimate(pair: Pair, launch: Variance) -> _Estimate:
+    sessions = 2 * pair.session**2
+    of_launches = Variance(launch.value * _share_of_launch(pair), launch.degrees)
+    variance, degrees = _sum([of_launches, Variance(sessions, math.inf)])
+    return _Estimate(_log_ratio(pair), launch.value, sessions, variance, _stepped(degrees))
 
 
 def _sum(parts: Sequence[Variance]) -> tuple[float, float]:
-    """Variance of a sum of independent parts, and its degrees of freedom (Welch, Satterthwaite)."""
+    """Return the variance of a sum of independent parts, and its degrees of freedom (Welch, Satterthwaite)."""
     variance = math.fsum(part.value for part in parts)
-    return variance, variance**2 / math.fsum(part.value**2 / part.degrees for part in parts)
+    below = math.fsum(part.value**2 / part.degrees for part in parts)
+    return variance, variance**2 / below if below > 0 else math.inf
 
 
 def _stepped(degrees: float) -> float:
-    """Round down to steps of 1 %: 100,000 cells then share few quantiles, each slightly too wide."""
-    return max(1.0, 1.01 ** math.floor(math.log(degrees) / math.log(1.01)))
+    """Round down by up to 1 %, so that 100,000 cells share few quantiles."""
+    return max(1.0, 1.01 ** math.floor(math.log(min(degrees, _MOST_DEGREES)) / math.log(1.01)))
 
 
-def _variances(launches: Iterable[Sequence[float]]) -> list[Variance | None]:
-    own = [pooled.of_launches(values) for values in launches]
-    known = iter(pooled.shrunk([one for one in own if one is not None]))
-    return [None if one is None else next(known) for one in own]
+def _own(pair: Pair) -> Variance | None:
+    return pooled.of_launches((_logs(pair.before), _logs(pair.after)))
 
 
-def _bound(margin: float) -> float:
-    return -math.log1p(-margin)
+def _of_launches(pairs: Sequence[Pair]) -> list[tuple[Variance, ...]]:
+    """Return the variances of a launch of each pair: by prior and launches if neither is enough; () without any."""
+    found: dict[int, tuple[Variance, ...]] = {}
+    for prior in dict.fromkeys(pair.prior for pair in pairs):
+        found |= _of_one_prior({index: pair for index, pair in enumerate(pairs) if pair.prior == prior}, prior)
+    return [found[index] for index in range(len(pairs))]
 
 
-def _chance(estimate: _Estimate, margin: float) -> float:
-    """Two-sided p of a difference beyond the margin."""
-    beyond = abs(estimate.log_ratio) - _bound(margin)
-    return min(1.0, 2 * student.tail(beyond / math.sqrt(estimate.variance), estimate.degrees))
+def _of_one_prior(pairs: Mapping[int, Pair], prior: float | None) -> dict[int, tuple[Variance, ...]]:
+    """Pool the variances of steady cells with several launches; add the prior if launches are few.
+
+    No cell repeats better than the cells in common: one with two modes may have shown one of them.
+    """
+    own = {
+        index: one
+        for index, pair in pairs.items()
+        if pair.trusted and pair.launches > 1 and (one := _own(pair)) is not None
+    }
+    least = pooled.common(list(own.values())).value if own else 0.0
+    shrunk = {
+        index: Variance(max(one.value, least), one.degrees)
+        for index, one in zip(own, pooled.shrunk(list(own.values())), strict=True)
+    }
+    if prior is None:
+        return {index: (shrunk[index],) if index in shrunk else () for index in pairs}
+    given = Variance(prior**2, math.inf)
+    enough = [one for index, one in own.items() if pairs[index].launches >= LEAST_LAUNCHES]
+    usual = pooled.common(enough) if enough else given
+    return {
+        index: tuple(filter(None, (given, _own(pair))))
+        if not pair.trusted
+        else (shrunk[index],)
+        if pair.launches >= LEAST_LAUNCHES
+        else (usual, shrunk.get(index, usual))
+        for index, pair in pairs.items()
+    }
 
 
-def _judged(pair: Pair, estimate: _Estimate, p: float, tests: int) -> Judged:
+def _widest(launches: Sequence[Variance]) -> Variance:
+    """Return the variance with the widest intervals, also of many cells."""
+    return max(launches, key=lambda one: math.sqrt(one.value) * student.quantile(1 - ALPHA / 10, _stepped(one.degrees)))
+
+
+def _bound(share: float) -> float:
+    return -math.log1p(-share)
+
+
+def _judged(pair: Pair, estimate: _Estimate, p: float, tests: int, *, changed: bool) -> Judged:
     wide, narrow = estimate.reach(1 - ALPHA / 2), estimate.reach(1 - ALPHA)
-    bound, log_ratio = _bound(pair.margin), estimate.log_ratio
-    if p <= ALPHA:
-        verdict = ChangeVerdict.FASTER if log_ratio > 0 else ChangeVerdict.SLOWER
-    elif abs(log_ratio) + narrow < bound:
-        verdict = ChangeVerdict.SAME
-    else:
-        verdict = ChangeVerdict.INCONCLUSIVE
+    log_ratio = estimate.log_ratio
+    verdict = _verdict(pair, log_ratio, narrow, p, unseen=not changed and wide <= _most_unseen(pair))
     return Judged(
         verdict=verdict,
         ratio=math.exp(log_ratio),
@@ -194,16 +294,41 @@ def _judged(pair: Pair, estimate: _Estimate, p: float, tests: int) -> Judged:
         low_90=math.exp(log_ratio - narrow),
         high_90=math.exp(log_ratio + narrow),
         p=p,
-        wanted=_wanted(estimate, bound, tests, pair) if verdict is ChangeVerdict.INCONCLUSIVE else 0,
+        wanted=_wanted(estimate, tests, pair) if verdict is ChangeVerdict.INCONCLUSIVE else 0,
     )
 
 
-def _wanted(estimate: _Estimate, bound: float, tests: int, pair: Pair) -> int | None:
-    """Launches a side that settle this difference, if it is the true one, with a power of 80 %."""
-    gap = abs(estimate.log_ratio) - bound
-    error, miss = (ALPHA / 2 / tests, 1 - _POWER) if gap > 0 else (ALPHA, (1 - _POWER) / 2)
+def _most_unseen(pair: Pair) -> float:
+    of_one = math.sqrt(2 * ((pair.prior or 0.0) ** 2 + pair.session**2))
+    return max(_WIDEST_UNSEEN, 1.05 * NormalDist().inv_cdf(1 - ALPHA / 2) * of_one)
+
+
+def _verdict(pair: Pair, log_ratio: float, narrow: float, p: float, *, unseen: bool) -> ChangeVerdict:
+    """narrow: half of the 90 % interval. unseen: no difference is shown, and large ones are excluded."""
+    bound = _bound(pair.margin)
+    if p <= _ALPHA_CELLS and pair.trusted:
+        return ChangeVerdict.FASTER if log_ratio > 0 else ChangeVerdict.SLOWER
+    if p <= _ALPHA_UNSTEADY and not pair.trusted and log_ratio < 0:
+        return ChangeVerdict.PROBABLY_SLOWER
+    if abs(log_ratio) + narrow < bound:
+        return ChangeVerdict.SAME
+    largest = max(LARGEST_UNSEEN, pair.prior or 0.0) if pair.trusted else LARGEST_UNSEEN
+    quicker = _bound(max(LARGEST_UNSEEN, pair.prior or 0.0))
+    if unseen and -max(bound, _bound(largest)) <= log_ratio <= max(bound, quicker):
+        return ChangeVerdict.NO_CHANGE
+    return ChangeVerdict.INCONCLUSIVE
+
+
+def _wanted(estimate: _Estimate, tests: int, pair: Pair) -> int | None:
+    """Return the launches a side that settle this difference, if it is the true one, with a power of 80 %."""
+    if not pair.trusted:
+        return 0
+    if pair.launches < LEAST_LAUNCHES and pair.prior is not None:
+        return LEAST_LAUNCHES
+    gap = abs(estimate.log_ratio) - _bound(pair.margin)
+    error, miss = (_ALPHA_CELLS / 2 / tests, 1 - _POWER) if gap > 0 else (ALPHA, (1 - _POWER) / 2)
     reach = student.quantile(1 - error, estimate.degrees) + student.quantile(1 - miss, estimate.degrees)
-    if gap == 0 or reach**2 * estimate.of_launches > gap**2 * MOST_LAUNCHES:
+    room = (gap / reach) ** 2 - estimate.of_sessions
+    if room <= 0 or 2 * estimate.of_launches > room * MOST_LAUNCHES:
         return None
-    needed = math.ceil(reach**2 * estimate.of_launches / gap**2)
-    return max(needed, min(len(pair.before), len(pair.after)) + 1)
+    return max(math.ceil(2 * estimate.of_launches / room), pair.launches + 1)

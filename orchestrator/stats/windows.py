@@ -1,10 +1,9 @@
 """Rates in windows of ten seconds, on one grid for all GPUs of a host, from blocks. Pure.
 
     blocks   ├────────┤├────────┤├────────┤   ├────────┤      a block's work is spread evenly over its time
-    windows  │    0    │    1    │    2    │    3    │        a window less than half covered says too little: dropped
+    windows  │    0    │    1    │    2    │    3    │        a window less than half covered is dropped
 
-The grid lies on the host's monotonic clock, which starts anew with each boot: callers that join two boots must shift
-the second.
+The grid lies on the monotonic clock, which restarts with each boot: shift the second of two boots.
 """
 
 from collections import defaultdict
@@ -18,7 +17,7 @@ LEAST_COVERED: Final = 0.5
 
 @dataclass(frozen=True)
 class Window:
-    """number: of the window since the clock's zero. key: kind of work. rate: work a second while it ran."""
+    """Rate in a window. number: since the clock's zero. key: kind of work. rate: work per second of run time."""
 
     number: int
     key: str
@@ -26,10 +25,10 @@ class Window:
 
 
 def windows(blocks: Iterable[tuple[int, int, int]], *, work: float, key: str) -> tuple[Window, ...]:
-    """Windows of one GPU and one kind of work, in order. blocks: (start_ns, end_ns, iterations), without overlap.
+    """Return the windows of one GPU and kind of work, in order.
 
-    work: of one iteration, in any unit. A rate is work over the time that blocks cover in the window. Raises ValueError
-    for a block that ends no later than it starts.
+    blocks: (start_ns, end_ns, iterations), without overlap. work: of one iteration, in any unit. A rate is work over
+    the covered time. Raises ValueError for a block that ends no later than it starts.
     """
     covered: dict[int, int] = defaultdict(int)
     done: dict[int, float] = defaultdict(float)

@@ -7,15 +7,15 @@ from protocol.paths import RunPaths
 
 
 def advice(file: Path) -> str:
-    """How to go on without `file` in the folder of a run, and which results are still readable."""
+    """Advise how to go on without `file` of a run, and which results are still readable."""
     paths = RunPaths(file.parent)
     made = [str(path) for path in (paths.report(kind) for kind in ReportFormat) if path.is_file()]
     words = (
-        f"Put a sound {file.name} of this run back: then `gpubench-orchestrate report {paths.folder}` makes its "
-        f"report, and `gpubench-orchestrate resume {paths.folder}` goes on with it. Without one, begin a new run."
+        f"Restore an intact {file.name} of this run. Then run `gpubench-orchestrate report {paths.folder}` or "
+        f"`gpubench-orchestrate resume {paths.folder}`. Without an intact file, start a new run."
     )
     if made:
-        words += f" The report that was made before is still there: {', '.join(made)}."
+        words += f" An earlier report is still there: {', '.join(made)}."
     elif paths.launches.is_dir():
         words += f" The raw results are still in {paths.launches}."
     return words

@@ -1,4 +1,4 @@
-"""Folders that a run writes to: found, checked and made before anything is started."""
+"""Folders that a run writes to: find, check and make them before anything is started."""
 
 import errno
 import os
@@ -15,8 +15,9 @@ from orchestrator.config.report_formats import ReportFormat, target
 from orchestrator.config.run_configuration import Configuration
 from orchestrator.config.settings import LayeredSettings
 from orchestrator.errors import ConfigError, RunFolderError, StorageError
+from orchestrator.store import reserve
 from orchestrator.store.journal import temporary
-from orchestrator.system import safe_read
+from orchestrator.system import plain_text, safe_read
 from orchestrator.system import temporary as temporary_files
 from protocol.paths import RunPaths
 
@@ -26,10 +27,7 @@ _SECOND: Final = len("20260401-213000")
 
 
 def default_cache(environment: Mapping[str, str], uid: int) -> Path:
-    """Default folder of weights: below XDG_CACHE_HOME, else HOME, else the temporary folder.
-
-    A service or container may have no HOME.
-    """
+    """Return the folder of weights: below XDG_CACHE_HOME, else HOME, else the temporary folder."""
     cache_home = Path(environment.get("XDG_CACHE_HOME", ""))
     if cache_home.is_absolute():
         return cache_home / "gpubench"
@@ -40,10 +38,7 @@ def default_cache(environment: Mapping[str, str], uid: int) -> Path:
 
 
 def require_writable(configuration: Configuration, settings: LayeredSettings, *, make: bool) -> None:
-    """Check that reports, runs, weights and temporary files can be written. make: create missing folders.
-
-    Raises ConfigError naming the option or line to change.
-    """
+    """Check that reports, runs, weights and temporary files can be written. Raises ConfigError."""
     temporary_files.require()
     origin = settings.origin("output.path", "-o/--output")
     require_place(Path(configuration.output_path), configuration.formats, origin, make=make)
@@ -51,20 +46,17 @@ def require_writable(configuration: Configuration, settings: LayeredSettings, *,
     database = configuration.history_db
     if configuration.history and database is not None and safe_read.is_folder(Path(database)):
         origin = settings.origin("history.file")
-        raise ConfigError(f"{origin}: {database} is a folder; name the history's file, such as {database}/history.db")
+        raise ConfigError(f"{origin}: {database} is a folder. Name a file, such as {database}/history.db")
     cache = settings.origin("run.cache", "run.cache in a configuration file, or XDG_CACHE_HOME")
     _try_writing(Path(configuration.cache_folder), cache, "weights", make=make)
 
 
 def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *, make: bool) -> None:
-    """Check that a report can be written to `output`. make: create missing folders.
-
-    Raises ConfigError naming `origin`.
-    """
+    """Check that a report can be written to `output`. Raises ConfigError naming `origin`."""
     for place in (output, *(target(output, kind) for kind in formats)):
         require_name(place, origin)
         if safe_read.is_folder(place):
-            raise ConfigError(f"{origin}: {place} is a folder; name the report's file, such as {place / 'report.json'}")
+            raise ConfigError(f"{origin}: {place} is a folder. Name a file, such as {place / 'report.json'}")
     _try_writing(output.parent, origin, "the report", make=make)
 
 
@@ -77,12 +69,14 @@ def require_file(path: Path, origin: str) -> None:
 
 
 def require_name(path: Path, origin: str) -> None:
-    """Check that `path` may be a file, also under its longer temporary name. Raises ConfigError naming `origin`.
+    """Check that `path` and its temporary name may be files. Raises ConfigError naming `origin`.
 
     Devices are refused: as root, a report would replace /dev/null.
     """
+    if not plain_text.is_text(path):
+        raise ConfigError(f"{origin}: {plain_text.escaped(path)}: {plain_text.NO_TEXT}")
     if path.absolute().parent == _DEVICES or (safe_read.is_there(path) and not (path.is_file() or path.is_dir())):
-        raise ConfigError(f"{origin}: {path} is a device, a pipe or a socket, and no place for a file; name another")
+        raise ConfigError(f"{origin}: {path} is a device, a pipe or a socket. Name a file")
     unfinished = temporary(path, _LARGEST_PID)
     try:
         unfinished.lstat()
@@ -90,7 +84,7 @@ def require_name(path: Path, origin: str) -> None:
         if error.errno == errno.ENAMETOOLONG:
             more = len(unfinished.name) - len(path.name)
             raise ConfigError(
-                f"{origin}: {path}: the name is too long: while it is written, it has {more} bytes more; choose another"
+                f"{origin}: {path}: the name is too long: its temporary name is {more} bytes longer. Shorten it"
             ) from error
 
 
@@ -101,8 +95,8 @@ def require_room_for_reports(paths: RunPaths) -> None:
             pass
     except OSError as error:
         raise RunFolderError(
-            f"{paths.folder}: the report cannot be written there: {error.strerror}. Nothing was written; `-o FILE` "
-            "writes it elsewhere."
+            f"{paths.folder}: the report cannot be written there: {error.strerror}. Nothing was written. Use `-o FILE` "
+            "for another place."
         ) from error
 
 
@@ -122,21 +116,24 @@ def _try_writing(folder: Path, origin: str, what: str, *, make: bool) -> None:
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise ConfigError(
-            f"{origin}: {folder}: cannot be written: {reason}. It was meant for {what}; name another."
+            f"{origin}: {folder}: cannot be written: {reason}. It is needed for {what}. Name another."
         ) from error
 
 
 def current() -> Path:
-    """The current folder. Raises ConfigError if it was removed."""
+    """Return the current folder. Raises ConfigError if it was removed, or its name is no text."""
     try:
-        return Path.cwd()
+        found = Path.cwd()
     except OSError as error:
-        raise ConfigError(f"the current folder cannot be used ({error.strerror}); change to one that exists") from error
+        raise ConfigError(f"the current folder cannot be used ({error.strerror}). Change to one that exists") from error
+    if not plain_text.is_text(found):
+        raise ConfigError(f"the current folder, {plain_text.escaped(found)}: {plain_text.NO_TEXT}")
+    return found
 
 
 @contextmanager
 def new_run(runs: Path, origin: str, now: datetime) -> Iterator[RunPaths]:
-    """Make a folder for a run; the body writes its first files.
+    """Make a folder for a run, with room for its first files. The body writes them.
 
     Raises ConfigError naming `origin` if the disk refuses, and removes the folder.
     """
@@ -144,6 +141,7 @@ def new_run(runs: Path, origin: str, now: datetime) -> Iterator[RunPaths]:
     try:
         begun.append(make_run(runs, now))
         yield begun[0]
+        reserve.require_first(begun[0].folder)
     except (OSError, StorageError) as error:
         for paths in begun:
             shutil.rmtree(paths.folder, ignore_errors=True)
@@ -154,18 +152,18 @@ def new_run(runs: Path, origin: str, now: datetime) -> Iterator[RunPaths]:
 
 
 def make_run(runs: Path, now: datetime) -> RunPaths:
-    """A new folder for a run, named by time and chance: 20260401-213000-1f2e3d."""
+    """Make a folder for a run, named by time and chance: 20260401-213000-1f2e3d."""
     while True:
         folder = runs / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         try:
             folder.mkdir()
         except FileExistsError:
-            continue  # of another run that began in the same second
+            continue  # a run that began in the same second
         return RunPaths(folder)
 
 
 def existing_run(name: str | None, runs: str) -> RunPaths:
-    """The run in the folder `name`, or the newest one in `runs`. Raises RunFolderError for none."""
+    """Return the run in the folder `name`, or the newest one in `runs`. Raises RunFolderError."""
     try:
         return RunPaths(_newest(runs) if name is None else _path_of(name))
     except OSError as error:
@@ -173,22 +171,23 @@ def existing_run(name: str | None, runs: str) -> RunPaths:
 
 
 def in_order(runs: Path) -> list[Path]:
-    """Folders of the runs in a folder, the newest last."""
+    """Return the folders of the runs in a folder, the newest last."""
     return [config.parent for config in sorted(runs.glob("*/run.yaml"), key=_begun)]
 
 
 def require_ours(paths: RunPaths) -> None:
-    """Check that the run can be resumed. Raises RunFolderError for another user's run or a read-only file system."""
+    """Check that the run can be resumed here by this user. Raises RunFolderError."""
+    if not plain_text.is_text(place := paths.folder.resolve()):
+        raise RunFolderError(f"{plain_text.escaped(place)}: {plain_text.NO_TEXT}")
     if os.statvfs(paths.folder).f_flag & os.ST_RDONLY:
         raise RunFolderError(
-            f"{paths.folder}: cannot be written: {os.strerror(errno.EROFS)}. Resume the run where it can be written, "
-            f"or a copy of its folder; `gpubench-orchestrate report {paths.folder} -o FILE` makes the report of what "
-            "was measured."
+            f"{paths.folder}: cannot be written: {os.strerror(errno.EROFS)}. Resume a copy of the folder where it "
+            f"can be written. `gpubench-orchestrate report {paths.folder} -o FILE` reports what was measured."
         )
     for path in (paths.folder, paths.journal, paths.lock):
         if path.exists() and not os.access(path, os.W_OK, effective_ids=True):
             raise RunFolderError(
-                f"{path}: cannot be written by you. Whoever began the run can resume it, and you a copy of its folder."
+                f"{path}: you may not write it. Resume a copy of the folder, or ask the owner of the run to resume it."
             )
 
 
@@ -199,7 +198,8 @@ def _path_of(name: str) -> Path:
     if paths.folder.is_file():
         raise RunFolderError(f"{name}: is a file, not the folder of a run")
     if not paths.folder.is_dir():
-        raise RunFolderError(f"{name}: there is no such folder. Runs are in ./runs, unless --runs-folder was given.")
+        what = "file" if paths.folder.suffix else "folder"
+        raise RunFolderError(f"{name}: there is no such {what}. Runs are in ./runs, unless --runs-folder was given.")
     if not paths.config.is_file():
         raise RunFolderError(f"{name}: not the folder of a run (it has no {paths.config.name})")
     return paths.folder
@@ -217,6 +217,6 @@ def _newest(runs: str) -> Path:
 
 
 def _begun(config: Path) -> tuple[str, int, str]:
-    """Start time of a run: its name begins with the second, and run.yaml is written once."""
+    """Return the start time of a run: its name begins with the second, and run.yaml is written once."""
     name = config.parent.name
     return name[:_SECOND], config.stat().st_mtime_ns, name

@@ -1,10 +1,10 @@
-"""The journal: everything that a run must not forget, in an append-only file.
+"""The journal: an append-only file of everything that a run must not forget.
 
     file    MAGIC, then records
     record  length (u32)  CRC of the body (u32)  sequence number (u64)  CRC of these three (u32)  │  body, MessagePack
 
-One writer. Each record is on disk before `append` returns. A torn last record is cut off when the file is opened again;
-other damage is an error. Reserved disk space (reserve.py) lets `last_word` be written on a full disk.
+Each record is on disk before `append` returns. Opening cuts off a torn last record; other damage is an error. Reserved
+space (reserve.py) lets `last_word` be written on a full disk.
 """
 
 import os
@@ -31,13 +31,10 @@ _PREFIX: Final = _HEADER.size + _HEADER_CRC.size
 
 
 class Journal:
-    """The writer. `recovered` has the records found on opening, without a torn last one."""
+    """The only writer of a journal. recovered: records found on opening, without a torn last one."""
 
     def __init__(self, path: Path) -> None:
-        """Open or make the journal at `path`.
-
-        Raises RunFolderError for a damaged file or one that is no journal, StorageError when the disk refuses.
-        """
+        """Open or make the journal. Raises RunFolderError for a damaged or foreign file, or StorageError."""
         fresh = not path.exists()
         self._path = path
         try:
@@ -57,10 +54,7 @@ class Journal:
         self._broken = False
 
     def append(self, record: Record) -> None:
-        """Write one record and wait until it is on disk.
-
-        Raises StorageError if that fails. Then every later call fails too.
-        """
+        """Write one record and wait until it is on disk. Raises StorageError, then also for later calls."""
         if self._broken:
             raise StorageError(f"{self._path}: an earlier write failed; nothing more can be recorded")
         self._write(_framed(record, self._sequence))
@@ -74,10 +68,7 @@ class Journal:
             raise StorageError(f"{self._path.parent}: cannot be written: {error.strerror}") from error
 
     def last_word(self, record: Record) -> bool:
-        """Write a record into the reserved space after a failed write. Returns whether it is on disk.
-
-        Nothing is written after a failed sync.
-        """
+        """Write a record into the reserved space, unless a sync failed. Returns whether it is on disk."""
         self._reserve.give_up()
         if not self._synced:
             return False
@@ -102,14 +93,15 @@ class Journal:
         self.close()
 
     def _kept(self) -> Reserve:
-        path = self._path.with_suffix(".reserve")
+        path = reserve_of(self._path)
         try:
             return Reserve(path)
         except OSError as error:
-            raise StorageError(f"{path}: no room can be kept for the run's last words: {error.strerror}") from error
+            raise StorageError(
+                f"{path}: disk space cannot be reserved for the last record: {error.strerror}"
+            ) from error
 
     def _repair(self, whole: int, *, fresh: bool) -> None:
-        """Cut off a torn tail, or start a new file and make its name durable."""
         try:
             os.ftruncate(self._fd, whole)
             if whole == 0:
@@ -143,15 +135,17 @@ def _framed(record: Record, sequence: int) -> bytes:
 
 
 def read(path: Path) -> tuple[Record, ...]:
-    """The records of the journal at `path`, also while a run writes it.
-
-    Raises RunFolderError for no journal, a damaged one, or one that is too large (safe_read.py).
-    """
+    """Read the records of a journal, also while a run writes it. Raises RunFolderError."""
     return _scan(_contents(path), path)[0]
 
 
+def reserve_of(path: Path) -> Path:
+    """Return the path of the reserve beside a journal."""
+    return path.with_suffix(".reserve")
+
+
 def length(path: Path) -> int:
-    """Size of the journal at `path` in bytes, 0 without one."""
+    """Return the size of a journal in bytes, 0 without one."""
     try:
         return path.stat().st_size
     except OSError:
@@ -168,15 +162,15 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_durably(path: Path, data: bytes, move: Callable[[Path, Path], object] = Path.rename) -> None:
-    """Write `data` to `path`, whole or not at all: a temporary name, synced, renamed, the folder synced.
+    """Write `data` to `path`, whole or not at all: temporary name, sync, rename, folder sync.
 
-    move: replaces Path.rename. Raises StorageError when the disk refuses.
+    move: replaces Path.rename. Raises StorageError.
     """
     write_parts_durably(path, (data,), move)
 
 
 def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path, Path], object] = Path.rename) -> None:
-    """As write_durably, with parts that are generated while they are written. An error in generating leaves no file."""
+    """Write parts that are generated meanwhile, as write_durably does. Their errors leave no file."""
     unfinished = temporary(path, os.getpid())
     try:
         with unfinished.open("wb") as file:
@@ -186,7 +180,7 @@ def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path
         move(unfinished, path)
         sync_folder(path.parent)
     except BaseException as error:
-        with suppress(OSError):  # what could not be made cannot be removed either, as on a read-only mount
+        with suppress(OSError):  # a read-only mount
             unfinished.unlink()
         if isinstance(error, OSError):
             raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
@@ -194,7 +188,7 @@ def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path
 
 
 def temporary(path: Path, pid: int) -> Path:
-    """The temporary name of a file that a process writes to `path`."""
+    """Return the temporary name of a file that a process writes to `path`."""
     return path.with_name(f".{path.name}.{pid}.tmp")
 
 
@@ -206,7 +200,6 @@ def _contents(path: Path) -> bytes:
 
 
 def _scan(data: bytes, path: Path) -> tuple[tuple[Record, ...], int]:
-    """The whole records in `data`, and the length of its intact part."""
     if not data.startswith(MAGIC):
         if MAGIC.startswith(data):
             return (), 0
@@ -234,7 +227,7 @@ def _scan(data: bytes, path: Path) -> tuple[tuple[Record, ...], int]:
 
 
 def _body_at(data: bytes, offset: int, sequence: int) -> bytes | None:
-    """The body of the record at `offset`, or None if it is not whole, intact and the expected one."""
+    """Return the body of the record at `offset`, or None if it is damaged or not the expected one."""
     header = data[offset : offset + _HEADER.size]
     check = data[offset + _HEADER.size : offset + _PREFIX]
     if len(check) < _HEADER_CRC.size or _HEADER_CRC.unpack(check)[0] != zlib.crc32(header):
@@ -247,7 +240,7 @@ def _body_at(data: bytes, offset: int, sequence: int) -> bytes | None:
 
 
 def _later_record(data: bytes, start: int, sequence: int) -> bool:
-    """Whether an intact header of this or a later record follows `start`: then the damage is no torn tail."""
+    """Whether an intact header follows `start`: then the damage is no torn tail."""
     for offset in range(start, len(data) - _PREFIX + 1):
         header = data[offset : offset + _HEADER.size]
         (check,) = _HEADER_CRC.unpack_from(data, offset + _HEADER.size)

@@ -1,4 +1,4 @@
-"""The lock of a run's folder: held by the one process that works on the run, with its identity inside.
+"""The lock of a run's folder, held by the one process that works on the run.
 
     working process   flock on `lock`, its Holder inside         ends ─▶ emptied, released
     anybody           reads the Holder, and checks by PID and start time whether it still lives
@@ -26,9 +26,9 @@ _MAX_BYTES: Final = 4096
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The process that works on a run.
+    """The process that works on a run. start_ticks: field 22 of /proc/PID/stat.
 
-    start_ticks: field 22 of /proc/PID/stat. boot_id, hostname, namespace: where its PID is valid.
+    boot_id, hostname, namespace: where its PID is valid.
     """
 
     pid: int
@@ -48,7 +48,7 @@ class Life(enum.StrEnum):
 
 @contextmanager
 def held(paths: RunPaths) -> Iterator[None]:
-    """Keep every other process away from the run's folder. Raises RunFolderError if one works on it."""
+    """Keep other processes away from the run's folder. Raises RunFolderError if one works on it."""
     try:
         lock = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -63,11 +63,11 @@ def held(paths: RunPaths) -> Iterator[None]:
 
 
 def require_free(paths: RunPaths) -> None:
-    """Check that no process works on the run, without writing. Raises RunFolderError if one does."""
+    """Check that no process works on the run, without writing. Raises RunFolderError."""
     try:
         lock = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return  # nobody has held it yet, or `held` will say what is wrong with it
+        return  # never held yet, or `held` will report the error
     try:
         _take(lock, paths)
     finally:
@@ -75,7 +75,7 @@ def require_free(paths: RunPaths) -> None:
 
 
 def holder(paths: RunPaths) -> Holder | None:
-    """The last process that did not release the lock in order; None without one."""
+    """Return the process that holds the lock, or died with it."""
     try:
         with paths.lock.open("rb") as file:
             return msgspec.json.decode(file.read(_MAX_BYTES), type=Holder)
@@ -84,7 +84,7 @@ def holder(paths: RunPaths) -> Holder | None:
 
 
 def life(of: Holder) -> Life:
-    """Whether that process lives; ELSEWHERE on another host or in another container."""
+    """Return whether that process lives; ELSEWHERE on another host or in another container."""
     here = myself()
     if of.hostname != here.hostname and of.boot_id != here.boot_id:
         return Life.ELSEWHERE
@@ -96,7 +96,7 @@ def life(of: Holder) -> Life:
 
 
 def myself() -> Holder:
-    """This process."""
+    """Return the identity of this process."""
     return Holder(
         pid=os.getpid(),
         start_ticks=host.start_ticks(os.getpid()) or 0,
@@ -107,7 +107,6 @@ def myself() -> Holder:
 
 
 def _namespace() -> str:
-    """The PID namespace of this process; empty where unknown."""
     try:
         return str(_NAMESPACE.readlink())
     except OSError:
@@ -119,8 +118,8 @@ def _take(lock: int, paths: RunPaths) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise RunFolderError(
-            f"{paths.folder} is in use by another process. Wait until it has ended, or end it with "
-            f"`gpubench-orchestrate stop {paths.folder}`; then resume."
+            f"{paths.folder} is in use by another process. Wait until it ends, or run "
+            f"`gpubench-orchestrate stop {paths.folder}`. Then resume."
         ) from error
 
 

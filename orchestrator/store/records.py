@@ -31,10 +31,14 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Header(_Record, frozen=True, kw_only=True):
-    """Identity of the run. `plan_hash`: of plan.json; another plan is not resumed."""
+    """Identity of the run. Hashes: beginnings of the SHA-256 of plan.json and run.yaml.
+
+    config_hash: empty in runs of earlier versions.
+    """
 
     run_id: str
     plan_hash: str
+    config_hash: str = ""
     tool_version: str
     created: float
     hostname: str
@@ -42,10 +46,9 @@ class Header(_Record, frozen=True, kw_only=True):
 
 
 class Segment(_Record, frozen=True, kw_only=True):
-    """A process takes over the run. wall and monotonic_ns are read together and convert monotonic times.
+    """A session begins. wall and monotonic_ns are read together and convert monotonic times.
 
-    settings: environment variables with an effect (gpu/environment.py). served_s: seconds that a burn-in had served
-    before (kinds/burn_in/busy_time.py).
+    settings: environment variables with an effect (gpu/environment.py). served_s: what a burn-in had served before.
     """
 
     boot_id: str
@@ -58,7 +61,7 @@ class Segment(_Record, frozen=True, kw_only=True):
     served_s: float = 0.0
 
     def at(self, monotonic_ns: int) -> float:
-        """Seconds since the epoch of a monotonic time."""
+        """Convert a monotonic time to seconds since the epoch."""
         return self.wall + (monotonic_ns - self.monotonic_ns) / 1e9
 
 
@@ -70,7 +73,7 @@ class ZygoteStarted(_Record, frozen=True, kw_only=True):
 
 
 class Start(_Record, frozen=True, kw_only=True):
-    """An attempt begins. `attempt` counts from 1 within the cell, over all rounds."""
+    """An attempt begins. attempt: from 1 within the cell, over all rounds."""
 
     launch: int
     cell: str
@@ -90,10 +93,7 @@ class Spawned(_Record, frozen=True, kw_only=True):
 
 
 class End(_Record, frozen=True, kw_only=True):
-    """An attempt is over, with a result or a failure. result_sha256: of result.msgpack, synced by at_ns.
-
-    figures: of a step of a batch scan, which the journal alone can continue.
-    """
+    """An attempt is over. result_sha256: of result.msgpack, synced by at_ns. figures: of a batch scan."""
 
     launch: int
     at_ns: int
@@ -103,9 +103,9 @@ class End(_Record, frozen=True, kw_only=True):
 
 
 class Left(_Record, frozen=True, kw_only=True):
-    """The process of an attempt (the last of several) is gone and its device free. Follows End, may be missing.
+    """The process of an attempt is gone and its device free. Follows End, may be missing.
 
-    exit_code, signal: exactly one is set; neither if it cannot be killed. teardown_ms: from the End's at_ns.
+    Exactly one of exit_code and signal is set; neither if it cannot be killed. teardown_ms: from the End's at_ns.
     """
 
     launch: int
@@ -115,7 +115,7 @@ class Left(_Record, frozen=True, kw_only=True):
 
 
 class Beside(_Record, frozen=True, kw_only=True):
-    """The result of an attempt counts although `by` computed on its GPU, as the user allowed."""
+    """The result of an attempt counts although `by` computed on its GPU, as --allow-busy permits."""
 
     launch: int
     at_ns: int
@@ -139,7 +139,7 @@ class ClockSet(_Record, frozen=True, kw_only=True):
 
 
 class StoodStill(_Record, frozen=True, kw_only=True):
-    """The orchestrator was suspended for `seconds` until at_ns, stopped or with its machine. Deadlines were paused."""
+    """The orchestrator was suspended for `seconds` until at_ns. Deadlines were paused."""
 
     at_ns: int
     seconds: float
@@ -168,10 +168,7 @@ class TakenOut(_Record, frozen=True, kw_only=True):
 
 
 class Skipped(_Record, frozen=True, kw_only=True):
-    """No more launches of a model. Follows from earlier Ends, recorded for reports.
-
-    only: the workload or size that is skipped, empty for all.
-    """
+    """No more launches of a model. Follows from earlier Ends. only: workload or size, empty for all."""
 
     model: str
     only: str = ""
@@ -180,10 +177,9 @@ class Skipped(_Record, frozen=True, kw_only=True):
 
 
 class Added(_Record, frozen=True, kw_only=True):
-    """More launches of planned cells, (cell id, round) each.
+    """More launches of planned cells, (cell id, round) each, in each device's order.
 
-    For SUSPECT GPUs (state/added_launches.py), or another round of a burn-in (kinds/burn_in/more_rounds.py). slots: in
-    each device's order. suspects: GPUs in doubt, none in a burn-in.
+    For SUSPECT GPUs (state/added_launches.py), or another round of a burn-in (kinds/burn_in/more_rounds.py).
     """
 
     slots: tuple[tuple[str, int], ...]
@@ -207,7 +203,7 @@ class StopAsked(_Record, frozen=True, kw_only=True):
 
 
 class Finished(_Record, frozen=True, kw_only=True):
-    """The process leaves the run. interrupted: launches remain, for `reason`. broken: gpubench itself failed."""
+    """The session ends. interrupted: launches remain, for `reason`. broken: gpubench itself failed."""
 
     at_ns: int
     interrupted: bool
@@ -215,24 +211,7 @@ class Finished(_Record, frozen=True, kw_only=True):
     broken: bool = False
 
 
-Record = (
-    Header
-    | Segment
-    | ZygoteStarted
-    | Start
-    | Spawned
-    | End
-    | Left
-    | Beside
-    | Foreign
-    | ClockSet
-    | StoodStill
-    | TelemetryEnded
-    | TooHot
-    | TakenOut
-    | Skipped
-    | Added
-    | Dropped
-    | StopAsked
-    | Finished
-)
+_OfAttempt = Start | Spawned | End | Left | Beside
+_OfMachine = ZygoteStarted | Foreign | ClockSet | StoodStill | TelemetryEnded | TooHot
+_OfPlan = TakenOut | Skipped | Added | Dropped | StopAsked
+Record = Header | Segment | _OfAttempt | _OfMachine | _OfPlan | Finished

@@ -1,20 +1,16 @@
-"""Places of a run's report besides its folder. Pure, except for looking at files.
-
-the run's original folder, also moved     to -o
-a copy, while the original exists         nowhere else: the file at -o is the original's
-"""
+"""Places of a run's report besides its folder: -o for the original, also moved; none for a copy."""
 
 import filecmp
+from collections.abc import Collection
 from pathlib import Path
 
 from orchestrator.config.report_formats import ALWAYS, target
 from orchestrator.config.run_configuration import StoredRun
-from orchestrator.system import safe_read
 from protocol.paths import RunPaths
 
 
 def published(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
-    """The requested report files, one for each format; none for a copy of a run."""
+    """Return the requested report files, one for each format; none for a copy of a run."""
     if is_copy(stored, paths):
         return ()
     output = Path(stored.configuration.output_path)
@@ -22,21 +18,23 @@ def published(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
 
 
 def unwritten(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
-    """Missing report files of a finished run, in its folder and at -o."""
+    """Return the missing report files of a finished run, in its folder and at -o."""
     own = (paths.report(kind) for kind in dict.fromkeys((*ALWAYS, *stored.configuration.formats)))
     return tuple(path for path in (*own, *published(stored, paths)) if _is_missing(path))
 
 
-def shown(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
-    """Where the report is, one file for each format: at -o unless another run replaced it, else in the folder."""
-    wanted = published(stored, paths)
-    own = [paths.report(kind) for kind in stored.configuration.formats[: len(wanted)]]  # of a copy none is wanted
-    both = zip(wanted, own, strict=True)
-    return tuple(place if _alike(place, mine) else mine for place, mine in both if safe_read.is_there(mine))
+def shown(stored: StoredRun, paths: RunPaths, fresh: Collection[Path] = ()) -> tuple[Path, ...]:
+    """Return a report file for each format, at -o unless another run replaced that one.
+
+    fresh: files at -o that were just written.
+    """
+    own = [paths.report(kind) for kind in stored.configuration.formats]
+    both = zip(published(stored, paths) or own, own, strict=True)
+    return tuple(place if place in fresh or _alike(place, mine) else mine for place, mine in both)
 
 
 def home(stored: StoredRun) -> Path:
-    """The folder in which the run was started."""
+    """Return the folder in which the run was started."""
     return Path(stored.configuration.runs_folder) / stored.run_id
 
 

@@ -1,6 +1,6 @@
 """Reserved disk space, so that a run can record on a full disk why it stopped.
 
-After each failed launch the disk is asked for more: without space the cell is not to blame.
+After each failed launch the disk is asked for more: without space the cell is not at fault.
 """
 
 import contextlib
@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Final
 
 SIZE_BYTES: Final = 16 * 1024
-"""Some blocks of any file system; a last word takes one."""
 
 
 _ASKED_BYTES: Final = 4096
+_FIRST_BYTES: Final = 64 * 1024
+"""The reserve, the journal, the lock, and the logs of the first processes."""
 
 
 class Reserve:
@@ -30,12 +31,24 @@ class Reserve:
 
     def give_up(self) -> None:
         """Release the space. May be called again."""
+        remove(self._path)
+
+
+def require_first(folder: Path) -> None:
+    """Check that a run can begin in its folder. Raises OSError."""
+    asked = folder / "journal.asked"
+    _take(asked, _FIRST_BYTES)
+    asked.unlink()
+
+
+def remove(path: Path) -> None:
+    """Remove a reserve, also that of a killed process."""
+    for file in (path, path.with_suffix(".asked")):
         with contextlib.suppress(OSError):  # whatever keeps it, nobody needs the file any more
-            self._path.unlink()
+            file.unlink()
 
 
 def _take(path: Path, size: int) -> None:
-    """Make a file with so many allocated bytes."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         os.posix_fallocate(fd, 0, size)

@@ -1,9 +1,10 @@
 """The configuration and plan of a run in its folder: run.yaml for people, plan.json for cells and order.
 
 StoredRun ── store ──▶ plan.json, then run.yaml ── load ──▶ StoredRun
-journal.gpj begins with the plan's hash ── require_one_run
+journal.gpj begins with the hashes of both ── require_one_run
 """
 
+import hashlib
 from pathlib import Path
 from typing import Final
 
@@ -20,28 +21,41 @@ from orchestrator.system import safe_read
 from protocol.paths import RunPaths
 
 MAX_RUN_BYTES: Final = 16 * 1024 * 1024
-"""Of run.yaml. 17 models and eight GPUs take 30 KB."""
+"""17 models and eight GPUs take 30 KB."""
+_HASH_DIGITS: Final = 16
 MAX_PLAN_BYTES: Final = 128 * 1024 * 1024
-"""Of plan.json, read within 3 GB of memory. 20,000 cells with three launches take 10 MB."""
+"""Read within 3 GB of memory. 20,000 cells with three launches take 10 MB."""
 
 
 def store(stored: StoredRun, paths: RunPaths) -> None:
-    """Write plan.json, then run.yaml, which makes the folder a run's. Raises StorageError when the disk refuses.
-
-    plan.json is read in a fiftieth of the time that YAML takes.
-    """
-    told = msgspec.to_builtins(stored, builtin_types=())
-    del told["plan"]
-    text = yaml.dump(told, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    """Write plan.json, then run.yaml, which makes the folder a run's. Raises StorageError."""
+    contents = msgspec.to_builtins(stored, builtin_types=())
+    del contents["plan"]
+    text = yaml.dump(contents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     journal.write_durably(paths.plan, msgspec.json.encode(stored.plan))
     journal.write_durably(paths.config, text.encode())
 
 
 def load(paths: RunPaths) -> StoredRun:
-    """Read run.yaml and plan.json. Raises RunFolderError if one is missing or damaged.
+    """Read run.yaml and plan.json. Raises RunFolderError if one is missing or damaged."""
+    try:
+        contents: object = yaml_file.parse(_config(paths), str(paths.config)).value
+    except ConfigError as error:
+        raise RunFolderError(f"damaged: {error}. {damage.advice(paths.config)}") from error
+    if isinstance(contents, dict):
+        contents = {**contents, "plan": _plan(paths.plan, contents)}
+    try:
+        return msgspec.convert(contents, StoredRun)
+    except msgspec.ValidationError as error:
+        raise _refused(paths.config, contents, error) from error
 
-    An old run.yaml may contain the plan itself.
-    """
+
+def config_hash(paths: RunPaths) -> str:
+    """Return the beginning of the SHA-256 of run.yaml. Raises RunFolderError."""
+    return hashlib.sha256(_config(paths)).hexdigest()[:_HASH_DIGITS]
+
+
+def _config(paths: RunPaths) -> bytes:
     try:
         with paths.config.open("rb") as file:
             data = file.read(MAX_RUN_BYTES + 1)
@@ -52,31 +66,20 @@ def load(paths: RunPaths) -> StoredRun:
             f"{paths.config}: larger than {MAX_RUN_BYTES} bytes, so not written by gpubench. "
             f"{damage.advice(paths.config)}"
         )
-    try:
-        told: object = yaml_file.parse(data, str(paths.config)).value
-    except ConfigError as error:
-        raise RunFolderError(f"damaged: {error}. {damage.advice(paths.config)}") from error
-    if isinstance(told, dict) and "plan" not in told:
-        told = {**told, "plan": _plan(paths.plan, told)}
-    try:
-        return msgspec.convert(told, StoredRun)
-    except msgspec.ValidationError as error:
-        raise _refused(paths.config, told, error) from error
+    return data
 
 
-def _plan(path: Path, told: object) -> Plan:
-    """The plan in plan.json. told: contents of run.yaml."""
+def _plan(path: Path, contents: object) -> Plan:
     try:
         return msgspec.json.decode(safe_read.read(path, cap_bytes=MAX_PLAN_BYTES), type=Plan)
     except OSError as error:
         raise RunFolderError(f"{path}: cannot be read: {error.strerror}. {damage.advice(path)}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _refused(path, told, error) from error
+        raise _refused(path, contents, error) from error
 
 
-def _refused(path: Path, told: object, error: Exception) -> RunFolderError:
-    """The error for a file that this version did not write. told: contents of run.yaml."""
-    version = told.get("tool_version") if isinstance(told, dict) else None
+def _refused(path: Path, contents: object, error: Exception) -> RunFolderError:
+    version = contents.get("tool_version") if isinstance(contents, dict) else None
     if isinstance(error, msgspec.ValidationError) and isinstance(version, str) and version != TOOL_VERSION:
         return RunFolderError(f"{path}: {_of_another_version(version)}: {error}")
     return RunFolderError(f"{path}: damaged: {error}. {damage.advice(path)}")
@@ -85,7 +88,7 @@ def _refused(path: Path, told: object, error: Exception) -> RunFolderError:
 def _of_another_version(version: str) -> str:
     return (
         f"written by gpubench {version}, which this version, {TOOL_VERSION}, cannot read. Use gpubench {version} to "
-        "report this run or go on with it"
+        "report or resume this run"
     )
 
 
@@ -100,16 +103,13 @@ _Dumper.add_representer(tuple, _Dumper.represent_list)
 
 
 def require_one_run(stored: StoredRun, header: Header, paths: RunPaths) -> None:
-    """Check that the journal belongs to the folder's plan. Raises RunFolderError.
-
-    The hash changes when this version adds fields to cells.
-    """
-    if (header.run_id, header.plan_hash) == (stored.run_id, stored.plan.hash):
+    """Check that the journal belongs to run.yaml and plan.json. Raises RunFolderError."""
+    if (header.run_id, header.plan_hash, header.config_hash) == (stored.run_id, stored.plan.hash, config_hash(paths)):
         return
     if header.run_id == stored.run_id and header.tool_version != TOOL_VERSION:
         raise RunFolderError(f"{paths.folder}: {_of_another_version(header.tool_version)}.")
     raise RunFolderError(
-        f"{paths.folder}: run.yaml or plan.json and journal.gpj belong to different plans (one was changed, files of "
-        f"two runs were mixed, or another state of gpubench {header.tool_version} wrote them). Restore the run.yaml "
+        f"{paths.folder}: run.yaml, plan.json and journal.gpj do not belong together (one was changed, files of two "
+        f"runs were mixed, or another state of gpubench {header.tool_version} wrote them). Restore the run.yaml "
         "and the plan.json that were written with this journal, or use the gpubench that wrote it."
     )

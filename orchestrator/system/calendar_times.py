@@ -4,6 +4,6 @@ import datetime
 
 
 def iso(seconds: float) -> str:
-    """ISO 8601 in UTC, to the second, of seconds since the epoch: 2024-01-15T10:30:00Z."""
+    """Format seconds since the epoch as ISO 8601 in UTC: 2024-01-15T10:30:00Z."""
     moment = datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC)
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,5 +1,6 @@
-"""The limits of this process's control groups (version 1 and 2): memory, cores, processes."""
+"""This process's control groups (version 1 and 2): limits of memory, cores and processes, and out-of-memory kills."""
 
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeVar
@@ -12,12 +13,13 @@ T = TypeVar("T", int, float)
 
 _ROOT: Final = Path("/sys/fs/cgroup")
 _OWN: Final = Path("/proc/self/cgroup")
+_VMSTAT: Final = Path("/proc/vmstat")
 _UNLIMITED_BYTES: Final = 1 << 60
-"""Version 1 has the largest multiple of a page for "no limit", which lies above this."""
+"""Version 1 writes the largest multiple of a page for "no limit", which is larger than this."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The tightest limit of each kind, None where there is none. cores: CPU seconds a second."""
+    """The tightest limit of each kind, None where there is none. cores: CPU seconds per second."""
 
     memory_bytes: int | None = None
     cores: float | None = None
@@ -33,15 +35,33 @@ def limits(root: Path = _ROOT, own: Path = _OWN) -> Limits:
     )
 
 
+def oom_kills(root: Path = _ROOT, own: Path = _OWN, host_file: Path = _VMSTAT) -> int | None:
+    """Count processes killed by the kernel for lack of memory: in our group if it counts them, else on the host."""
+    counter = _oom_counter(root, own, host_file)
+    return None if counter is None else _kills_in(counter)
+
+
+@functools.cache
+def _oom_counter(root: Path, own: Path, host_file: Path) -> Path | None:
+    """Find the file that counts, once: each launch needs it, and there are nine candidates."""
+    groups = [
+        group / name for group in _folders(root, own, "memory") for name in ("memory.events", "memory.oom_control")
+    ]
+    return next((path for path in (*groups, host_file) if _kills_in(path) is not None), None)
+
+
+def _kills_in(path: Path) -> int | None:
+    return next((int(line.split()[1]) for line in host.text(path).splitlines() if line.startswith("oom_kill ")), None)
+
+
 def _tightest(root: Path, own: Path, controller: str, read: Callable[[Path], T | None]) -> T | None:
-    """The smallest limit from our own group up to the root: each holds for all below it."""
     return min(
         (limit for folder in _folders(root, own, controller) if (limit := read(folder)) is not None), default=None
     )
 
 
 def _folders(root: Path, own: Path, controller: str) -> Iterator[Path]:
-    """Folders of our groups, ours first. In a container the path may be the host's: then only the root is there."""
+    """Folders of our groups, ours first. In a container the path may be the host's: then only the root exists."""
     for line in host.text(own).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):

@@ -1,7 +1,7 @@
 """Log files of launches, kept below a cap without blocking the process that prints.
 
 The middle of a file above the cap is given back to the file system. Once the logs of a run take ALL_BYTES together,
-only some kilobytes of each further one are kept: the first lines, and a traceback at the end.
+only a few kilobytes of each further one are kept.
 """
 
 import ctypes
@@ -25,24 +25,24 @@ _FALLOC_FL_PUNCH_HOLE: Final = 2
 
 
 def hold_below_cap(path: Path) -> None:
-    """Punch the middle out of a file that takes more than the cap, while its process may be writing to it."""
+    """Punch the middle out of a file above the cap, while its process may be writing to it."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return
-    if found.st_blocks * _BLOCK <= CAP_BYTES:
+    if status.st_blocks * _BLOCK <= CAP_BYTES:
         return
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        length = found.st_size - _TAIL_BYTES - _HEAD_BYTES
+        length = status.st_size - _TAIL_BYTES - _HEAD_BYTES
         if length > 0 and not _punch(fd, _HEAD_BYTES, length):
             os.ftruncate(fd, _HEAD_BYTES)  # a file system without holes keeps the beginning only
     finally:
         os.close(fd)
 
 
-class Kept:
-    """The logs of one run: how much they take in all."""
+class RunLogs:
+    """Total size of the logs of one run."""
 
     def __init__(self, paths: RunPaths) -> None:
         self.bytes = sum(path.stat().st_size for path in paths.of_processes("std*.log"))
@@ -78,7 +78,7 @@ def compact(path: Path, cap: int = CAP_BYTES, head: int = _HEAD_BYTES, tail: int
 
 
 def phase_reached(path: Path, otherwise: Phase) -> Phase:
-    """The phase in the file at `path`, `otherwise` where there is none."""
+    """Read the phase in the file at `path`; `otherwise` without the file."""
     try:
         return Phase(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -86,7 +86,7 @@ def phase_reached(path: Path, otherwise: Phase) -> Phase:
 
 
 def tail(path: Path, length: int = TAIL_TEXT_BYTES) -> str:
-    """The last lines of a log; empty when there is none."""
+    """Return the last lines of a log; empty when there is none."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -97,7 +97,7 @@ def tail(path: Path, length: int = TAIL_TEXT_BYTES) -> str:
 
 
 def _punch(fd: int, offset: int, length: int) -> bool:
-    """Give the bytes back to the file system, keeping the file's length. False where it cannot do that."""
+    """Give the bytes back to the file system, keeping the file's length. Returns False where it cannot do that."""
     fallocate = ctypes.CDLL(None, use_errno=True).fallocate64
     mode = ctypes.c_int(_FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE)
     return bool(fallocate(ctypes.c_int(fd), mode, ctypes.c_int64(offset), ctypes.c_int64(length)) == 0)

@@ -1,20 +1,50 @@
-"""Text of others (names, messages, paths) made harmless for terminals and tables."""
+"""Make text of others (names, messages, paths) harmless for terminals and tables."""
 
 import re
+from pathlib import Path
 from typing import Final
 
-_ESCAPE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?", re.DOTALL)
+NO_TEXT: Final = "a path must be UTF-8 without control characters. Choose another."
+_ESCAPE: Final = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, links, clipboard
+    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS, SOS, PM, APC
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI
+    r"|\x1b.?",
+    re.DOTALL,
+)
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
+_NO_TEXT: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _BLANK: Final = re.compile(r"\s+")
 
 
+def is_text(path: str | Path) -> bool:
+    """Whether a path is UTF-8 without control characters, so that it can be stored, sent and shown."""
+    return _NO_TEXT.search(str(path)) is None
+
+
+def is_utf_8(word: str) -> bool:
+    """Whether a word of the command line or the environment is UTF-8. Python keeps other bytes as surrogates."""
+    return _SURROGATE.search(word) is None
+
+
+def escaped(path: str | Path) -> str:
+    """Format a path as a Python string, with bytes that are not UTF-8 in hexadecimal."""
+    return re.sub(r"\\udc([89a-f][0-9a-f])", r"\\x\1", repr(str(path)))
+
+
 def plain(text: str) -> str:
-    """One line without terminal escapes and unprintable characters, among them marks of writing direction."""
+    """Return one line without terminal escapes and unprintable characters, among them marks of writing direction."""
     return " ".join(_printable(_BLANK.sub(" ", _ESCAPE.sub("", text))).split())
 
 
 def aligned(line: str) -> str:
-    """The same for a line of a log or a program, with its blanks."""
+    """As `plain`, for a line of a log or a program, keeping its blanks."""
     return _printable(_ESCAPE.sub("", line).expandtabs()).rstrip()
+
+
+def plain_lines(text: str) -> str:
+    """As `plain`, for text of several lines, which are kept."""
+    return "\n".join(map(aligned, text.splitlines()))
 
 
 def _printable(text: str) -> str:

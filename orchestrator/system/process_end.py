@@ -1,4 +1,4 @@
-"""The end of processes: how it is read, and how they are ended."""
+"""Read how processes ended, and end them."""
 
 import contextlib
 import os
@@ -15,20 +15,20 @@ import psutil
 from orchestrator.system import host
 
 Identity = tuple[int, int]
-"""PID and start time in clock ticks since boot: together they name one process of this boot."""
+"""PID and start time in clock ticks since boot: together they identify a process of this boot."""
 _KILLED_S: Final = 5.0
 
 
 @dataclass(frozen=True)
 class Exit:
-    """How a process ended: exactly one of the two is set."""
+    """End of a process: exactly one of the two is set."""
 
     code: int | None
     signal: int | None
 
     @property
-    def words(self) -> str:
-        """In words: "exit code 3", "killed by SIGKILL"."""
+    def description(self) -> str:
+        """Describe the end: "exit code 3", "killed by SIGKILL"."""
         if self.signal is None:
             return f"exit code {self.code}"
         try:
@@ -38,12 +38,12 @@ class Exit:
 
 
 def reap(pid: int) -> Exit | None:
-    """Wait for a child to end. None when it is not ours."""
+    """Wait for a child to end. Returns None if it is not ours."""
     return _reap(pid, os.WEXITED)
 
 
 def reap_now(pid: int) -> Exit | None:
-    """Reap a child without waiting. None while it lives, or when it is not ours."""
+    """Reap a child without waiting. Returns None while it lives, or if it is not ours."""
     return _reap(pid, os.WEXITED | os.WNOHANG)
 
 
@@ -58,10 +58,10 @@ def _reap(pid: int, options: int) -> Exit | None:
     return Exit(code=status.si_status if exited else None, signal=None if exited else status.si_status)
 
 
-def reap_orphan(known: Collection[int | None]) -> int | None:
-    """Reap one ended child that is not in `known` (an adopted grandchild). Returns its PID, or None.
+def reap_orphan(known_pids: Collection[int | None]) -> int | None:
+    """Reap one ended child that is not in `known_pids` (an adopted grandchild). Returns its PID, or None.
 
-    The kernel shows the same ended child until it is reaped. Only where that one is known, all of /proc is read.
+    The kernel shows the same ended child until it is reaped. Only if that one is known_pids, all of /proc is read.
     """
     try:
         status = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -70,12 +70,21 @@ def reap_orphan(known: Collection[int | None]) -> int | None:
     if status is None:
         return None
     shown = status.si_pid
-    candidates = [child.pid for child in psutil.Process().children()] if shown in known else [shown]
-    return next((pid for pid in candidates if pid not in known and reap_now(pid) is not None), None)
+    candidates = [child.pid for child in psutil.Process().children()] if shown in known_pids else [shown]
+    return next((pid for pid in candidates if pid not in known_pids and reap_now(pid) is not None), None)
+
+
+def was_stopped(pid: int) -> bool:
+    """Whether a signal has stopped or continued a child since the last call. The kernel keeps it until it is read."""
+    changed = False
+    with contextlib.suppress(ChildProcessError):  # it was reaped before
+        while os.waitid(os.P_PID, pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG) is not None:
+            changed = True
+    return changed
 
 
 def ends_within(pidfd: int, patience_s: float) -> bool:
-    """Wait for the end of a process, at most so long. Returns whether it has ended."""
+    """Wait for the end of a process for `patience_s` at most. Returns whether it has ended."""
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     return bool(poller.poll(patience_s * 1000))
@@ -96,12 +105,12 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def end_leftovers(processes: Iterable[Identity]) -> None:
-    """Kill processes of an earlier session of this run, where PID and start time are the same, and await their end.
+    """Kill processes of an earlier session of this run, if PID and start time are the same, and await their end.
 
-    This process and its ancestors are spared, whatever the journal says. Waits 5 s at most: one may hang in a driver.
+    This process and its ancestors are spared. Waits 5 s at most: one may hang in a driver.
     """
     spared = _lineage()
-    others = [one for one in processes if one[0] not in spared]
+    others = [identity for identity in processes if identity[0] not in spared]
     killed = [pidfd for pid, ticks in others if (pidfd := _opened(pid, ticks)) is not None]
     for pidfd in killed:
         with contextlib.suppress(OSError):  # it has ended, or is somebody else's
@@ -115,7 +124,7 @@ def end_leftovers(processes: Iterable[Identity]) -> None:
 def orphans(workers: Collection[Identity], folder: Path) -> list[Identity]:
     """Find processes that workers of an earlier session left: in one of their sessions, holding a file of `folder`.
 
-    Not counted: processes older than the worker, sessions led by another process, and this process's own lineage.
+    Excluded: processes older than the worker, sessions led by another process, and this process's ancestors.
     """
     started, spared = dict(workers), _lineage()
     found = []
@@ -137,7 +146,7 @@ def _lineage() -> frozenset[int]:
 
 
 def holds(pid: int, folder: Path) -> bool:
-    """Whether a process has a file of `folder` open. Raises OSError where it has ended, or is somebody else's."""
+    """Whether a process has a file of `folder` open. Raises OSError if it has ended, or is somebody else's."""
     return any(link.readlink().is_relative_to(folder) for link in Path(f"/proc/{pid}/fd").iterdir())
 
 
@@ -159,7 +168,6 @@ def signal_same(pid: int, ticks: int, number: signal.Signals) -> bool:
 
 
 def _opened(pid: int, ticks: int) -> int | None:
-    """A descriptor of the process, None when PID or start time have changed."""
     if host.start_ticks(pid) != ticks:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The start of processes, all children of the orchestrator: as a child subreaper it adopts forked workers."""
+"""Start processes, all children of the orchestrator: as a child subreaper it adopts forked workers."""
 
 import contextlib
 import ctypes
@@ -42,12 +42,12 @@ _COMPILED: Final = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def rooms_root() -> Path:
-    """The folder that holds the rooms of this process."""
+    """Return the folder that holds the rooms of this process."""
     return Path(__file__).resolve().parents[2]
 
 
 def become_subreaper() -> None:
-    """Have orphans below this process become its children."""
+    """Make orphans below this process its children."""
     if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
 
@@ -65,10 +65,10 @@ def check_rooms() -> None:
     search = [str(rooms_root()), *sys.path[1:]] if _in_checkout() else sys.path[1:]
     for room in ("protocol", "worker", "orchestrator"):
         spec = PathFinder.find_spec(room, search)
-        found = None if spec is None or spec.origin is None else Path(spec.origin).resolve().parents[1]
-        if found != rooms_root():
+        root = None if spec is None or spec.origin is None else Path(spec.origin).resolve().parents[1]
+        if root != rooms_root():
             raise ConfigError(
-                f"the package '{room}' of {found} would be used instead of the one in {rooms_root()}. Take it off "
+                f"the package '{room}' of {root} would be used instead of the one in {rooms_root()}. Take it off "
                 "PYTHONPATH, or rename it."
             )
 
@@ -80,12 +80,9 @@ def _in_checkout() -> bool:
 
 
 def child_environment(extra: dict[str, str]) -> dict[str, str]:
-    """Return our environment, with `extra`, for a child with -P, which finds the packages also in a checkout.
-
-    An installed root in PYTHONPATH would put site-packages before the standard library.
-    """
+    """Return our environment, with `extra`, for a child started with -P, also in a checkout."""
     environment = {**os.environ, **extra}
-    if _in_checkout():
+    if _in_checkout():  # an installed root in PYTHONPATH would put site-packages before the standard library
         paths = [str(rooms_root()), *filter(None, [environment.get("PYTHONPATH")])]
         environment["PYTHONPATH"] = os.pathsep.join(paths)
     return environment
@@ -94,7 +91,7 @@ def child_environment(extra: dict[str, str]) -> dict[str, str]:
 def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return additions to our environment for processes that import torch. cache: folder of the weights.
 
-    defaults: variables to set unless the user has. torch's folder for compiled code is put into `cache` if writable.
+    defaults: variables to set unless the user has. torch's compile cache is put into `cache` if that is writable.
     """
     unset = {name: value for name, value in (defaults or {}).items() if name not in os.environ}
     standing = next(place for place in (cache, *cache.parents) if os.access(place, os.F_OK))
@@ -114,14 +111,17 @@ def start_module(module: str, *, log: Path, environment: dict[str, str], control
         return _start(module, environment, stdin=null, output=output, control=control.fileno())
 
 
-def start_launch(spec: LaunchSpec, environment: dict[str, str]) -> int:
-    """Start a new interpreter for a launch, which reads `spec` from standard input. Returns the PID."""
+def start_launch(spec: LaunchSpec, environment: dict[str, str], python: str = "") -> int:
+    """Start a new interpreter for a launch, which reads `spec` from standard input. Returns the PID.
+
+    python: an interpreter with its own libraries, empty for ours. `environment` leads it to our rooms (rooms_alone).
+    """
     reader, writer = os.pipe()
     try:
         os.write(writer, codec.encode(spec))  # a pipe holds 64 KiB; a spec is below 4
         os.close(writer)
         with _opened(Path(spec.folder) / "stderr.log", _APPENDED) as output:
-            return _start("worker.launch", environment, stdin=reader, output=output)
+            return _start("worker.launch", environment, stdin=reader, output=output, python=python)
     finally:
         os.close(reader)
 
@@ -148,7 +148,25 @@ def _opened(path: str | Path, flags: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _start(module: str, environment: dict[str, str], *, stdin: int, output: int, control: int | None = None) -> int:
+def rooms_alone(folder: Path) -> Path:
+    """Make a folder in `folder` that holds only links to the packages of a child. Raises OSError."""
+    place = folder / "rooms"
+    place.mkdir(exist_ok=True)
+    for room in ("protocol", "worker"):
+        with contextlib.suppress(FileExistsError):
+            (place / room).symlink_to(rooms_root() / room)
+    return place
+
+
+def _start(
+    module: str,
+    environment: dict[str, str],
+    *,
+    stdin: int,
+    output: int,
+    control: int | None = None,
+    python: str = "",
+) -> int:
     """Start `python -P -m module`, which the kernel kills with this process's main thread. Returns the PID.
 
     The kernel is asked before Python starts: a process stopped meanwhile would outlive us. Raises OSError.
@@ -159,22 +177,22 @@ def _start(module: str, environment: dict[str, str], *, stdin: int, output: int,
         die_with(parent)
         if control is not None:
             os.dup2(control, _CONTROL_FD)
-            os.set_inheritable(_CONTROL_FD, True)  # also where it had that number already
+            os.set_inheritable(_CONTROL_FD, True)  # also if it already had that number
 
     try:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module],
+            [python or sys.executable, "-P", "-m", module],
             stdin=stdin,
             stdout=output,
             stderr=output,
-            env=child_environment(environment),
+            env={**os.environ, **environment} if python else child_environment(environment),
             start_new_session=True,
             close_fds=False,
             preexec_fn=prepare,  # noqa: PLW1509 - system calls alone, and posix_spawn cannot ask for the parent's death
         )
-    except subprocess.SubprocessError as error:  # `prepare` failed, and subprocess does not tell how
+    except subprocess.SubprocessError as error:  # `prepare` failed; subprocess hides the reason
         raise OSError(f"{module} could not be made ready to start: {error}") from error
-    process.returncode = 0  # it has not ended: whoever started it reaps it, and subprocess must not
+    process.returncode = 0  # the caller reaps it, subprocess must not
     return process.pid
 
 
@@ -187,16 +205,16 @@ class Zygote:
         with theirs:
             self.pid = start_module("worker.zygote", log=log, environment=environment, control=theirs)
         self._control.setblocking(False)
-        with contextlib.suppress(ConnectionError):  # one that died at once is seen where it is listened to
+        with contextlib.suppress(ConnectionError):  # receive sees its death
             self._send(Prepare(preload=preload, root=str(rooms_root())))
 
     def fileno(self) -> int:
-        """Readable when there is an answer, or the process is gone."""
+        """Descriptor, readable when there is an answer, or the process is gone."""
         return self._control.fileno()
 
     def fork(self, spec: LaunchSpec) -> None:
-        """Request the process of a launch. Raises OSError when the zygote takes nothing more."""
-        with contextlib.suppress(ConnectionError):  # its death is seen by receive
+        """Request the process of a launch. Raises OSError when the zygote accepts nothing more."""
+        with contextlib.suppress(ConnectionError):  # receive sees its death
             self._send(Fork(spec=spec))
 
     def receive(self) -> FromZygote | None:

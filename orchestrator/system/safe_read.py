@@ -1,4 +1,4 @@
-"""Reads files of a run that somebody else may have made: regular ones that fit into memory."""
+"""Read files of a run that somebody else may have made: regular ones that fit into memory."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 CAP_BYTES: Final = 1024 * 1024 * 1024
-"""20,000 cells make a journal of 10 MB, and a month the health records of eight GPUs of 1 GiB."""
+"""Limit of a file. 20,000 cells make a journal of 10 MB; health records of eight GPUs take 1 GiB a month."""
 
 _NOT_REGULAR: Final = "not a regular file, but a pipe, a device or a socket"
 

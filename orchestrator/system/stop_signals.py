@@ -4,8 +4,7 @@
     the command begins ─▶ spare(0) ─▶ there is a folder: spare(1) ─▶ the loop: all are counted ─▶ hooks: spare(0)
                           each ends it        the second ends it     1 gently, 2 at once          each ends a hook
 
-SIGINT and SIGTERM mean the same, and end a command as KeyboardInterrupt. SIGHUP is ignored: a run outlives its ssh
-session.
+SIGINT and SIGTERM mean the same. SIGHUP is ignored: a run outlives its ssh session.
 """
 
 import math
@@ -18,11 +17,10 @@ from typing import Any, Final, NoReturn, Self
 from protocol.exit_codes import ExitCode
 
 _FOUND: Final[dict[int, Any]] = {}
-"""Handlers that `begin` has replaced."""
 
 
 class StopSignals:
-    """While entered, counts requests to stop, all of them unless `spare` says so. `fileno` is readable after one."""
+    """Counts stop requests while entered, all of them unless `spare` says so. `fileno` is readable after one."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -71,10 +69,7 @@ class StopSignals:
 
 
 def begin() -> None:
-    """From here on a request to stop ends the program at once, with a message, and SIGHUP is ignored.
-
-    A KeyboardInterrupt could be swallowed by an import, or end in a traceback. Ignored signals stay ignored.
-    """
+    """From here on a stop request ends the program at once, with a message. SIGHUP and ignored signals stay ignored."""
     for number, action in ((signal.SIGINT, _end), (signal.SIGTERM, _end), (signal.SIGHUP, signal.SIG_IGN)):
         if signal.getsignal(number) is not signal.SIG_IGN:
             _FOUND[number] = signal.signal(number, action)
@@ -87,7 +82,7 @@ def settle() -> None:
 
 
 def leave() -> None:
-    """Ignore requests to stop from here on, which would replace the exit code of a process that is ending."""
+    """Ignore stop requests from here on, which would replace the exit code of a process that is ending."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     # Python ends by SIGINT, whatever sys.exit says, once a KeyboardInterrupt has left code of exec(), which dataclasses

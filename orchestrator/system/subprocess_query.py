@@ -1,9 +1,8 @@
-"""Asks one question in a short process of its own, because CUDA and NVML can hang or crash.
+"""Ask one question in a short process of its own, because CUDA and NVML can hang or crash.
 
-    ask ── python -P -m MODULE ──▶ answer
-        ◀── the answer, one line of JSON ─── and it ends
+    ask ── python -P -m MODULE ──▶ answer ── one line of JSON ──▶ ask
 
-A process without an answer in time is ended; one that survives SIGKILL inside the driver is left to the kernel.
+A process that survives SIGKILL inside the driver is left to the kernel.
 """
 
 import contextlib
@@ -22,7 +21,7 @@ from orchestrator.system import process_end, process_start
 T = TypeVar("T")
 
 _PATIENCE_S: Final = 2.0
-"""For each step of ending a hang: SIGTERM, SIGKILL."""
+"""Patience for each step of ending a hang: SIGTERM, SIGKILL."""
 _CHUNK_BYTES: Final = 64 * 1024
 
 
@@ -31,7 +30,7 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 
     seconds: float | None = None
     end: str = ""
-    said: str = ""
+    last_line: str = ""
 
 
 def ask(
@@ -87,7 +86,6 @@ def _heard(pidfd: int, answer: int, output: bytearray, until: float) -> bool:
 
 
 def _read(answer: int, output: bytearray) -> bool:
-    """Read from the pipe without waiting; whether there was anything."""
     with contextlib.suppress(BlockingIOError):
         chunk = os.read(answer, _CHUNK_BYTES)
         output += chunk
@@ -105,10 +103,9 @@ def _end(pid: int, pidfd: int) -> process_end.Exit | None:
 
 
 def _understood(output: bytes, exit_: process_end.Exit | None, kind: type[T]) -> T | Silence:
-    """The answer among the output of a process that has not crashed."""
     lines = [line.strip() for line in output.decode("utf-8", errors="replace").splitlines() if line.strip()]
     if exit_ is None or exit_.code == 0:
         for line in lines:
             with contextlib.suppress(msgspec.DecodeError):
                 return msgspec.json.decode(line, type=kind)
-    return Silence(end="nobody knows how" if exit_ is None else exit_.words, said=lines[-1] if lines else "")
+    return Silence(end="cause unknown" if exit_ is None else exit_.description, last_line=lines[-1] if lines else "")

@@ -7,12 +7,12 @@ from typing import Final
 from orchestrator.errors import ConfigError
 
 USUAL: Final = Path("/tmp")  # noqa: S108 - a name alone: the writer checks owner and permissions first
-NONE: Final = "no temporary folder can be written"
-REMEDY: Final = "free space, or set TMPDIR to a folder that can be written"
+NONE: Final = "no temporary folder is writable"
+REMEDY: Final = "Free space, or set TMPDIR to a writable folder"
 
 
 def folder() -> Path | None:
-    """TMPDIR, else /tmp and its like, else the current folder; None where none can be written."""
+    """Return TMPDIR, else /tmp and its like, else the current folder; None where none can be written."""
     try:
         return Path(tempfile.gettempdir())
     except FileNotFoundError:
@@ -20,8 +20,8 @@ def folder() -> Path | None:
 
 
 def require() -> Path:
-    """The same folder. Raises ConfigError where there is none."""
-    found = folder()
-    if found is None:
-        raise ConfigError(f"{NONE}: {REMEDY}. Nothing was started.")
-    return found
+    """Return the same folder. Raises ConfigError if there is none."""
+    path = folder()
+    if path is None:
+        raise ConfigError(f"{NONE}. {REMEDY}. Nothing was started.")
+    return path

@@ -1,6 +1,6 @@
 """Display a run for a person, or for a program that reads logs.
 
-    a terminal                  live.py         one line a device, redrawn once a second; events above it
+    a terminal                  live.py         one line a device, redrawn once a second; events above it (-q: one line)
     a pipe, a file, TERM=dumb   plain.py        a line for each event, a progress line every half minute
     --log-format json           structured.py   one JSON object a line
 
@@ -8,22 +8,40 @@ All write through outlet.py, which never waits for a reader: a terminal must not
 """
 
 import os
-from typing import TextIO
+from typing import Final, TextIO
 
-from orchestrator.engine.display_events import Display
+from orchestrator.engine.display_events import CellEnded, Display, Notice, Snapshot
 from orchestrator.terminal.outlet import Outlet
 from orchestrator.terminal.plain import Plain
 
+SILENT: Final = 2
+"""How often --quiet is given for a display that shows nothing."""
 
-def make(*, quiet: bool, verbose: bool, log_format: str, stream: TextIO) -> Display:
-    """Make the display for `stream`. quiet: failures and warnings only. verbose: also phases and evidence."""
+
+def make(*, quiet: int, verbose: bool, log_format: str, stream: TextIO) -> Display:
+    """Make the display for `stream`. quiet: how often -q is given. verbose: also phases and evidence."""
+    if quiet >= SILENT:
+        return Silent()
     outlet = Outlet(stream)
     if log_format == "json":
         from orchestrator.terminal.structured import Structured
 
-        return Structured(outlet, quiet=quiet, verbose=verbose)
-    if not quiet and outlet.is_terminal and os.environ.get("TERM", "dumb") not in {"dumb", "unknown", ""}:
+        return Structured(outlet, quiet=bool(quiet), verbose=verbose)
+    if outlet.is_terminal and os.environ.get("TERM", "dumb") not in {"dumb", "unknown", ""}:
         from orchestrator.terminal.live import LiveDisplay
 
-        return LiveDisplay(outlet, verbose=verbose)
-    return Plain(outlet, quiet=quiet, verbose=verbose)
+        return LiveDisplay(outlet, quiet=bool(quiet), verbose=verbose)
+    return Plain(outlet, quiet=bool(quiet), verbose=verbose)
+
+
+class Silent:
+    """Shows nothing: the exit code and the report say it all."""
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Nothing."""
+
+    def tell(self, event: CellEnded | Notice) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""

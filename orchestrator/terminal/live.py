@@ -19,10 +19,13 @@ REFRESH_EVERY_S: Final = 1.0
 
 
 class LiveDisplay:
-    """Draws snapshots in place. now: monotonic seconds."""
+    """Draws snapshots in place. quiet: one line, and failures and warnings alone. now: monotonic seconds."""
 
-    def __init__(self, outlet: Outlet, *, verbose: bool, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, outlet: Outlet, *, quiet: bool, verbose: bool, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._outlet = outlet
+        self._quiet = quiet
         self._verbose = verbose
         self._now = now
         self._drawn_at = now() - REFRESH_EVERY_S
@@ -48,7 +51,7 @@ class LiveDisplay:
 
     def tell(self, event: CellEnded | Notice) -> None:
         """Print the event above the live lines."""
-        if self._outlet.gone:
+        if self._outlet.gone or (self._quiet and not is_loud(event)):
             return
         style = ("yellow" if isinstance(event, Notice) else "red") if is_loud(event) else ""
         for line in event_lines(event, verbose=self._verbose):
@@ -62,7 +65,8 @@ class LiveDisplay:
 
     def _frame(self, snapshot: Snapshot) -> Group:
         width = self._console.width
-        lines = [device_line(line, width, ascii_only=self._ascii_only) for line in snapshot.devices]
+        devices = () if self._quiet else snapshot.devices
+        lines = [device_line(line, width, ascii_only=self._ascii_only) for line in devices]
         total = total_line(snapshot, width, ascii_only=self._ascii_only)
         texts = [Text(line, no_wrap=True, overflow="crop") for line in lines]
         return Group(*texts, Text(total, style="bold", no_wrap=True, overflow="crop"))

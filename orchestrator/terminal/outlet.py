@@ -1,8 +1,7 @@
 """Text to a terminal, a pipe or a file, without ever blocking or failing.
 
-A terminal stopped with Ctrl-S or a stalled ssh connection would block an ordinary write of the supervising loop, and
-every deadline with it. The file is opened anew and non-blocking: O_NONBLOCK on the inherited description would
-reach the shell that shares it.
+A stopped terminal or a stalled ssh connection would block an ordinary write, and every deadline with it. The file is
+opened anew, because O_NONBLOCK on the inherited description would reach the shell that shares it.
 """
 
 import os

@@ -1,35 +1,16 @@
 """Durations, devices and events in one line each, for all displays. Pure."""
 
-import re
 from typing import Final
 
 from orchestrator.config.naming import plural
 from orchestrator.engine.display_events import CellEnded, DeviceLine, Notice, Snapshot
 from orchestrator.state.stopping import how_it_ended
+from orchestrator.system.plain_text import aligned, plain
 from protocol.failure import Category, Failure
 
 LOUD: Final = frozenset({"warning", "error", "critical"})  # levels of a notice that --quiet lets through
 
-_ESCAPES: Final = re.compile(
-    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, links, clipboard
-    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS, SOS, PM, APC
-    r"|[\x1b\x9b]\[?[0-?]*[ -/]*[@-~]"  # CSI and the two-character escapes
-)
-_CONTROLS: Final = r"\x00-\x08\x0b-\x1f\x7f-\x9f"
-_DIRECTIONS: Final = r"\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
-_UNPRINTABLE: Final = re.compile(rf"[{_CONTROLS}{_DIRECTIONS}\ud800-\udfff]+")
-
 _CELL_COLUMNS: Final = range(28, 64)  # from "bert-base inference fp32 b32" to long names of models
-
-
-def stripped(text: str) -> str:
-    """Remove escapes, control characters and changes of direction from outside texts; keep lines and tabs."""
-    return _UNPRINTABLE.sub(" ", _ESCAPES.sub("", text))
-
-
-def clean(text: str) -> str:
-    """Strip `text` and join its lines."""
-    return " ".join(stripped(text).split())
 
 
 def duration(seconds: float) -> str:
@@ -54,14 +35,14 @@ def fitted(text: str, width: int) -> str:
 def launch_words(cell: str, batch_size: int | None, attempt: int, *, verbose: bool = False) -> str:
     """Name a launch: "resnet50 inference fp32 b8 #2" is the second launch of the cell, at batch 8."""
     batch = "" if batch_size is None else f" b{batch_size}"
-    return f"{clean(cell)}{batch}" + (f" #{attempt}" if attempt > 1 or verbose else "")
+    return f"{plain(cell)}{batch}" + (f" #{attempt}" if attempt > 1 or verbose else "")
 
 
 def device_line(line: DeviceLine, width: int, *, ascii_only: bool) -> str:
     """Describe a device in at most `width` columns; in narrow ones, readings are dropped from the right."""
-    label = fitted(clean(line.label), 6)
+    label = fitted(plain(line.label), 6)
     if line.cell is None:
-        return f"{label}  {clean(line.note) or 'idle'}"[:width]
+        return f"{label}  {plain(line.note) or 'idle'}"[:width]
     columns = [
         fitted(line.phase or "", 7),
         f"{line.fraction:4.0%}",
@@ -88,7 +69,7 @@ def total_line(snapshot: Snapshot, width: int, *, ascii_only: bool) -> str:
 def progress_line(snapshot: Snapshot) -> str:
     """Describe the run and the work of each device, for a log."""
     working = (
-        f"{clean(line.label)} {_launch(line)} {line.phase or ''}".strip() for line in snapshot.devices if line.cell
+        f"{plain(line.label)} {_launch(line)} {line.phase or ''}".strip() for line in snapshot.devices if line.cell
     )
     head = f"{_launches(snapshot)}, {snapshot.failed} failed, {_eta(snapshot)}"
     return "; ".join((head, *working))
@@ -98,16 +79,17 @@ def event_lines(event: CellEnded | Notice, *, verbose: bool) -> list[str]:
     """Describe an event in one line; verbose adds the evidence of a failure."""
     if isinstance(event, Notice):
         level = f"{event.level}: " if event.level in LOUD else ""
-        return [f"{level}{clean(event.message)}"]
-    subject = f"{clean(event.label)}  {launch_words(event.cell, event.batch_size, event.attempt, verbose=verbose)}"
+        return [f"{level}{plain(event.message)}"]
+    subject = f"{plain(event.label)}  {launch_words(event.cell, event.batch_size, event.attempt, verbose=verbose)}"
     if event.failure is None:
-        return [f"{subject}: {clean(event.summary)}"]
-    next_step = clean(event.next_step)
+        return [f"{subject}: {plain(event.summary)}"]
+    next_step = plain(event.next_step)
     if event.failure.category is Category.STOPPED:
         how = how_it_ended(event.failure.category, event.failure.message)
         words = "stopped" if how == Category.STOPPED else how
         return ["; ".join(filter(None, (f"{subject}: {words}", next_step)))]
-    line = f"{subject}: FAILED in {event.failure.phase}, {event.failure.category}: {clean(event.failure.message)}"
+    message = "as before" if event.repeated and not verbose else plain(event.failure.message)
+    line = f"{subject}: FAILED in {event.failure.phase}, {event.failure.category}: {message}"
     return [f"{line}; next: {next_step}" if next_step else line, *(_evidence(event.failure) if verbose else ())]
 
 
@@ -120,8 +102,8 @@ def is_loud(event: CellEnded | Notice) -> bool:
 
 def _evidence(failure: Failure) -> list[str]:
     facts = {"exception": failure.exception, "code": failure.code, "signal": failure.signal, **failure.evidence}
-    lines = [f"    {clean(name)}: {clean(str(value))}" for name, value in facts.items() if value is not None]
-    return lines + [f"    | {stripped(line)}" for line in (failure.traceback or "").splitlines()]
+    lines = [f"    {plain(name)}: {plain(str(value))}" for name, value in facts.items() if value is not None]
+    return lines + [f"    | {aligned(line)}" for line in (failure.traceback or "").splitlines()]
 
 
 def _launches(snapshot: Snapshot) -> str:

@@ -9,6 +9,7 @@ seconds and the peak of the memory, by format. samples.csv, 7 GiB, is made only 
 import argparse
 import cProfile
 import hashlib
+import itertools
 import os
 import pstats
 import resource
@@ -77,7 +78,8 @@ def write(folder: Path, wanted: int) -> int:
     print(f"{len(run.stored.plan.cells):,} cells, {launches:,} launches", flush=True)
     by_id = {cell.id: cell for cell in run.stored.plan.cells}
     written: dict[str, tuple[Path, str]] = {}
-    for number, (cell, round_) in enumerate(run.stored.plan.slots):
+    in_turns = itertools.chain.from_iterable(zip(*run.stored.plan.order.values(), strict=True))
+    for number, (cell, round_) in enumerate(in_turns):
         # Made-up time goes on for one launch after the other; eight GPUs share it.
         run.now_ns = 1_000 * runs.SECOND_NS + number * SAMPLES_A_GPU * SAMPLE_NS // launches
         launch(run, by_id[cell], round_, written)

@@ -161,7 +161,8 @@ def show(looks: list[Look], on_disk: dict[float, int], planned: int, begin: floa
     )
     last = looks[-1]
     print(
-        f"the report: {last.at_s - high.at_s:.1f} s, peak {last.peak / _MIB:.1f} MiB (before it {high.peak / _MIB:.1f})"
+        f"the report: {last.at_s - high.at_s:.1f} s, {last.cpu_s - high.cpu_s:.1f} s of a core, "
+        f"peak {last.peak / _MIB:.1f} MiB (before it {high.peak / _MIB:.1f})"
     )
 
 

@@ -1,5 +1,6 @@
 """`-b auto`: fresh processes find the largest batch that works, also when the orchestrator is killed in between."""
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -25,9 +26,7 @@ def test_the_largest_batch_that_works_is_found(tmp_path: Path) -> None:
     assert cells["m"] == ("ok", found["best_batch_size"])
     assert [one["model_name"] for one in report["failures"]] == ["never"]
     assert (report["summary"]["cells"]["ok"], report["summary"]["cells"]["degraded"]) == (1, 0)
-    text = node.paths.report("txt").read_text()
-    assert "Batch sizes" in text
-    assert "largest 20 (bounded by failure: exception)" in text
+    assert re.search(r"largest 20 \(.*exception\)", node.paths.report("txt").read_text())
     assert (cells["never"][0], scans["never"]["largest_batch_size"]) == ("failed", None)
 
 

@@ -63,7 +63,7 @@ def test_a_healthy_node_passes_with_evidence(tmp_path: Path) -> None:
     assert rounds
     assert all(record.suspects == () for record in rounds)
     over = resume(tmp_path)
-    assert (over.returncode, "nothing left to do" in over.stderr) == (0, True)
+    assert (over.returncode, "none remaining" in over.stderr) == (0, True)
 
 
 def records(folder: Path) -> tuple[Record, ...]:
@@ -81,7 +81,7 @@ def test_flipped_bits_are_found_and_blamed_on_the_right_device(tmp_path: Path) -
     assert (first["verdict"], second["verdict"]) == ("UNKNOWN", "FAIL")
     *consequences, tainted = (reason["text"] for reason in first["reasons"])
     assert tainted.startswith("tainted: ")
-    assert all("probably the fault of cpu:1" in text for text in consequences), consequences
+    assert all("fault of cpu:1" in text for text in consequences), consequences
     mismatches = {check["check"]: check["mismatches"] for check in second["checks"]}
     assert all(mismatches[check] >= least for check, least in {"soak": 2, "truth": 1, "memory": 1, "links": 1}.items())
     # Its sums may be wrong because of what the other one sent: that is reported, and makes it doubtful at most.

@@ -31,6 +31,6 @@ def test_a_clock_that_jumps_is_written_down_and_ends_nothing(tmp_path: Path) -> 
         node.until(lambda times=times: len(node.of(ClockSet)) == times)
     report = node.ended()
     assert [round(one.by_s / DAY_S) for one in node.of(ClockSet)] == [-1, 2]
-    assert "clock has jumped by -86,400 s" in node.output
+    assert "by -86,400 s" in node.output
     assert all(0 < (one.lasted_ms or 0) < 60_000 for one in node.archive().attempts)
     assert report["summary"]["cells"]["ok"] == 2

@@ -1,5 +1,6 @@
 """Another process uses a GPU in the middle of a run, as an NVML of our own reports it: its results do not count."""
 
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -72,7 +73,7 @@ def test_a_contaminated_result_is_measured_again_when_the_gpu_is_free(
     assert [(cell["status"], cell["attempts"], cell["launches"]) for cell in report["cells"]] == [("ok", 2, 1)] * 2
     assert {failure["category"] for failure in report["failures"]} == {Category.CONTAMINATED}
     assert all(failure["message"].startswith(named(stranger)) for failure in report["failures"])
-    assert ("GPU 0 waits: " in node.output, "GPU 1 waits: " in node.output) == (True, False)
+    assert ("GPU 0 waits" in node.output, "GPU 1 waits" in node.output) == (True, False)
 
 
 def test_a_cell_that_is_contaminated_twice_has_failed(
@@ -116,7 +117,7 @@ def test_a_display_server_and_unknown_users_do_not_count(
     comes(nvml, stranger, "graphics")
     assert [cell["attempts"] for cell in node.ended()["cells"]] == [1, 1]
     assert withdrawn(node) == 0
-    assert node.output.count("NVML does not tell who uses GPU 1") == 1
+    assert len(re.findall("NVML .* GPU 1", node.output)) == 1
 
 
 def test_with_allow_busy_results_are_marked(nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path) -> None:

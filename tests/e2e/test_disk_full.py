@@ -96,7 +96,7 @@ from pathlib import Path
 disk = Path(sys.argv[1])
 runs = disk / "runs"
 runs.mkdir()
-(disk / "fill").write_bytes(bytes(int(sys.argv[2]) - 4096))
+(disk / "fill").write_bytes(bytes(int(sys.argv[2])))
 from tests.fakes.commands import TINY
 words = [sys.executable, "-m", "orchestrator", *TINY, "--quiet", "--runs-folder", str(runs), "-o", sys.argv[3]]
 done = subprocess.run(words, capture_output=True, text=True)
@@ -147,7 +147,7 @@ def test_the_room_that_was_kept_holds_the_last_word(tmp_path: Path) -> None:
     assert kept >= 16 * 1024
     assert (torn, said, records) == (True, True, written + 1)
     assert written > 10
-    assert f"journal.gpj: cannot be written: {FULL}" in reason
+    assert re.search(rf"journal\.gpj: .*{FULL}", reason)
     assert files == ["journal.gpj"]
 
 
@@ -155,7 +155,7 @@ def test_a_run_on_a_disk_that_is_full_says_so_and_goes_on_when_there_is_room(tmp
     """Exit code 5 with what to do; no cell is blamed; `status` knows why; with room, resume measures the rest."""
     told = on_a_small_disk(tmp_path, RUN)
     assert told["code"] == 5
-    assert f"{FULL}. Free space on the file system at {tmp_path / 'disk'}" in told["said"]
+    assert re.search(rf"{FULL}\. Free .* {tmp_path / 'disk'}", told["said"])
     assert told["measured"] > 0
     assert told["blamed"] == []
     (reason,) = told["finished"]
@@ -174,7 +174,7 @@ def test_a_report_that_does_not_fit_keeps_no_other_from_being_written(tmp_path: 
     refusal = f"{run}/report.html: cannot be written: {FULL}. "
     code, line, error, files = first
     assert (code, set(files)) == (5, small), first
-    assert "8 of 8 cells ok, exit code 5" in line
+    assert re.search(" 8 of 8 .*, exit code 5", line)
     assert refusal in error
     assert f"`gpubench-orchestrate resume {run}`" in error
     assert told == f"5 {run}/out/report.json\n"
@@ -188,12 +188,14 @@ def test_a_report_that_does_not_fit_keeps_no_other_from_being_written(tmp_path: 
     assert unlaunched is True
 
 
-def test_a_run_for_which_there_is_no_room_leaves_no_folder(tmp_path: Path) -> None:
-    """Refused with exit code 2 and what to do, where its run.yaml does not fit."""
-    size = 64 * 1024
-    code, line, error, folders = on_a_small_disk(tmp_path, BEGINNING, str(size), f"{tmp_path}/r.json", size=size)
+@pytest.mark.parametrize("free_kib", [4, 8, 24, 40])
+def test_a_run_for_which_there_is_no_room_leaves_no_folder(tmp_path: Path, free_kib: int) -> None:
+    """Refused with exit code 2 and what to do, where its run.yaml does not fit, or its journal and first logs."""
+    size = 128 * 1024
+    filled, report = str(size - free_kib * 1024), f"{tmp_path}/r.json"
+    code, line, error, folders = on_a_small_disk(tmp_path, BEGINNING, filled, report, size=size)
     assert (code, line, folders) == (2, "", 0), error
-    assert error.startswith(f"error: --runs-folder: {tmp_path}/disk/runs/")
+    assert error.startswith(f"error: --runs-folder: {tmp_path}/disk/runs")
     assert f": cannot be written: {FULL}. Nothing was started. " in error
 
 

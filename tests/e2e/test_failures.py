@@ -1,6 +1,7 @@
 """Real processes that go wrong, and what the run makes of each: named, contained, and nothing else disturbed."""
 
 import os
+import re
 import resource
 import signal
 import time
@@ -80,7 +81,7 @@ def test_a_crash_leaves_its_evidence(faulty: dict[Isolation, Node]) -> None:
     assert "SIGSEGV" in evidence["exit"]
     assert "Segmentation fault" in evidence["stacks"]
     assert int(evidence["available_bytes"]) > 0
-    assert evidence["fault"].startswith("the model's or the device's")  # no other device has the same cell
+    assert evidence["fault"].startswith("inconclusive: ")  # no other device has the same cell
 
 
 def test_stacks_are_dumped_before_a_deadline(faulty: dict[Isolation, Node]) -> None:
@@ -190,7 +191,7 @@ def test_endless_output_is_held_below_the_cap(disturbed: Disturbed) -> None:
     (attempt,) = [one for one in disturbed.attempts("loud") if one.failure]
     stdout = disturbed.node.archive().folder(attempt).stdout
     assert stdout.stat().st_size < 9 * 2**20
-    assert "bytes were cut out here" in stdout.read_text()
+    assert "cut out" in stdout.read_text()
 
 
 def test_a_worker_that_can_write_no_file_keeps_its_outcome(disturbed: Disturbed) -> None:
@@ -216,7 +217,7 @@ def test_a_package_that_shadows_ours_is_named(tmp_path: Path) -> None:
     )
     done = python("-c", script, cwd=tmp_path, PYTHONPATH=f"{shadow}:{ROOT}")
     assert done.returncode != 0
-    assert f"the package 'worker' of {shadow} would be used" in done.stderr
+    assert f"'worker' of {shadow}" in done.stderr
 
 
 def foreign_worker(folder: Path) -> Path:
@@ -236,7 +237,7 @@ def test_a_killed_zygote_costs_nothing(tmp_path: Path) -> None:
     running = {one.launch for one in node.of(Spawned)} - {one.launch for one in node.of(End)}
     node.zygote().kill()
     node.ended()
-    assert "the zygote ended with killed by SIGKILL" in node.output
+    assert re.search("zygote .*SIGKILL", node.output)
     attempts = node.archive().attempts
     assert {one.failure.category for one in attempts if one.failure} <= {Category.ZYGOTE_DIED}
     assert running, "nothing was running"
@@ -251,7 +252,8 @@ def test_a_stopped_zygote_is_replaced(tmp_path: Path) -> None:
     node.until(lambda: node.working(""))
     node.zygote().suspend()
     node.ended()
-    words = "the zygote did not answer for 10 s (state T); it was ended"
-    assert f"warning: {words} and is started again" in node.output
-    failures = {(one.failure.category, one.failure.message) for one in node.archive().attempts if one.failure}
-    assert failures == {(Category.ZYGOTE_DIED, words)}
+    [(category, words)] = {
+        (one.failure.category, one.failure.message) for one in node.archive().attempts if one.failure
+    }
+    assert (category, re.findall(r"10 s|state T", words)) == (Category.ZYGOTE_DIED, ["10 s", "state T"])
+    assert re.search(f"warning: {re.escape(words)} .*restarted", node.output)

@@ -1,5 +1,6 @@
 """A cell on three devices, with real processes: they begin, end and fail together, and the run goes on."""
 
+import re
 import signal
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def test_one_that_dies_ends_all_and_is_the_cause(node: Node) -> None:
     assert first.failure.device == "cpu:1"
     others = [words for name, words in first.failure.evidence.items() if name.startswith("on ")]
     assert len(others) == DEVICES - 1
-    assert all(word.startswith((str(Category.COMMUNICATION), "ended with the others")) for word in others), others
+    assert all(word.startswith((str(Category.COMMUNICATION), "ended with")) for word in others), others
     assert second.promised
 
 
@@ -93,7 +94,7 @@ def test_one_that_stops_is_named_and_all_are_ended(node: Node) -> None:
     (attempt, *_) = ended(node, 4)
     assert (attempt.failure.category, attempt.failure.device) == (Category.DEADLINE, "cpu:2")
     assert attempt.failure.stopped is True
-    assert "cpu:2 made no progress: its process was stopped" in attempt.failure.message
+    assert re.search("cpu:2 .*stopped", attempt.failure.message)
 
 
 def test_a_run_whose_orchestrator_dies_is_resumed_and_measures_it_once(node: Node) -> None:

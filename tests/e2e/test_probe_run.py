@@ -19,7 +19,7 @@ def test_probes_run_like_any_other_cell(tmp_path: Path) -> None:
     options = "--gpu-ids cpu:0 -m lstm,gemm,hbm,h2d,d2h -b 1 -p fp32,bf16 -i 3 -w 2 --phases inference -f json,txt"
     done = python("-c", IN_A_CPUSET.format(cores={ours}), *options.split(), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "h2d, d2h: not applicable: a CPU device computes in the host's own memory" in " ".join(done.stderr.split())
+    assert "h2d, d2h: not applicable: " in " ".join(done.stderr.split())
     [stored] = tmp_path.glob("runs/*/run.yaml")
     assert f"  cpus:\n  - {ours}\n" in stored.read_text()
     report = json.loads((tmp_path / "benchmark_report.json").read_text())

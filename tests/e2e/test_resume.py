@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import tempfile
@@ -105,8 +106,7 @@ def test_a_finished_run_is_left_as_it_is(folder: Path) -> None:
     assert len(again.archive().attempts) == len(GOOD) + 1
     assert len(again.archive().segments) == 1
     told = " ".join(again.output.split())
-    assert "nothing left to do" in told
-    assert "1 cell failed for good" in told
+    assert re.search("none remaining .*1 cell failed", told)
     assert f"`gpubench-orchestrate explain {folder}`" in told
 
 
@@ -129,7 +129,8 @@ def test_results_without_their_journal_are_not_overwritten(folder: Path) -> None
             journal_file.write_bytes(whole[:left])
         told = refused(folder)
         assert told.startswith(f"error: {journal_file} "), left
-        assert f"({lost} of {every}, the first in {folder}/launches/" in told, left
+        assert f" {lost} of {every} " in told, left
+        assert f"(the first in {folder}/launches/" in told, left
 
 
 def test_lost_results_are_measured_again(folder: Path) -> None:
@@ -158,7 +159,7 @@ def test_a_copy_leaves_the_report_of_the_original_alone(finished: Path, folder: 
     (folder / "report.json").unlink()
     again = Node(folder)
     assert len(again.ended(4)["metadata"]["segments"]) == 2
-    assert f"this folder is a copy of {finished}: " in again.output
+    assert f"a copy of {finished}: " in again.output
     assert published.read_bytes() == before
     assert list(published.parent.glob("report.1*")) == []
     assert f"{folder}/report.json" in again.output.splitlines()[-1]
@@ -166,7 +167,7 @@ def test_a_copy_leaves_the_report_of_the_original_alone(finished: Path, folder: 
     next(moved.glob("launches/good*/1/result.msgpack")).unlink()
     last = Node(moved)
     report = last.ended(4)
-    assert f"this run was begun in {finished}; " in last.output
+    assert f"started in {finished}. " in last.output
     assert json.loads(published.read_text()) == report
 
 

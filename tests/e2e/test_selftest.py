@@ -135,7 +135,7 @@ def test_a_report_that_misnames_is_wrong(tmp_path: Path) -> None:
     done = selftest(tmp_path, faults=("kill (SIGKILL)", "exception"), change=MISNAMED)
     assert done.returncode == 5, done.stdout + done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines() if line.endswith("WRONG")] == ["kill"]
-    assert "report: it says exception in measure: " in done.stdout
+    assert f"report: {Category.EXCEPTION} " in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -172,16 +172,9 @@ def test_ctrl_c_ends_it_gently(tmp_path: Path) -> None:
     answer = json.loads(stdout)
     assert (answer["interrupted"], answer["passed"]) == (True, False)
     assert by_fault(answer)["freeze (SIGSTOP)"]["wrong"] == []
-    assert by_fault(answer)["NaN"]["wrong"] == ["it was never tried"]
+    [wrong] = by_fault(answer)["NaN"]["wrong"]
+    assert "never injected" in wrong
     assert (answer["left_behind"], kept(tmp_path)) == ([], [])
-
-
-def test_a_device_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    """Exit code 2, and nothing was begun."""
-    done = selftest(tmp_path, "--gpu-ids", "GPU-nowhere")
-    assert done.returncode == 2
-    assert "No NVIDIA GPU was found" in done.stderr
-    assert kept(tmp_path) == []
 
 
 @pytest.mark.slow

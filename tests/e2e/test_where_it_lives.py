@@ -22,7 +22,7 @@ from tests.fakes.nvml import FakeNvml, uuid
 NOBODY = 54321
 """A user that no machine knows: what containers run as under `docker run --user` and in OpenShift."""
 
-OPTIONS = "--gpu-ids cpu:0 -m lstm -b 1 --phases load -i 2 -w 1 --quiet"
+OPTIONS = "--gpu-ids cpu:0 -m lstm -b 1 --phases load -i 2 -w 1 --launches 1 --quiet"
 RUN = ("-m", "orchestrator", *OPTIONS.split())
 """A run of one cell, whose weights need a place too."""
 

@@ -17,6 +17,7 @@ FLAGS = (
 )
 REQUIRED = "TESTS_NEED_BROWSER"
 """An environment variable: where it is set, tests that find no browser fail."""
+SCROLLED_BY_KEYS = "return [...document.querySelectorAll('.scroll')].every((one) => one.tabIndex === 0)"
 
 
 class Browser:

@@ -22,7 +22,7 @@ def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Co
 
 ALL_COMMANDS = [*_commands(orchestrate, "gpubench-orchestrate"), *_commands(benchmark, "torch-gpu-benchmark")]
 
-TINY = ("--gpu-ids", "cpu:0", "-m", "lstm", "-b", "1", "--profile", "quick", "--phases", "inference")
+TINY = ("--gpu-ids", "cpu:0", "-m", "lstm", "-b", "1", "--profile", "quick", "--phases", "inference", "--launches", "1")
 """Options of a run that takes seconds."""
 
 

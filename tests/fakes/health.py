@@ -31,6 +31,9 @@ WELL = {
     **{"power_limit_mw": 700_000, "power_default_mw": 700_000},
     **{"pcie_generation": 5, "pcie_generation_max": 5, "pcie_width": 16, "pcie_width_max": 16},
 }
+LINKS = ("nvlinks_up", "nvlink_errors", "fabric_state", "fabric_status")
+UNLINKED = {name: value for name, value in WELL.items() if name not in LINKS} | {"peers": 0}
+"""A GPU that is the only one of a virtual machine, where the driver calls all of its LINKS unsupported."""
 RULES = limits.load()
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from orchestrator.config.run_configuration import Configuration, Plan
 from orchestrator.figures.burn_in import BurnInReport, GpuBurnIn
-from orchestrator.gpu.health.records import LOOK_NS, HealthRecord, NodeVitals, Vitals, Watch
+from orchestrator.gpu.health.records import LOOK_NS, NOT_COUNTED, HealthRecord, NodeVitals, Vitals, Watch
 from orchestrator.gpu.telemetry.frames import FrameFile
 from orchestrator.gpu.telemetry.samples import SampleFile
 from orchestrator.kinds.burn_in import levels, settings
@@ -29,6 +29,7 @@ from tests.fakes.runs import SECOND_NS, FakeRun, cpus, sample
 
 START_S = {DeviceKind.CUDA: 5, DeviceKind.CPU: 2}
 """Between two launches on a device: less than the 3 s that a cell of ten minutes on a CPU device lasts."""
+NOTHING: Mapping[str, str] = {}
 NODE = dict.fromkeys(("aer_fatal", "aer_nonfatal", "aer_correctable", "memory_uncorrected", "memory_corrected"), 0)
 
 
@@ -102,7 +103,11 @@ class Night(FakeRun):
         self.now_ns = at_ns
 
     def _launch(self, cell: Cell, number: int, cell_s: int, rate: float, found: Mapping[str, Verification]) -> None:
-        """Blocks of a second, of ten iterations each; a slow device does the same in more time. found: by device."""
+        """Blocks of a second, of ten iterations each; a slow device does the same in more time.
+
+        found: by device, what its launch verified; mismatches are seen in its first second.
+        """
+        found = {uuid: _seen(one, self.now_ns + SECOND_NS) for uuid, one in found.items()}
         self.measured(
             cell,
             number=number,
@@ -135,12 +140,21 @@ class Night(FakeRun):
         file.append(samples)
         file.close()
 
-    def well(self) -> None:
-        """Every GPU was looked at all night, and nothing was wrong with its health or the machine's."""
+    def well(
+        self,
+        values: Mapping[str, int] = WELL,
+        refusals: Mapping[str, str] = NOTHING,
+        node: Mapping[str, int] = NODE,
+    ) -> None:
+        """Every GPU was looked at all night, and nothing was wrong with its health or the machine's.
+
+        refusals: of values of the GPUs. node: counters of the machine; the others do not exist.
+        """
+        absent = {name: NOT_COUNTED for name in NODE if name not in node}
         for moment in range(self._begun_ns, self.now_ns + LOOK_NS, LOOK_NS):
             for device in self.stored.devices:
-                self._health(Vitals(at_ns=moment, uuid=device.uuid, values=WELL))
-            self._health(NodeVitals(at_ns=moment, values=NODE))
+                self._health(Vitals(at_ns=moment, uuid=device.uuid, values={**values}, refusals={**refusals}))
+            self._health(NodeVitals(at_ns=moment, values={**node}, refusals=absent))
 
     def first(self, workload: Workload, device: str | None = None) -> Cell:
         cells = self.stored.plan.cells
@@ -223,6 +237,11 @@ def sound(cell: Cell) -> Verification:
         verified_bytes=1 << 40 if cell.workload is Workload.MEMORY else 0,
         share=MemoryShare(covered=92, taken=92, whole=100) if cell.workload is Workload.MEMORY else None,
     )
+
+
+def _seen(verified: Verification, at_ns: int) -> Verification:
+    kept = tuple(msgspec.structs.replace(one, at_ns=at_ns) for one in verified.kept)
+    return msgspec.structs.replace(verified, kept=kept)
 
 
 def ten_minutes(folder: Path) -> Night:

@@ -211,7 +211,6 @@ TEXT(nvmlDeviceGetBoardPartNumber, "part_number")
 TEXT(nvmlDeviceGetVbiosVersion, "vbios_version")
 U32(nvmlDeviceGetEnforcedPowerLimit, "power_limit_mw")
 U32(nvmlDeviceGetPowerUsage, "power_mw")
-U64(nvmlDeviceGetTotalEnergyConsumption, "energy_mj")
 U64(nvmlDeviceGetCurrentClocksEventReasons, "reasons")
 U32(nvmlDeviceGetArchitecture, "architecture")
 U32(nvmlDeviceGetPersistenceMode, "persistence_mode")
@@ -224,6 +223,17 @@ U32(nvmlDeviceGetPcieReplayCounter, "pcie_replays")
 U32(nvmlDeviceGetPowerManagementDefaultLimit, "power_default_mw")
 STATES(nvmlDeviceGetEccMode, "ecc")
 STATES(nvmlDeviceGetMigMode, "mig")
+
+/* With gpu.0.load_mw = 300000 energy is taken at that power, and the counter moves every 100 ms, as boards do. */
+int nvmlDeviceGetTotalEnergyConsumption(Device *d, uint64_t *value)
+{
+    int error = gpu_u64(d, "nvmlDeviceGetTotalEnergyConsumption", "energy_mj", value);
+    const char *load = of_gpu(d, "load_mw");
+    struct timespec now;
+    if (!error && load && !clock_gettime(CLOCK_MONOTONIC, &now))
+        *value += strtoull(load, NULL, 0) / 10 * (uint64_t)(now.tv_sec * 10 + now.tv_nsec / 100000000);
+    return error;
+}
 
 /* ── the library ──────────────────────────────────────────────────────────────────────────────────────────────────── */
 

@@ -2,13 +2,16 @@
 
 import math
 import random
+from typing import Any
 
 import msgspec
 
 from orchestrator.analysis.cross_gpu import side_by_side, spreads
-from orchestrator.figures.report import Report
+from orchestrator.figures.comparisons import Standing
+from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.figures.timeline import DeviceTimeline, Span, Stretch, Timeline
 from orchestrator.gpu.telemetry.traces import READINGS, Curve, points
+from orchestrator.stats.siblings import SiblingVerdict
 from tests.fakes.runs import CREATED, gpus
 
 SECONDS = 7200.0
@@ -42,6 +45,22 @@ def many(report: Report, count: int) -> Report:
         failures=all_of(report.failures),
         health=msgspec.structs.replace(report.health, gpus=all_of(report.health.gpus)),
         cross_gpu=spreads(side_by_side(devices, results, probes)),  # type: ignore[arg-type]  # what they were made of
+    )
+
+
+def standing(device: GpuInfo, verdict: SiblingVerdict) -> Standing:
+    """What is said of a device beside its siblings, without the figures that led to it."""
+    figures = dict.fromkeys(("percent", "low_percent", "high_percent", "p", "reason", "launches_wanted"))
+    empty: dict[str, Any] = {"why": "", "reason_text": "", "next_step": "", "effects": (), "slowest_cells": ()}
+    return Standing(
+        gpu_uuid=device.gpu_uuid,
+        gpu_id=device.gpu_id,
+        gpu_name=device.gpu_name,
+        verdict=verdict,
+        identical=4,
+        not_comparable={},
+        **figures,
+        **empty,
     )
 
 

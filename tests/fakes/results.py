@@ -1,5 +1,6 @@
 """Results as a worker would send them, for runs that never ran: made up, and always the same."""
 
+import math
 import random
 from collections.abc import Sequence
 
@@ -7,7 +8,7 @@ import msgspec
 
 from protocol import floats
 from protocol.cell import Cell, Workload
-from protocol.result import Block, Environment, Ledger, Memory, Result, SteadyState, StopReason, WarmUp
+from protocol.result import Block, Environment, Ledger, LoadWindow, Memory, Result, SteadyState, StopReason, WarmUp
 
 MIB = 1024 * 1024
 PARTS = {
@@ -34,9 +35,13 @@ def result(
     steady_state: SteadyState = SteadyState.REACHED,
     loss: float | None = None,
     stood_still_s: float = 0.0,
+    load_s: float = 0.0,
     **changes: object,
 ) -> Result:
-    """A worker's result: `blocks` of `iterations` around `forward_ms`, always the same. stood_still_s: at the end."""
+    """A worker's result: `blocks` of `iterations` around `forward_ms`, always the same.
+
+    stood_still_s: at the end. load_s: length of a load window that begins with the blocks.
+    """
     chance = random.Random(f"{cell.model} {cell.workload} {cell.batch_size} {cell.devices}")
     series: dict[str, list[float]] = {}
     for name in PARTS.get(cell.workload, ("forward",)):
@@ -50,6 +55,7 @@ def result(
     if cell.workload is Workload.INFERENCE:
         series["latency"] = [1.5 * time_ms for time_ms in series["iteration"][:5]]
     on_gpu = not cell.devices[0].startswith("cpu:")
+    measured = _blocks(series["iteration"], begin_ns, iterations, round(stood_still_s * 1e9))
     made = Result(
         cell=cell,
         parameters=25_557_032,
@@ -66,7 +72,9 @@ def result(
         ),
         warm_up=WarmUp(steady_state=steady_state, iterations=20, first_iteration_ms=300.0, second_iteration_ms=12.0),
         stop_reason=StopReason.TARGET,
-        blocks=_blocks(series["iteration"], begin_ns, iterations, round(stood_still_s * 1e9)),
+        blocks=measured,
+        load=_load(measured, load_s) if load_s else None,
+        host_cpu=1.02,
         series={name: floats.pack(times) for name, times in series.items()},
         launch_bound=False if on_gpu else None,
         generated_tokens=tokens,
@@ -90,6 +98,13 @@ def result(
         ),
     )
     return msgspec.structs.replace(made, **changes)
+
+
+def _load(blocks: Sequence[Block], load_s: float) -> LoadWindow:
+    first, last = blocks[0], blocks[-1]
+    iteration_ns = (first.end_ns - first.start_ns) / first.iterations
+    more = max(0, math.ceil((load_s * 1e9 - (last.end_ns - first.start_ns)) / iteration_ns))
+    return LoadWindow(start_ns=first.start_ns, end_ns=last.end_ns + round(more * iteration_ns), iterations=more)
 
 
 def _tokens(texts_ms: Sequence[float], new_tokens: int) -> dict[str, list[float]]:

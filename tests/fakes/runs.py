@@ -21,7 +21,7 @@ from orchestrator.kinds import registry
 from orchestrator.plan import batch_scan, planner
 from orchestrator.state import archive
 from orchestrator.state.archive import Archive
-from orchestrator.store import run_files
+from orchestrator.store import journal, run_files
 from orchestrator.store.journal import Journal, write_durably
 from orchestrator.store.records import (
     Added,
@@ -166,6 +166,7 @@ class FakeRun:
             Header(
                 run_id=self.stored.run_id,
                 plan_hash=self.stored.plan.hash,
+                config_hash=run_files.config_hash(self.paths),
                 tool_version=self.stored.tool_version,
                 created=CREATED,
                 hostname=hostname,
@@ -182,6 +183,23 @@ class FakeRun:
         self.segment(now_ns=self.now_ns)
         if isolation is Isolation.FORK:
             self._journal.append(ZygoteStarted(start_ms=12_000.0, failed={}))
+
+    def store(self, stored: StoredRun) -> None:
+        """Make it another run: with another run.yaml and plan.json, to which its journal belongs."""
+        self.stored = stored
+        run_files.store(stored, self.paths)
+        header, *rest = journal.read(self.paths.journal)
+        assert isinstance(header, Header)
+        finished = isinstance(rest[-1], Finished)
+        if not finished:
+            self._journal.close()
+        self.paths.journal.unlink()
+        self._journal = Journal(self.paths.journal)
+        changed = {"plan_hash": stored.plan.hash, "config_hash": run_files.config_hash(self.paths)}
+        for record in (msgspec.structs.replace(header, run_id=stored.run_id, **changed), *rest):
+            self._journal.append(record)
+        if finished:
+            self._journal.close()
 
     def asked(self, configuration: Configuration) -> Configuration:
         return configuration
@@ -243,7 +261,7 @@ class FakeRun:
         path.parent.mkdir(parents=True)
         write_durably(path, data)
         told_ns = round(sum(msgspec.structs.astuple(outcome.ledger)) * 1e6)
-        self._pass(max(outcome.blocks[-1].end_ns, start.at_ns + told_ns + RECORD_NS) - self.now_ns)
+        self._pass(max(outcome.worked[-1].end_ns, start.at_ns + told_ns + RECORD_NS) - self.now_ns)
         figures = batch_scan.figures(outcome) if cell.batch_size == AUTO else None
         digest = hashlib.sha256(data).hexdigest()
         self._journal.append(End(launch=start.launch, at_ns=self.now_ns, result_sha256=digest, figures=figures))

@@ -56,6 +56,7 @@ def cell(name: str = "resnet50", *values: float, phase: Workload = Workload.INFE
         throttled=False,
         contaminated=False,
         power_capped=False,
+        host_bound=False,
     )
     return msgspec.structs.replace(made, **changes)
 

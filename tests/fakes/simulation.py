@@ -73,6 +73,11 @@ def settling(excess: float, constant_s: float) -> Series:
     return changing(lambda now_s: 1 + excess * math.exp(-now_s / constant_s))
 
 
+def falling(loss: float, constant_s: float, deviation: float) -> Series:
+    """Times of a clock that begins faster by `loss` than where it settles, with a time constant."""
+    return changing(lambda now_s: 1 / (1 + loss * math.exp(-now_s / constant_s)), deviation)
+
+
 def step(at_s: float, height: float) -> Series:
     """Times that are longer by `height` from one moment on, as when a clock drops."""
     return changing(lambda now_s: 1 + (height if now_s >= at_s else 0.0))
@@ -80,16 +85,14 @@ def step(at_s: float, height: float) -> Series:
 
 def profile(name: str) -> Measurement:
     profiles = yaml.safe_load(Path(ROOT, "configs", "profiles.yaml").read_text(encoding="utf-8"))
-    return Measurement(
-        **{key: value for key, value in profiles[name].items() if key not in {"launches", "adds_launches"}}
-    )
+    return Measurement(**{key: value for key, value in profiles[name].items() if key in Measurement.__struct_fields__})
 
 
 class SimulatedClock:
-    """A clock whose time passes only while a simulated iteration runs."""
+    """A clock of a GPU, never waiting for the host, whose time passes only while a simulated iteration runs."""
 
     shortest_span_ms = 0.0
-    ahead_of_device = False
+    ahead_of_device = True
 
     def __init__(self, times_ms: Iterator[float]) -> None:
         self._times_ms = times_ms
@@ -111,7 +114,8 @@ class SimulatedClock:
 
     def finish(self) -> TimedBlock:
         spans = [after - before for before, after in zip(self._marks, self._marks[1:], strict=False)]
-        return TimedBlock(int(self._start_ms * 1e6), int(self.now_ms * 1e6), int(self.now_ms * 1e6), spans)
+        start_ns, end_ns = int(self._start_ms * 1e6), int(self.now_ms * 1e6)
+        return TimedBlock(start_ns, start_ns, end_ns, spans)
 
 
 def measured(series: Series, seed: int, how: Measurement, monkeypatch: pytest.MonkeyPatch) -> tuple[WarmUp, Measured]:

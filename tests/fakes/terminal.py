@@ -117,5 +117,5 @@ def visible(text: str) -> list[str]:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "\n").split("\n")
 
 
-def make(stream: TextIO, *, quiet: bool = False, verbose: bool = False, log_format: str = "text") -> Display:
+def make(stream: TextIO, *, quiet: int = 0, verbose: bool = False, log_format: str = "text") -> Display:
     return terminal.make(quiet=quiet, verbose=verbose, log_format=log_format, stream=stream)

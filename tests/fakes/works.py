@@ -12,7 +12,7 @@ from protocol.cell import Workload
 ENOUGH = Covered(0.85, "85.0 % of the memory", "")
 DONE = Tally(launches=4, checks=100, operations=1e12, verified_bytes=0, measured_s=100.0, covered=ENOUGH)
 CLEAN = Work(
-    asked_s=600,
+    requested_s=600,
     served_s=600,
     cell_s=20,
     ahead=Ahead(left_s=400, launch_s=25, least="20m"),

@@ -13,7 +13,7 @@ import msgspec
 from orchestrator.analysis import evidence
 from orchestrator.analysis.report_builder import merge
 from orchestrator.analysis.timeline import timeline
-from orchestrator.compare import as_html, as_junit, as_markdown, as_text, comparison
+from orchestrator.compare import as_html, as_junit, as_markdown, as_text, chapters, comparison
 from orchestrator.compare.run_figures import Side
 from orchestrator.config import margins
 from orchestrator.config.report_formats import ReportFormat
@@ -138,8 +138,8 @@ def check_compared(data: bytes) -> None:
         compared = [comparison.compare(*pair, margins.load())]
         code = comparison.exit_code(compared, {ChangeVerdict.SLOWER})
         msgspec.json.encode(compared)
-        as_text.to_text(compared, code)
-        as_markdown.to_markdown(compared)
+        as_text.to_text(compared, chapters.ended(code))
+        as_markdown.to_markdown(compared, chapters.ended(code))
         as_junit.to_junit(compared, {ChangeVerdict.SLOWER})
         require_harmless(as_html.to_html(compared, code))
 

@@ -11,7 +11,7 @@ import msgpack
 from orchestrator.cli import history_text
 from orchestrator.config import margins
 from orchestrator.errors import HistoryError
-from orchestrator.history import earlier_findings, export, queries, store, trend, updates
+from orchestrator.history import export, queries, store, trend, updates, wording
 from orchestrator.history.location import Place
 from orchestrator.history.records import Filter
 from tests.fakes import histories
@@ -99,8 +99,8 @@ def _read(place: Place) -> None:
         b"".join(export.to_json(queries.each(connection)))
         for model in queries.models(connection):
             trends = trend.trends(queries.points(connection, model), margins.load())
-            history_text.trends(trends, ascii_only=False)
-        earlier_findings.remarks(
+            history_text.plots(trends, ascii_only=False)
+        wording.earlier_findings(
             gpus(1), queries.offences(connection, [histories.UUID, *(one.uuid for one in gpus(1))])
         )
 

@@ -155,7 +155,7 @@ def check_settings(data: bytes) -> None:
     path.write_bytes(data)
     words = str(path)
     try:
-        said = settings.from_file(path, OPTIONS).over(_defaults())
+        said = settings.from_file(path, OPTIONS).on_top_of(_defaults())
         config.resolve(said, _catalogue(), config.Places(current=Path("/current"), cache=Path("/cache")))
     except ConfigError as error:
         words = str(error)

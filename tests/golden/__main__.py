@@ -1,15 +1,18 @@
-"""`python -m tests.golden [CASE ...]` writes outputs anew; `--keep` keeps the reports of this schema version."""
+"""`python -m tests.golden [CASE ...]` writes outputs anew; with them the examples in the docs.
+
+`--keep` keeps the reports of this schema version.
+"""
 
 import json
 import shutil
 import sys
 
-from tests.golden import rendering
+from tests.golden import examples, rendering, transcripts
 from tests.golden.rendering import OLD_REPORTS, OUTPUTS
 
 
 def main(names: list[str]) -> None:
-    """Rewrite outputs/; folders of cases that do not exist any more go."""
+    """Rewrite outputs/ and, where no case is named, transcripts/; folders of cases that do not exist any more go."""
     known = rendering.cases()
     if unknown := set(names) - set(known):
         sys.exit(f"no such case: {', '.join(sorted(unknown))}. Cases: {', '.join(known)}")
@@ -20,6 +23,14 @@ def main(names: list[str]) -> None:
         (OUTPUTS / case).mkdir(parents=True)
         for name, text in rendering.render(case).items():
             (OUTPUTS / case / name).write_text(text, encoding="utf-8")
+    for name in () if names else transcripts.names():
+        (transcripts.TRANSCRIPTS / f"{name}.txt").write_text(transcripts.play(name), encoding="utf-8")
+
+
+def show() -> None:
+    """Write the examples of output in the docs anew."""
+    for page in examples.pages():
+        page.write_text(examples.updated(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def keep() -> None:
@@ -37,3 +48,4 @@ if __name__ == "__main__":
         keep()
     else:
         main(sys.argv[1:])
+        show()

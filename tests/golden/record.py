@@ -22,8 +22,10 @@ from orchestrator.compare.limit_targets import Figure
 from orchestrator.compare.references import Against
 from orchestrator.compare.run_figures import of_report
 from orchestrator.compare.thresholds import Threshold
-from orchestrator.gpu.health.records import LOOK_NS, NodeVitals, Vitals, Watch, XidSeen
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.gpu.health.records import LOOK_NS, NOT_COUNTED, UNSUPPORTED, NodeVitals, Vitals, Watch, XidSeen
 from orchestrator.gpu.telemetry.frames import FrameFile
+from orchestrator.plan import load_windows
 from orchestrator.store.records import Beside, ClockSet, Foreign, Skipped, StoodStill, StopAsked
 from protocol import codec
 from protocol.cell import AUTO, Cell, Mode, Workload
@@ -34,10 +36,10 @@ from protocol.verification import Seen, Verification
 from tests.fakes import faults, gangs
 from tests.fakes.commands import python
 from tests.fakes.findings import mismatch
-from tests.fakes.health import WELL
-from tests.fakes.nights import Night, sound
+from tests.fakes.health import LINKS, UNLINKED, WELL
+from tests.fakes.nights import NODE, Night, sound
 from tests.fakes.node import ROOT, Node
-from tests.fakes.runs import BOOT, FakeRun, cpus, gpus, shipped
+from tests.fakes.runs import BOOT, SECOND_NS, FakeRun, cpus, gpus, shipped
 from tests.golden.neutral import neutralise
 from tests.golden.rendering import INPUTS
 
@@ -236,6 +238,24 @@ def siblings(folder: Path) -> Path:
     return fake.paths.folder
 
 
+class _Triage(FakeRun):
+    def asked(self, configuration: Configuration) -> Configuration:
+        return msgspec.structs.replace(configuration, preset="triage")
+
+
+def triage_gpus(folder: Path) -> Path:
+    """Eight GPUs, of which the fifth is slow because its clock is."""
+    models = {"models": shipped("bert-base"), "workloads": (Workload.TRAINING,), "batch_sizes": (256,)}
+    probes, launches = shipped("hbm"), 3
+    fake = _Triage(folder / "runs" / "run", devices=gpus(8), probes=probes, launches=launches, **models)
+    chance = random.Random(2)
+    _launches(fake, lambda cell, place, _: 10 * (1.08 if place == 5 else 1) * (1 + chance.gauss(0, 0.002)))
+    for number in range(8):
+        fake.samples(number, reasons=0, sm_clock_mhz=1_380 if number == 5 else 1_500)
+    fake.finish()
+    return fake.paths.folder
+
+
 def _side(folder: Path, *, slow: float, seed: int, driver: str, gpt2: float) -> FakeRun:
     fake = FakeRun(
         folder / "runs" / "run",
@@ -329,8 +349,10 @@ def burn_in_gpus(folder: Path) -> Path:
     bad = next(cell for cell in night.stored.plan.cells if cell.workload is work)
     wrong: Verification = msgspec.structs.replace(sound(bad), mismatches=1, kept=(mismatch(),))
     night.work(rate=lambda gpu, hours: 0.85 - hours if gpu == 1 else 1.0, verified={(2, work, 0): wrong})
+    end = night.hours
+    courses = {1: lambda hours: 60 + 90 * hours, 3: lambda hours: 92 if hours > end - 10 / 3600 else 60}
     for number in range(4):
-        night.climate(number, temperature=lambda hours, number=number: 60 + (90 * hours if number == 1 else 0))
+        night.climate(number, temperature=courses.get(number, lambda _: 60))
     night.well()
     night.too_hot(3, "92 °C for 10 s, and its limit is 90 °C")
     night.finish()
@@ -361,10 +383,40 @@ def burn_in_lost_time(folder: Path) -> Path:
     return night.paths.folder
 
 
+def one_gpu(folder: Path) -> Path:
+    """A benchmark on the only GPU of a virtual machine, which has neither links nor error counters. Power is read."""
+    models = shipped("resnet50", "bert-base")
+    fake = FakeRun(folder / "runs" / "run", devices=gpus(1), models=models, batch_sizes=(1, 8), watched=False)
+    for cell in fake.stored.plan.cells:
+        load_s = load_windows.window_s(cell, fake.stored.configuration, fake.stored.devices[0], 0)
+        fake.measured(cell, blocks=2, load_s=load_s)
+    fake.samples()
+    file = FrameFile(fake.paths.health)
+    file.append(codec.encode(Watch(at_ns=1_000 * SECOND_NS, boot_id=BOOT, kernel_log=True)))
+    unsupported = dict.fromkeys(LINKS, UNSUPPORTED)
+    for at_ns in (*range(1_000 * SECOND_NS, fake.now_ns, LOOK_NS), fake.now_ns):
+        (gpu,) = fake.stored.devices
+        file.append(codec.encode(Vitals(at_ns=at_ns, uuid=gpu.uuid, values=UNLINKED, refusals=unsupported)))
+        file.append(codec.encode(NodeVitals(at_ns=at_ns, values={}, refusals=dict.fromkeys(NODE, NOT_COUNTED))))
+    file.close()
+    fake.finish()
+    return fake.paths.folder
+
+
+def burn_in_one_gpu(folder: Path) -> Path:
+    """A burn-in of such a GPU."""
+    night = Night(folder / "runs" / "run", gpus(1), "10m")
+    night.work()
+    night.climate(0)
+    night.well(UNLINKED, dict.fromkeys(LINKS, UNSUPPORTED), node={})
+    night.finish()
+    return night.paths.folder
+
+
 RECORDED: Final[tuple[Callable[[Path], Path], ...]] = (
     *(plain, failures, degraded, resumed, interrupted, batch_scan, gpu_scan, own_model, gang, triage, siblings),
     *(before, after, damaged, burn_in_passed, burn_in_flip, burn_in_interrupted, burn_in_gpus, eventful),
-    burn_in_lost_time,
+    *(burn_in_lost_time, one_gpu, burn_in_one_gpu, triage_gpus),
 )
 """The number of each decides the id of its run: append."""
 

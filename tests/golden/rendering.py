@@ -11,11 +11,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from click.testing import CliRunner, Result
 
 from orchestrator.cli.commands import orchestrate
+from orchestrator.cli.status import describe
+from orchestrator.engine.status_types import Standing, Status, Work
 from protocol.failure import Category
 from tests.fakes.commands import ALL_COMMANDS
 from tests.golden.page_text import page_text
@@ -64,6 +66,37 @@ DRY_RUNS: Final = {
     "burn-in-long": "run --burn-in 8h --max-temperature 85",
     "mistake": "run -m resnet5",
 }
+RUNNING: Final = {"standing": Standing.RUNNING, "pid": 4711, "host": "node-01"}
+REAL_RUN: Final = "h200-x4-quick"
+WORKING: Final = RUNNING | {"planned": 9, "measured": 3, "eta_s": 40.0}
+LAST: Final = {"planned": None, "failed": 1, "limit_s": 600.0, "limit_left_s": 50.0, "share": 0.57}
+STATUSES: Final[dict[str, dict[str, Any]]] = {
+    "not-begun": {"standing": Standing.NOT_BEGUN},
+    "importing": WORKING | {"importing_s": 8.0, "eta_s": None},
+    "working": WORKING
+    | {
+        "working": (Work(device="GPU 0", cell="resnet50 inference fp32", batch_size=8, attempt=2, for_s=5.0),),
+        "taken_out": {"GPU 1": "memory not freed"},
+        "skipped": {"lstm": "import error"},
+        "last_failure": "GPU 0  lstm inference fp32 b1: crashed: killed by SIGSEGV",
+    },
+    "burn-in": WORKING | LAST,
+    "preset": WORKING | LAST | {"planned": 9, "preset": "triage", "dropped": 2},
+    "frozen": WORKING | {"standing": Standing.FROZEN, "stop_asked_s": 5.0},
+    "stopping": WORKING | LAST | {"stop_asked_s": 5.0},
+    "stopping-now": WORKING | {"stop_asked_s": 8.0, "stops_now": True, "eta_s": 0.0},
+    "elsewhere": WORKING | {"standing": Standing.ELSEWHERE},
+    "died": {
+        "standing": Standing.DIED,
+        "last_failure": "GPU 0  lstm inference fp32 b1: crashed (tried again since, so not counted as failed)",
+    },
+    "broken": {"standing": Standing.BROKEN, "reason": "stopped: disk full", "reports": ("/data/report.json",)},
+    "reported": {"standing": Standing.OVER, "reports": ("/out/report.json",), "unwritten": ("report.html",)},
+    "without-report": {"standing": Standing.OVER, "no_outcome": "the report /data/report.json is missing"},
+    "lost": {"standing": Standing.OVER, "planned": 9, "lost": ("a.msgpack",)},
+    "lost-several": {"standing": Standing.OVER, "planned": 9, "lost": tuple(f"{at}.msgpack" for at in range(5))},
+}
+"""States of a run, most of which last for moments, as fields of its status."""
 CONFIGURATION: Final = """
 models: [resnet50, lstm]
 batch_sizes: [2, 4]
@@ -83,7 +116,7 @@ def cases() -> list[str]:
 
 def render(case: str) -> dict[str, str]:
     """File name → text of everything that is made of a case."""
-    with tempfile.TemporaryDirectory() as folder, _neutral_environment():
+    with tempfile.TemporaryDirectory() as folder, neutral_environment(INPUTS):
         if case in COMPARISONS:
             made = _compare(COMPARISONS[case], Path(folder))
         elif case in _OTHERS:
@@ -108,6 +141,8 @@ def _report(run: str, folder: Path) -> dict[str, str]:
     made = _files(folder)
     made["report.html.txt"] = page_text(made.pop("report.html", ""))
     made["report.exit.txt"] = f"exit code {done.exit_code}\n{done.stderr}"
+    if "report.json" in made:
+        made["brief.txt"] = call("report", str(folder / "report.json")).stdout.replace(str(folder), "/data")
     for command in ("status", "explain"):
         shown = call(command, run)
         made[f"{command}.txt"] = f"exit code {shown.exit_code}\n{shown.stdout}{shown.stderr}"
@@ -168,7 +203,23 @@ def _texts(_folder: Path) -> dict[str, str]:
     return made
 
 
-_OTHERS: Final = {"history": _history, "dry-runs": _dry_runs, "texts": _texts}
+def _statuses(_folder: Path) -> dict[str, str]:
+    return {
+        f"{name}.txt": describe(Status(**{"run_id": "run", "folder": "/data/run", "planned": None} | changes)) + "\n"
+        for name, changes in STATUSES.items()
+    }
+
+
+def _screens(_folder: Path) -> dict[str, str]:
+    """What a terminal shows of a real run: a report of an earlier schema, without its run."""
+    report = HERE.parents[1] / "docs" / "measurements" / f"{REAL_RUN}.json"
+    return {f"{REAL_RUN}.txt": call("report", str(report)).stdout.replace(str(report.parent), "docs/measurements")}
+
+
+_OTHERS: Final = {
+    **{"screens": _screens, "history": _history, "dry-runs": _dry_runs},
+    **{"texts": _texts, "statuses": _statuses},
+}
 
 
 def _files(folder: Path) -> dict[str, str]:
@@ -176,12 +227,12 @@ def _files(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _neutral_environment() -> Iterator[None]:
-    """Work in the folder of the stored runs, in UTC, 80 columns wide: paths, times and lines are always the same."""
+def neutral_environment(folder: Path) -> Iterator[None]:
+    """Work in that folder, in UTC, 80 columns wide: paths, times and lines are always the same."""
     outside, here = dict(os.environ), Path.cwd()
     os.environ |= {"TZ": "UTC", "COLUMNS": "80"}
     time.tzset()
-    os.chdir(INPUTS)
+    os.chdir(folder)
     try:
         yield
     finally:

@@ -47,7 +47,7 @@ def rewrite(source: Path, target: Path, change: Change) -> None:
         kind = "health" if path == old.health else "samples"
         _place(path, old, new).write_bytes(b"".join(_frame(change(kind, one)) for one in _frames(path.read_bytes())))
     if old.journal.exists():
-        new.journal.write_bytes(_journal(old.journal.read_bytes(), change, hashes, _plan_hash(new)))
+        new.journal.write_bytes(_journal(old.journal.read_bytes(), change, hashes, _of_files(new)))
 
 
 def migrate(folder: Path, change: Change) -> None:
@@ -59,7 +59,8 @@ def migrate(folder: Path, change: Change) -> None:
 
 def _results(old: RunPaths, new: RunPaths, change: Change) -> Iterator[tuple[str, str]]:
     """Write the results; old hash → new hash."""
-    for path in sorted(old.results()):
+    for name in sorted(old.results()):
+        path = old.launches / name / "result.msgpack"
         data = path.read_bytes()
         changed = msgspec.msgpack.encode(change("result", msgspec.msgpack.decode(data)))
         _place(path, old, new).write_bytes(changed)
@@ -76,11 +77,12 @@ def _of_line(line: str, change: Change) -> str:
     return json.dumps(change("mismatches", json.loads(line))) if line else ""
 
 
-def _plan_hash(paths: RunPaths) -> str:
-    return run_files.load(paths).plan.hash
+def _of_files(paths: RunPaths) -> dict[str, str]:
+    """The hashes by which a journal knows its run.yaml and plan.json."""
+    return {"plan_hash": run_files.load(paths).plan.hash, "config_hash": run_files.config_hash(paths)}
 
 
-def _journal(data: bytes, change: Change, hashes: dict[str, str], plan_hash: str) -> bytes:
+def _journal(data: bytes, change: Change, hashes: dict[str, str], of_files: dict[str, str]) -> bytes:
     magic = _MAGIC.match(data)
     written, at = [magic[0]], magic.end()
     while at < len(data):
@@ -89,7 +91,7 @@ def _journal(data: bytes, change: Change, hashes: dict[str, str], plan_hash: str
         record = msgspec.msgpack.decode(data[begin : begin + size])
         record = change(record["type"], record)
         if record["type"] == "Header":
-            record["plan_hash"] = plan_hash
+            record |= of_files
         if promised := record.get("result_sha256"):
             record["result_sha256"] = hashes.get(promised, promised)
         body = msgspec.msgpack.encode(record)

@@ -13,8 +13,8 @@ from protocol import codec, floats
 from protocol.cell import Cell, Mode, Precision, Workload
 from protocol.errors import ProtocolError
 from protocol.failure import Category, Failure, Phase
-from protocol.messages import FromWorker, Hello, Outcome, PhaseEntered, Progress
-from protocol.result import Result
+from protocol.messages import Deadlines, FromWorker, Hello, Measurement, Outcome, PhaseEntered, Progress
+from protocol.result import LoadWindow, Result
 from tests.fakes.results import result
 
 FROM_WORKER = codec.Decoder[FromWorker](FromWorker)
@@ -120,6 +120,28 @@ def test_a_time_below_zero_is_a_flaw() -> None:
     for values, flawed in (([1.0, -1e-30], True), ([-0.0, 0.0, 2.0], False), ([], False)):
         series = {"forward": floats.pack([1.0]), "iteration": floats.pack(values)}
         assert (result(CELL, series=series).flaw or "").startswith("iteration: ") is flawed
+
+
+@pytest.mark.parametrize(("course", "settled"), [(b"\xc1\xfd\x00", 0), (b"", 1), (b"", -1)])
+def test_a_warm_up_that_makes_no_sense_is_a_flaw(course: bytes, settled: int) -> None:
+    """Its blocks are whole values, and no more of them had settled than there were."""
+    sound = result(CELL)
+    warm_up = msgspec.structs.replace(sound.warm_up, course=course, settled_blocks=settled)
+    assert sound.flaw is None
+    assert msgspec.structs.replace(sound, warm_up=warm_up).flaw is not None
+
+
+def test_a_load_window_that_makes_no_sense_is_a_flaw() -> None:
+    """It ends after it begins, not before the measurement, and counts forwards; deadlines allow for it."""
+    sound = result(CELL, load_s=5.0)
+    assert (sound.flaw, sound.load is not None and sound.load.iterations > 0) == (None, True)
+    end_ns = sound.blocks[-1].end_ns
+    for start_ns, until_ns, iterations in ((0, end_ns - 1, 0), (end_ns, end_ns, 0), (0, end_ns, -1)):
+        load = LoadWindow(start_ns=start_ns, end_ns=until_ns, iterations=iterations)
+        assert msgspec.structs.replace(sound, load=load).flaw is not None
+    deadlines = Deadlines(start=1, import_=1, build=1, warm_up=1, measure=10, finish=1)
+    asked = Measurement(relative_half_width=0.01, block_s=0.1, warm_up_cap_s=1, min_s=1, max_s=2, load_s=5)
+    assert deadlines.allowance(Phase.MEASURE, asked) == 17
 
 
 def test_series_that_are_not_whole_or_not_finite_are_refused() -> None:

@@ -9,6 +9,7 @@ from tests.fakes.simulation import (
     LEVEL_MS,
     Series,
     autocorrelated,
+    changing,
     measured,
     profile,
     ramp,
@@ -117,7 +118,8 @@ def test_interval_that_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_step_within_the_measurement_widens_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """Halves that differ by 3 % make the measurement at least four times the least time."""
-    shares = Shares(step(3.0, 0.03), "standard", monkeypatch)
+    late = changing(lambda now_s: 1.03 if now_s >= 3.3 else 1.0, deviation=0.0005)  # its warm-up ends after 2.3 s
+    shares = Shares(late, "standard", monkeypatch)
     assert min(shares.measured_s) >= 4 * profile("standard").min_s
 
 

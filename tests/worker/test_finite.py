@@ -65,7 +65,7 @@ def test_infinity_is_allowed_by_argument(number: float) -> None:
     """Both ends of the scale are checked."""
     masked = {"logits": torch.tensor([[0.0, number]])}
     outputs.require_finite(masked, infinite=True)
-    with pytest.raises(NotFiniteError, match=r"output 1 of the model, of shape \(1, 2\) in float32, holds -?inf"):
+    with pytest.raises(NotFiniteError, match=r"output 1 .*\(1, 2\) in float32, .*-?inf"):
         outputs.require_finite(masked, infinite=False)
 
 

@@ -45,6 +45,19 @@ def test_every_token_has_its_time(tmp_path: Path, model: ModelSpec, precision: P
     assert (result.launch_bound, result.flops_per_iteration) == (None, None)
 
 
+def test_texts_of_the_load_window_are_not_measured(tmp_path: Path) -> None:
+    """Neither their times nor their tokens count; they are as long as the window needs."""
+    how = msgspec.structs.replace(FOUR, load_s=0.3)
+    result = run_here(assignment(GPT2, Workload.GENERATION, tmp_path, measurement=how, batch_size=3))
+    assert result.load is not None
+    assert result.load.iterations > 0
+    assert result.load.end_ns - result.load.start_ns >= 300_000_000
+    assert [len(result.times_ms(name)) for name in ("first_token", "inter_token")] == [4, 4 * (NEW - 1)]
+    assert result.generated_tokens == 3 * NEW * 4
+    for text_ms, first_ms in zip(result.times_ms("iteration"), result.times_ms("first_token"), strict=True):
+        assert first_ms <= text_ms
+
+
 def test_check_of_the_last_logits_is_in_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As time for counting, and it gets a tensor."""
     monkeypatch.setattr(outputs, "require_finite", lambda *_, **_options: time.sleep(0.1))

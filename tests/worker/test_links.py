@@ -158,7 +158,7 @@ def test_every_transfer_sends_other_bits(tmp_path: Path) -> None:
     first._incoming[1].copy_(before)
     first._sum.copy_(total)
     first._verify()
-    assert {one.what for one in first.verification(()).kept} == {"copy from cpu:1", "sum over all devices"}
+    assert [one.what.split()[0] for one in first.verification(()).kept] == ["copy", "sum"]
 
 
 @pytest.mark.parametrize("size", [2, 5])

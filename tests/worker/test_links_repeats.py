@@ -111,7 +111,7 @@ def test_ranks_start_transfers_together(tmp_path: Path) -> None:
     """A faster rank would wait within the time of a transfer. The warm-up has a fixed number of iterations."""
     assign = assigned(tmp_path, 0, 2)
     adaptive = msgspec.structs.replace(assign.measurement, warm_up_iterations=None)
-    with pytest.raises(ValueError, match="fixed number of iterations"):
+    with pytest.raises(ValueError, match="fixed number"):
         links.run(msgspec.structs.replace(assign, measurement=adaptive), Listener().stage, "none")
     test, flaky = alone(tmp_path)
     test.steps()["prepare"]()

@@ -10,7 +10,7 @@ import pytest
 from protocol import floats
 from protocol.failure import Phase
 from protocol.messages import Measurement
-from protocol.result import SteadyState, StopReason, WarmUp
+from protocol.result import LoadWindow, SteadyState, StopReason, WarmUp
 from tests.fakes.assignments import Listener
 from worker import measure
 from worker.measure import Measured, Work
@@ -233,3 +233,65 @@ def test_error_of_a_step_goes_through() -> None:
     with pytest.raises(RuntimeError, match="as models do"):
         measure.measured(Work({"forward": step}), HostClock(), QUICK, listener.stage, iteration_ms=1.0)
     assert listener.stage.phase is Phase.MEASURE
+
+
+def window_of(
+    work: Work, measurement: Measurement, *, since_s: float = 0.0, clock: HostClock | None = None
+) -> LoadWindow:
+    """Measure, then load. since_s: how long before the first measured block the first iteration had ended."""
+    clock, stage = clock or HostClock(), Listener().stage
+    result = measure.measured(work, clock, measurement, stage, iteration_ms=1.0)
+    since_ns = result.blocks[0].start_ns - round(since_s * 1e9)
+    found = measure.load_window(work, clock, measurement, stage, result, since_ns=since_ns)
+    assert found is not None
+    assert found.end_ns >= result.blocks[-1].end_ns
+    assert found.end_ns - found.start_ns >= measurement.load_s * 1e9
+    assert found.start_ns >= since_ns + measure.SETTLING_NS
+    return found
+
+
+LOADED = msgspec.structs.replace(QUICK, iterations=20, load_s=0.2)
+
+
+def test_load_goes_on_until_the_window_is_full() -> None:
+    """It begins half a second after the first iteration, lasts as long as requested, and counts its iterations."""
+    calls: list[None] = []
+    step = spin(1)
+    found = window_of(Work({"forward": lambda: (calls.append(None), step())}), LOADED)
+    assert found.iterations == len(calls) - 20
+    assert 0 < found.iterations < 700
+
+
+def test_a_long_warm_up_and_long_blocks_need_no_more() -> None:
+    """The window is the end of the warm-up and the blocks, or the blocks alone."""
+    short, long = (msgspec.structs.replace(LOADED, iterations=count) for count in (20, 300))
+    work = Work({"forward": spin(1)})
+    assert window_of(work, short, since_s=10).iterations == 0
+    result = window_of(work, long, since_s=10)
+    assert result.iterations == 0
+    assert result.end_ns - result.start_ns >= 0.29e9
+
+
+def test_groups_stay_whole_under_load() -> None:
+    """The iterations of a window are whole spans of the measured ones."""
+    measurement = msgspec.structs.replace(QUICK, load_s=0.05)
+    found = window_of(Work({"forward": spin(0.1)}), measurement, since_s=0.3, clock=CoarseClock())
+    assert found.iterations > 0
+
+
+def test_without_a_window_nothing_more_is_run() -> None:
+    """In a burn-in, a gate, on CPU devices."""
+    work, stage = Work({"forward": spin(0.1)}), Listener().stage
+    result = measure.measured(work, HostClock(), QUICK, stage, iteration_ms=0.1)
+    assert measure.load_window(work, HostClock(), QUICK, stage, result, since_ns=0) is None
+
+
+def test_processors_that_are_kept_busy_are_counted() -> None:
+    """One by a step that spins, hardly any by one that sleeps."""
+    busy, idle = (
+        measure.measured(Work({"forward": step}), HostClock(), QUICK, Listener().stage, iteration_ms=1.0).host_cpu
+        for step in (spin(1), lambda: time.sleep(0.005))
+    )
+    assert busy is not None
+    assert idle is not None
+    assert 0 <= idle < busy

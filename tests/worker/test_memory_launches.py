@@ -60,11 +60,12 @@ def test_unfinished_patterns_and_unchecked_memory_do_not_count(tmp_path: Path, s
 def test_launch_continues_from_the_rounds_before(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
     """It writes what the march of its round writes, and reports the patterns it ended."""
     found = verified(launch(tmp_path, small, MARCH, Injection(flip_bits=1), number=1))
-    assert found.patterns == {name: int(name == "walking ones and zeros") for name in PATTERNS}
+    [walking] = [name for name in PATTERNS if name.startswith("walking")]
+    assert found.patterns == {name: int(name == walking) for name in PATTERNS}
     (first,) = found.kept[0].first
     turn = Turn(patterns.first_march(1) // len(PATTERNS), 11)
     assert turn.number == 3
-    written = Content("walking ones and zeros", turn, complement=False).words(Span(first.offset, 1), CPU)
+    written = Content(walking, turn, complement=False).words(Span(first.offset, 1), CPU)
     assert int(first.expected, 16) == int(written)
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -263,8 +264,8 @@ def test_patterns_find_address_lines_that_are_stuck(small: pytest.MonkeyPatch, p
     """As the table of worker/verify/patterns.py says: a pattern that repeats within a group misses its lines."""
     only(small, pattern, most=0)
     found = {line for line in range(10) if march(Aliased(line, high))[0]}
-    blind = {"moving inversions": set(range(8)), "walking ones and zeros": {6, 7}}
-    assert found == set(range(10)) - blind.get(pattern, set())
+    blind = {"moving": set(range(8)), "walking": {6, 7}}
+    assert found == set(range(10)) - blind.get(pattern.split(maxsplit=1)[0], set())
 
 
 def test_error_of_reading_differs_from_one_of_memory(small: pytest.MonkeyPatch) -> None:
@@ -331,8 +332,9 @@ def test_mismatch_of_the_warm_up_has_its_phase(small: pytest.MonkeyPatch) -> Non
     for _ in range(MARCH // 2):
         test.step()
     kept = test.verification((), {}).kept
-    assert [(one.what, one.iteration) for one in kept] == [
-        ("memory, own address, while warming up", CHUNKS),
-        ("memory, own address inverted", 2 * (CHUNKS - GROUP) + GROUP - 1),
-        ("memory, own address", MARCH // 2 - CHUNKS),
+    assert [one.iteration for one in kept] == [CHUNKS, 2 * (CHUNKS - GROUP) + GROUP - 1, MARCH // 2 - CHUNKS]
+    assert [re.findall("own address|inverted|warming up", one.what) for one in kept] == [
+        ["own address", "warming up"],
+        ["own address", "inverted"],
+        ["own address"],
     ]

@@ -29,15 +29,15 @@ def made(inputs: str) -> str:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("class Net", "raise KeyError('x')\nclass Net", r"net\.py:Net cannot be imported: KeyError: 'x' \(.*line 4\)"),
+        ("class Net", "raise KeyError('x')\nclass Net", r"net\.py:Net .*imported: KeyError: 'x' \(.*line 4\)"),
         ("class Net", "import sys; sys.exit(3)\nclass Net", "cannot be imported: SystemExit: 3"),
         ("class Net", "import nothing_like_this\nclass Net", r"cannot be imported: ModuleNotFoundError.*--pythonpath"),
-        ("width=4", "width", r"cannot be built: TypeError: .*'width'.*args and config in a file of --models-file"),
-        ("super", "print(1 / 0); super", r"cannot be built: ZeroDivisionError: division by zero \(.*net\.py, line 6\)"),
+        ("width=4", "width", r"built: TypeError: .*'width'.*args and config .*--models-file"),
+        ("super", "print(1 / 0); super", r"built: ZeroDivisionError: .* \(.*net\.py, line 6\)"),
         ("self.layer(x)", "self.layer(x[:, :3])", r"cannot be run: RuntimeError: .*\(.*net\.py, line 9\)"),
-        ("forward(self, x)", "forward(self)", r"cannot be run: TypeError: .*A tuple of inputs is handed over by"),
-        ("torch.randn(batch_size, 4)", "batch_size.foo", "cannot make its inputs: AttributeError"),
-        ("self, batch_size", "self", "cannot make its inputs: TypeError: .*is called with the batch size"),
+        ("forward(self, x)", "forward(self)", r"cannot be run: TypeError: .*A tuple of inputs"),
+        ("torch.randn(batch_size, 4)", "batch_size.foo", "its inputs: AttributeError"),
+        ("self, batch_size", "self", "its inputs: TypeError: .*the batch size"),
     ],
 )
 def test_error_of_the_users_code_has_its_place(write: Code, tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -67,18 +67,21 @@ def test_missing_call_of_init_has_a_hint(write: Code, tmp_path: Path, body: str)
         (LINEAR + "    def loss(self, outputs): return 3.0\n", "loss of net.py:Net.*a float.*tensor"),
         (LINEAR + "    def loss(self, outputs): return outputs.detach().sum()\n", r"shape \(\) without a gradient"),
         (LINEAR + "    def loss(self, outputs): raise OSError('no labels')\n", "net.py:Net.*OSError: no labels"),
-        (LINEAR + "    def train_step(self, batch): return self(batch).mean()\n", "no parameter in 3 steps"),
+        (LINEAR + "    def train_step(self, batch): return self(batch).mean()\n", "no parameter .* 3 steps"),
         (LINEAR + "    def train_step(self, batch): return None\n", "train_step of net.py:Net.*None"),
         (LINEAR + "    def samples(self, batch): return 0.5\n", "samples of net.py:Net.*0.5.*above 0"),
-        ("Net = 3", "net.py:Net is an int"),
+        ("Net = 3", "net.py:Net .*an int"),
         ("Net = nn.Linear(4, 2)", "net.py:Net is a Linear"),
         ("def Net(): return {}", r"net.py:Net made a dict.*torch\.nn\.Module"),
-        ("class Net(nn.Linear):\n    def __init__(self): super().__init__(1, 1)", "what net.py:Net is fed"),
-        (made("[7] * batch_size"), "get_example_inputs of net.py:Net.*a list.*no tensor"),
-        (made("__import__('types').SimpleNamespace(x=torch.ones(batch_size))"), "a SimpleNamespace.*no tensor"),
+        (
+            "class Net(nn.Linear):\n    def __init__(self): super().__init__(1, 1)",
+            r"net.py:Net .*get_example_inputs\(batch_size\)",
+        ),
+        (made("[7] * batch_size"), "get_example_inputs of net.py:Net .*a list"),
+        (made("__import__('types').SimpleNamespace(x=torch.ones(batch_size))"), "a SimpleNamespace"),
         (
             made("torch.randn(32, 4)"),
-            r"get_example_inputs of net.py:Net.*batch size.*length 2 .* 2 .*length 1 .* 1 .*samples\(batch\)",
+            r"get_example_inputs of net.py:Net.*batch size.*length 2 .* 2 .*length 1 .* 1\. .*samples\(batch\)",
         ),
         (
             LINEAR.replace("return self.layer(x)", "return self.layer(x).detach()"),
@@ -169,7 +172,7 @@ def test_error_of_the_disk_is_not_one_of_the_model(write: Code, tmp_path: Path) 
 def test_forward_without_outputs_fails(write: Code, tmp_path: Path, returned: str, words: str) -> None:
     """Millions of items a second of nothing would be the best result of the run."""
     spec = write(LINEAR.replace("return self.layer(x)", f"return {returned}"))
-    with pytest.raises(ModelCodeError, match=f"forward of mine returned.*{words}.*train_step"):
+    with pytest.raises(ModelCodeError, match=f"forward of mine.*{words}.*train_step"):
         run_here(assignment(spec, Workload.INFERENCE, tmp_path))
 
 

@@ -1,6 +1,7 @@
 """Models of the user's own are measured: whatever their inputs, their losses, and where their code lies."""
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -274,3 +275,35 @@ def test_a_dotted_name_is_followed_to_its_module() -> None:
     loss = family.loss(module, batch)
     loss.backward()
     assert module.pooler.dense.weight.grad is not None
+
+
+SLOW_CLOCKS = """
+import time
+import torch
+
+honest = {name: getattr(time, name) for name in ("perf_counter_ns", "perf_counter", "monotonic_ns")}
+for name, clock in honest.items():
+    setattr(time, name, lambda clock=clock: type(clock())(clock() / 4))
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        end = honest["perf_counter"]() + 0.02
+        while honest["perf_counter"]() < end:
+            pass
+        return x
+
+    def get_example_inputs(self, batch_size):
+        return torch.ones(batch_size, 2)
+"""
+
+
+def test_a_model_cannot_slow_the_clock_that_measures_it(
+    write: Code, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its passes of 20 ms stay as long, and its blocks too, though it quarters the clocks of the module time."""
+    for name in ("perf_counter_ns", "perf_counter", "monotonic_ns"):
+        monkeypatch.setattr(time, name, getattr(time, name))  # is put back in the end
+    result = run_here(assignment(write(SLOW_CLOCKS), Workload.INFERENCE, tmp_path))
+    assert min(result.times_ms("forward")) >= 20
+    assert sum(one.end_ns - one.start_ns for one in result.blocks) / 1e6 >= sum(result.times_ms("forward"))

@@ -100,6 +100,6 @@ def test_switch_in_the_measurement_is_a_failure(
     """TF32 by the name of fp32 would be a wrong number."""
     wanted = precision is Precision.TF32
     text = LINEAR.replace("        return self", f"        {switched(line, on=not wanted)}\n        return self")
-    with pytest.raises(ModelCodeError, match=f"TF32 {'off' if wanted else 'on'} .* in {precision}"):
+    with pytest.raises(ModelCodeError, match=rf"TF32 {'off' if wanted else 'on'} .* {precision}\."):
         run_here(assignment(write(text), workload, tmp_path, precision=precision))
     assert set(devices.environment(torch.device("cpu"), "fork").flags) >= {"cuda.matmul.allow_tf32", "cudnn.allow_tf32"}

@@ -95,5 +95,5 @@ def test_products_do_not_depend_on_the_times(tmp_path: Path) -> None:
     """The digests are compared between devices that take turns. A cell of steps needs times to work and to rest."""
     found = [verified(run_here(launch(tmp_path, LoadSteps(on_s=on, off_s=0.01)))) for on in (0.05, 0.2)]
     assert len({one.digests for one in found}) == 1
-    with pytest.raises(ValueError, match="times to work and to rest"):
+    with pytest.raises(ValueError, match="times to work"):
         run_here(launch(tmp_path, None))

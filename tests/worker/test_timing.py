@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import time
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.result import Block
-from worker.timing import CudaClock, HostClock, group_for, iterations_for, launch_bound, time_block
+from worker.timing import CudaClock, HostClock, group_for, host_share, iterations_for, launch_bound, time_block
 
 
 class CoarseClock(HostClock):
@@ -154,3 +155,17 @@ def test_device_less_than_half_an_iteration_behind_is_launch_bound(
 ) -> None:
     """A device that is done with the last enqueue waited for the host."""
     assert launch_bound(clock, [block(each) for each in behind_ms], iteration_ms) is expected
+
+
+def test_enqueueing_is_timed_for_the_first_iteration_alone() -> None:
+    """Of all its passes, or of one in a group: later ones may be held back by the device's full queue."""
+    taken_s = iter([0.01, 0.02, *[0.05] * 8])
+    block = time_block(CoarseClock(), [lambda: time.sleep(next(taken_s))], 4, passes=2)
+    assert 30 <= block.enqueue_ms < 60
+    assert 5 <= time_block(CoarseClock(), [lambda: time.sleep(0.005)], 6, group=3).enqueue_ms < 10
+
+
+def test_share_of_the_host_is_the_middle_block_of_a_device_that_it_runs_ahead_of() -> None:
+    """One block beside a busy host does not matter; a CPU has no share."""
+    assert host_share(CoarseClock(), [4.0, 5.0, 20.0], 10.0) == 0.5
+    assert host_share(HostClock(), [4.0], 10.0) is None

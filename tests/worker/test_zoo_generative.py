@@ -191,7 +191,7 @@ def test_training_stylegan2_teaches_both_networks() -> None:
 @pytest.mark.parametrize("resolution", [768, 4])
 def test_a_resolution_that_no_doubling_reaches_is_refused(resolution: int) -> None:
     """With what is possible."""
-    with pytest.raises(ValueError, match=f"a power of two above 4, not {resolution}"):
+    with pytest.raises(ValueError, match=f"power of two .*4, not {resolution}"):
         stylegan2.build(STYLEGAN2, torch.device("meta"), resolution)
 
 

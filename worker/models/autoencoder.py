@@ -1,7 +1,4 @@
-"""Convolutional autoencoder: Hinton and Salakhutdinov (Science 313, 2006), in the layers of today.
-
-The decoder grows by repeating pixels: transposed convolutions leave a checkerboard (Odena et al., Distill 2016).
-"""
+"""Convolutional autoencoder: Hinton and Salakhutdinov (Science 313, 2006), in the layers of today."""
 
 import itertools
 from typing import Final
@@ -10,10 +7,10 @@ import torch
 from torch import nn
 
 from protocol.cell import ModelSpec
+from worker.models.balance import RELU, Convolution
 from worker.models.base import Batch, applied_to, described, integers
 
 SIZES: Final = ("width", "stages", "latent_channels")
-"""Arguments of encoder and decoder."""
 
 
 class AutoEncoder(nn.Module):
@@ -31,27 +28,32 @@ class AutoEncoder(nn.Module):
 
 
 def encoder(width: int, stages: int, code: int) -> nn.Sequential:
-    """Images to `code` channels; `width` channels after the first stage, doubled after each other."""
+    """Images to `code` channels. `width` channels after the first stage, doubled in each further one."""
     widths = [3, *(width << stage for stage in range(stages))]
     halving = [
-        nn.Sequential(_convolution(upper, lower, stride=2), _convolution(lower, lower))
-        for upper, lower in itertools.pairwise(widths)
+        nn.Sequential(_convolution(upper, lower, stride=2, moment=RELU if stage else 1.0), _convolution(lower, lower))
+        for stage, (upper, lower) in enumerate(itertools.pairwise(widths))
     ]
-    return nn.Sequential(*halving, nn.Conv2d(widths[-1], code, 1))
+    return nn.Sequential(*halving, Convolution(widths[-1], code, 1))
 
 
 def decoder(width: int, stages: int, code: int) -> nn.Sequential:
     """`code` channels to images."""
     widths = [width << stage for stage in reversed(range(stages))]
+    # Repeated pixels: transposed convolutions leave a checkerboard (Odena et al., Distill 2016).
     doubling = [
-        nn.Sequential(_convolution(lower, lower), nn.Upsample(scale_factor=2), _convolution(lower, upper))
-        for lower, upper in itertools.pairwise([*widths, width])
+        nn.Sequential(
+            _convolution(lower, lower, moment=RELU if stage else 1.0),
+            nn.Upsample(scale_factor=2),
+            _convolution(lower, upper),
+        )
+        for stage, (lower, upper) in enumerate(itertools.pairwise([*widths, width]))
     ]
-    return nn.Sequential(nn.Conv2d(code, widths[0], 1), *doubling, nn.Conv2d(width, 3, 3, padding=1))
+    return nn.Sequential(Convolution(code, widths[0], 1, moment=1.0), *doubling, Convolution(width, 3, 3, padding=1))
 
 
-def _convolution(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
-    convolution = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)  # the normalisation has a bias
+def _convolution(inputs: int, outputs: int, stride: int = 1, moment: float = RELU) -> nn.Sequential:
+    convolution = Convolution(inputs, outputs, 3, stride, 1, bias=False, moment=moment)  # the normalisation has a bias
     return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
 
 

@@ -1,6 +1,6 @@
 """Interface of a family of models, and its batches.
 
-A family is a module of this folder in the shape of `Family`; it builds models with random weights and downloads
+A family is a module of this folder in the shape of `Family`. It builds models with random weights and downloads
 nothing. Optional: `objectives` (training in several parts), `Writer` (text), `build_for_inference` (a part alone).
 """
 
@@ -15,7 +15,7 @@ from protocol.cell import InputSpec, ModelSpec, Scalar
 Batch = dict[str, torch.Tensor]
 
 SIZE: Final = "size"
-"""Placeholder for the cell's input size, in shapes of inputs and in configurations."""
+"""Placeholder for the cell's input size."""
 
 
 def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
@@ -78,7 +78,7 @@ class Family(Protocol):
 
 @dataclass(frozen=True)
 class Objective:
-    """One part of a training step: a loss, and the parameters that it changes. See `objectives` of stylegan2.py."""
+    """One part of a training step: a loss, and the parameters that it changes."""
 
     name: str
     loss: Callable[[torch.nn.Module, Batch], torch.Tensor]

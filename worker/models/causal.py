@@ -36,7 +36,7 @@ def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torc
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random tokens without padding or mask; each is to be predicted from those before it."""
+    """Random tokens without padding or mask. Each is predicted from those before it."""
     inputs = feed.inputs(spec)
     following = inputs["input_ids"][:, 1:]
     return inputs | {"labels": torch.nn.functional.pad(following, (0, 1), value=IGNORED)}
@@ -53,7 +53,8 @@ def decode(module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tupl
 
 
 def _read(module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
-    """Apply the head to the last position alone; not every version of transformers has `logits_to_keep`."""
-    model = cast(PreTrainedModel, module)
+    model = cast(
+        PreTrainedModel, module
+    )  # the head on the last position alone: `logits_to_keep` is not in all versions
     seen = model.base_model(input_ids=tokens, past_key_values=cache, use_cache=True)
     return model.lm_head(seen.last_hidden_state[:, -1]), seen.past_key_values

@@ -1,7 +1,7 @@
 """transformers (4 or 5), imported so that a broken torchvision does not break its models.
 
-transformers imports torchvision wherever it finds it ("operator torchvision::nms does not exist" after an update of
-torch alone). Here a torchvision that cannot be imported is hidden; its own models then fail by their own error.
+transformers imports any torchvision that it finds ("operator torchvision::nms does not exist" after an update of torch
+alone). Here a torchvision that cannot be imported is hidden. Its own models then fail by their own error.
 """
 
 import importlib
@@ -21,10 +21,9 @@ IGNORED: Final = -100
 
 @contextmanager
 def _hidden_if_broken(library: str) -> Iterator[None]:
-    """Set the library to None in sys.modules, which importlib.util.find_spec does not find."""
     broken = not _can_be_imported(library)
     if broken:
-        sys.modules[library] = cast(ModuleType, None)
+        sys.modules[library] = cast(ModuleType, None)  # importlib.util.find_spec does not find it
     try:
         yield
     finally:

@@ -1,8 +1,8 @@
 """LSTM language model: embedding, LSTM layers, and a head that predicts the next token.
 
-Under CUDA autocast torch runs an LSTM in fp16 whatever type was requested (ATen/cudnn/AutocastRNN.cpp). In bf16 without
-autocast it does not lay the recurrent weights out as one buffer, warns, and compacts them at every call: on an H200
-inference of a small batch takes longer in bf16 than in fp32. Both are kept, because torch's users get the same.
+Under CUDA autocast torch runs an LSTM in fp16 in any precision (ATen/cudnn/AutocastRNN.cpp). In bf16 without autocast
+it compacts the recurrent weights at every call, with a warning: on an H200 inference of a small batch takes longer in
+bf16 than in fp32. Both are kept, because torch's users get the same.
 """
 
 import torch

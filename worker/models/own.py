@@ -17,7 +17,7 @@ from worker.models.own_inputs import Inputs
 from worker.outputs import tensors
 
 _TRIES: Final = 3
-"""Steps within which a parameter must have changed: a gradient scaler of the user's may skip the first ones."""
+"""Steps within which a parameter must have changed: a user's gradient scaler may skip the first ones."""
 
 _CANNOT: Final = {
     "get_example_inputs": "make its inputs",
@@ -38,7 +38,7 @@ class Own:
 
     @functools.cached_property
     def _code(self) -> own_code.Code:
-        """The code, imported at first use: the device must be open, because much code uses CUDA on import."""
+        """The code, imported at first use, when the device is open: much code uses CUDA on import."""
         return own_code.Code(self._own)
 
     def build(self, spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
@@ -47,8 +47,8 @@ class Own:
         self._built = weakref.ref(module)
         if not spec.inputs and self._code.hook(module, "get_example_inputs") is None:
             raise NotBuiltError(
-                f"nothing says what {self._code.label} is fed. Give it a method get_example_inputs(batch_size), or "
-                "describe it in a file of --models-file, with its input_shape"
+                f"the inputs of {self._code.label} are unknown. Give it a method get_example_inputs(batch_size), or "
+                "describe it with input_shape in a file of --models-file"
             )
         return module
 
@@ -66,31 +66,35 @@ class Own:
         return batch
 
     def _example_inputs(self, module: torch.nn.Module, feed: Feed) -> object:
-        """The user's inputs, on the device. Raises ModelCodeError where they do not follow the batch size.
+        """The user's inputs, on the device. Raises ModelCodeError if they do not follow the batch size.
 
         Also makes another batch size, because a length may equal one by chance.
         """
-        asked, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller one fits too
-        told = self._code.hook(module, "samples") is not None
-        before = {} if told else own_inputs.lengths(own_inputs.by_name(self._ask(module, "get_example_inputs", other)))
-        made = own_inputs.by_name(self._ask(module, "get_example_inputs", asked))
+        requested, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller one fits too
+        counts_samples = self._code.hook(module, "samples") is not None
+        before = {}
+        if not counts_samples:
+            before = own_inputs.lengths(own_inputs.by_name(self._ask(module, "get_example_inputs", other)))
+        made = own_inputs.by_name(self._ask(module, "get_example_inputs", requested))
         if not own_inputs.hold_a_tensor(made):
             raise ModelCodeError(
-                f"get_example_inputs of {self._code.label} returned {own_code.kind(made)} in which no tensor was "
-                "found. Tuples, lists and dicts are looked into, in any nesting; objects of other classes are not. "
-                "Return what forward is called with: a tuple goes by position, a dict by name"
+                f"get_example_inputs of {self._code.label} returned {own_code.kind(made)} without a tensor in it "
+                "(nested tuples, lists and dicts are searched, other objects are not). Return the arguments of "
+                "forward: a tuple by position, a dict by name"
             )
         after = own_inputs.lengths(made)
-        if not told and not any(after[place] == asked and before.get(place) == other for place in after):
+        size = requested
+        follows = any(after[place] == size and before.get(place) == other for place in after)
+        if not counts_samples and not follows:
             raise ModelCodeError(
-                f"get_example_inputs of {self._code.label} does not follow the batch size: nothing that it returned "
-                f"has length {asked} where {asked} is asked for and length {other} where {other} is. Make as many "
-                "samples as it is asked for; if a batch counts otherwise, define samples(batch)"
+                f"get_example_inputs of {self._code.label} ignores the batch size: no tensor has length {size} for "
+                f"batch size {size} and length {other} for {other}. Return that many samples, or define "
+                "samples(batch) if a batch counts differently"
             )
         return own_inputs.moved(made, feed)
 
     def samples(self, batch: Batch) -> int | None:
-        """Samples of a batch, where the user's code counts them."""
+        """Number of samples in a batch, if the user's code counts them, else None."""
         module = self._module()
         if self._code.hook(module, "samples") is None:
             return None
@@ -100,7 +104,7 @@ class Own:
         return number
 
     def forward(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """One forward pass, whose outputs are often a nesting of tensors."""
+        """Run one forward pass. Its outputs are often a nesting of tensors."""
         example = self._example(batch)
         try:
             return cast(torch.Tensor, own_inputs.call(module, example))
@@ -108,24 +112,24 @@ class Own:
             raise self._code.blame("be run", error) from error
 
     def loss(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Forward pass and the user's loss; else the loss among the outputs; else the mean square of all outputs."""
+        """Forward pass and the user's loss, else the loss among the outputs, else the mean square of all outputs."""
         outputs = self.forward(module, batch)
         if self._loss is None:
-            return natural_loss(outputs, self._code.label)
+            return _natural_loss(outputs, self._code.label)
         try:
-            found = self._loss(outputs, batch)
+            loss = self._loss(outputs, batch)
         except (Exception, SystemExit) as error:
             raise self._code.blame("be trained", error) from error
-        if not isinstance(found, torch.Tensor) or found.numel() != 1 or not found.requires_grad:
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
             raise ModelCodeError(
-                f"loss of {self._code.label} returned {_described(found)}; it must return a tensor with one number "
-                "that depends on the parameters"
+                f"loss of {self._code.label} returned {_described(loss)}. Return a tensor with one number that "
+                "depends on the parameters"
             )
-        return found.reshape(())
+        return loss.reshape(())
 
     @property
     def train_step(self) -> Callable[[torch.nn.Module, Batch], torch.Tensor] | None:
-        """The user's training step, None where there is none. The model must be built."""
+        """The user's training step, None if there is none. The model must be built."""
         return None if self._code.hook(self._built(), "train_step") is None else self._step
 
     def _step(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
@@ -137,20 +141,18 @@ class Own:
             return loss.detach().reshape(())
         if isinstance(loss, int | float):
             return torch.tensor(float(loss))
-        raise ModelCodeError(f"train_step of {self._code.label} returned {_described(loss)}; it must return its loss")
+        raise ModelCodeError(f"train_step of {self._code.label} returned {_described(loss)}. Return the loss")
 
     def _look_for_changes(self, before: list[int], module: torch.nn.Module) -> None:
-        """Raise ModelCodeError where the first steps changed nothing. Checked until one does."""
         self._vain_steps = _TRIES if self._changes(module) != before else self._vain_steps + 1
         if self._vain_steps == _TRIES and self._changes(module) == before:
             raise ModelCodeError(
-                f"train_step of {self._code.label} changed no parameter in {_TRIES} steps. It is to do the whole step: "
-                "forward, backward, and the step of its own optimizer. For a loss alone, define loss(outputs)"
+                f"train_step of {self._code.label} changed no parameter in {_TRIES} steps. It must do the whole step: "
+                "forward, backward and its own optimizer step. To give only a loss, define loss(outputs)"
             )
 
     def _changes(self, module: torch.nn.Module) -> list[int]:
-        """Number of changes of each parameter, as torch counts them."""
-        return [parameter._version for parameter in module.parameters()]
+        return [parameter._version for parameter in module.parameters()]  # torch counts changes in it
 
     def _module(self) -> torch.nn.Module:
         module = self._built()
@@ -162,7 +164,7 @@ class Own:
         return self._inputs.restored(batch)
 
     def _loss_hook(self, module: torch.nn.Module) -> Callable[..., object] | None:
-        """The user's loss, called with the outputs, and with the inputs where it takes two arguments."""
+        """The user's loss, called with the outputs, and with the inputs if it takes two arguments."""
         hook = self._code.hook(module, "loss")
         if hook is None:
             return None
@@ -184,10 +186,10 @@ class Own:
             raise self._code.blame(_CANNOT[name], error) from error
 
 
-def natural_loss(outputs: object, label: str) -> torch.Tensor:
-    """The outputs' `loss`; the output if it is one number; else the sum of the mean squares of all outputs.
+def _natural_loss(outputs: object, label: str) -> torch.Tensor:
+    """The outputs' `loss`, else the output if it is one number, else the sum of the mean squares of all outputs.
 
-    Raises ModelCodeError where no output depends on the parameters.
+    Raises ModelCodeError if no output depends on the parameters.
     """
     own = outputs.get("loss") if isinstance(outputs, dict) else getattr(outputs, "loss", None)
     trained = [tensor for tensor in tensors(outputs if own is None else own) if tensor.requires_grad]
@@ -202,7 +204,7 @@ def natural_loss(outputs: object, label: str) -> torch.Tensor:
 
 
 def _mean_square(tensor: torch.Tensor) -> torch.Tensor:
-    """In fp32: the squares of fp16 numbers would overflow."""
+    # In fp32: the squares of fp16 numbers would overflow.
     squares: torch.Tensor = (tensor.abs() if tensor.is_complex() else tensor).float().square()
     return squares.mean()
 

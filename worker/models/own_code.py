@@ -32,18 +32,17 @@ ANYWHERE: Final = frozenset({"torchvision", "transformers"})
 
 _UNINITIALIZED: Final = "Call super().__init__() first in its __init__."
 _HINTS: Final = {
-    ("be imported", ModuleNotFoundError, ""): "Name the folder that it is in with --pythonpath, or install it.",
-    ("be built", TypeError, ""): "What it is called with stands as args and config in a file of --models-file.",
+    ("be imported", ModuleNotFoundError, ""): "Name its folder with --pythonpath, or install it.",
+    ("be built", TypeError, ""): "Give its arguments as args and config in a file of --models-file.",
     ("be built", AttributeError, "before Module.__init__() call"): _UNINITIALIZED,
     ("be built", AttributeError, "no attribute '_modules'"): _UNINITIALIZED,
     ("make its inputs", TypeError, ""): "get_example_inputs is called with the batch size.",
-    ("be run", TypeError, ""): "A tuple of inputs is handed over by position, a dict by name, anything else as it is.",
+    ("be run", TypeError, ""): "A tuple of inputs is passed by position, a dict by name, anything else as it is.",
 }
-"""What to do about an error, by what cannot be done, the error's class, and words of its message."""
+"""What to do about an error, by the failed step, the error's class, and part of its message."""
 _IN_EVERY_CELL: Final = frozenset({"be imported", "be built"})
-"""Failures that make every cell fail."""
 _TYPO: Final = 0.85
-"""Similarity above which a name is a typing error of another: hiden_size and hidden_size are 0.95."""
+"""Similarity from which a name is a typing error of another: hiden_size and hidden_size are 0.95."""
 _ROOMS: Final = f"{Path(__file__).resolve().parents[1]}/"
 _BETWEEN: Final = (_ROOMS, *(f"{Path(str(module.__file__)).parent}/" for module in (importlib, torch)), "<frozen ")
 """Files whose frames lie between ours and the user's."""
@@ -67,15 +66,15 @@ class Code:
         except (Exception, SystemExit) as error:
             raise self.blame("be imported", error) from error
         if not callable(self.made_by) or isinstance(self.made_by, torch.nn.Module):
-            raise NotBuiltError(f"{self.label} is {kind(self.made_by)}; name a class or a function that makes a model")
+            raise NotBuiltError(f"{self.label} is {kind(self.made_by)}. Name a class or a function that makes a model")
         if not own.allowed and not _says_it_is_a_model(self.made_by):
             raise NotBuiltError(
-                f"{self.label} is neither a torch.nn.Module nor a function that is annotated to return one, so calling "
-                "it could do anything. If you trust it, add --allow-code."
+                f"{self.label} is neither a torch.nn.Module nor a function annotated to return one, so a call could do "
+                "anything. If you trust it, add --allow-code."
             )
 
     def make(self, device: torch.device) -> torch.nn.Module:
-        """A new model on `device`. Raises NotBuiltError, or ModelCodeError where code works only once in a process."""
+        """Make a new model on `device`. Raises NotBuiltError, or ModelCodeError if it works only once in a process."""
         arguments, config = json.loads(self._own.arguments), json.loads(self._own.config)
         anywhere = self.module.__name__.partition(".")[0] in ANYWHERE
         try:
@@ -84,14 +83,14 @@ class Code:
         except (Exception, SystemExit) as error:
             raise self.blame("be built a second time in one process" if self._made else "be built", error) from error
         if not isinstance(made, torch.nn.Module):
-            raise NotBuiltError(f"{self.label} made {kind(made)}; it must make a torch.nn.Module")
+            raise NotBuiltError(f"{self.label} made {kind(made)}. It must make a torch.nn.Module")
         if not hasattr(made, "_modules"):
             raise NotBuiltError(f"{self.label} made a torch.nn.Module that was never initialized. {_UNINITIALIZED}")
         self._made = True
         return made.to(device)
 
     def hook(self, module: torch.nn.Module | None, name: str) -> Callable[..., object] | None:
-        """The model's method (no submodule) `name`, or else the function beside it; None where there is neither."""
+        """The model's method (no submodule) `name`, else the function of its module; None if there is neither."""
         method = getattr(module, name, None)
         if callable(method) and not isinstance(method, torch.nn.Module):
             return typing.cast(Callable[..., object], method)
@@ -99,16 +98,16 @@ class Code:
         return function if callable(function) and self._own.allowed else None
 
     def blame(self, what: str, error: BaseException) -> ModelCodeError:
-        """Error to raise from `error`. what: the failed step: "be imported", "be built", "be run" and so on."""
+        """Error to raise from `error`. what: the failed step, such as "be imported", "be built" or "be run"."""
         frames = _without_ours(error.__traceback__)
         error.__traceback__ = frames
-        said = exception_categories.words(error).strip().splitlines()
-        reason = f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
+        lines = exception_categories.message_of(error).strip().splitlines()
+        reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
         hint = _hint(what, error)
         place = _place(frames)
-        told = " ".join(filter(None, (f"{self.label} cannot {what}: {reason}", place)))
-        wrong = NotBuiltError if what in _IN_EVERY_CELL else ModelCodeError
-        return wrong(f"{told.rstrip('.')}. {hint}" if hint else told)
+        message = " ".join(filter(None, (f"{self.label} cannot {what}: {reason}", place)))
+        kind = NotBuiltError if what in _IN_EVERY_CELL else ModelCodeError
+        return kind(f"{message.rstrip('.')}. {hint}" if hint else message)
 
     def _called(self, arguments: list[object], config: dict[str, object]) -> object:
         """Call the code. Models of transformers take their configuration as an object, all others as keywords."""
@@ -123,17 +122,17 @@ def _hint(what: str, error: BaseException) -> str:
     fitting = (
         hint
         for (when, kind, words), hint in _HINTS.items()
-        if when == what and isinstance(error, kind) and words in exception_categories.words(error)
+        if when == what and isinstance(error, kind) and words in exception_categories.message_of(error)
     )
     return next(fitting, "")
 
 
-def _refuse_typing_mistakes(known: typing.Any, config: dict[str, object]) -> None:  # noqa: ANN401 - transformers' own
-    """Raise TypeError for a mistyped key, which transformers ignores; other unknown keys may be read."""
+def _refuse_typing_mistakes(default: typing.Any, config: dict[str, object]) -> None:  # noqa: ANN401 - transformers' own
+    """Raise TypeError for a mistyped key, which transformers ignores. Other unknown keys may be read."""
     for key in config:
-        near = () if hasattr(known, key) else difflib.get_close_matches(key, list(known.to_dict()), n=1, cutoff=_TYPO)
-        for meant in near:
-            raise TypeError(f"{type(known).__name__} has no key {key!r}; did you mean {meant}?")
+        if not hasattr(default, key):
+            for similar in difflib.get_close_matches(key, list(default.to_dict()), n=1, cutoff=_TYPO):
+                raise TypeError(f"{type(default).__name__} has no key {key!r}. Did you mean {similar}?")
 
 
 @contextmanager
@@ -164,7 +163,6 @@ def _search_first(folder: str) -> None:
 
 
 def _resolve(target: str) -> tuple[ModuleType, Callable[..., object]]:
-    """The Python module of a target, and the object that the target names in it."""
     where, colon, name = target.rpartition(":")
     if where.endswith(".py"):
         module = _from_file(Path(where))
@@ -172,15 +170,14 @@ def _resolve(target: str) -> tuple[ModuleType, Callable[..., object]]:
         module = importlib.import_module(where)
     else:
         module, name = _longest_module(target)
-    found: object = module
+    named: object = module
     for part in name.split("."):
-        found = getattr(found, part)
-    return module, typing.cast(Callable[..., object], found)
+        named = getattr(named, part)
+    return module, typing.cast(Callable[..., object], named)
 
 
 def _longest_module(target: str) -> tuple[ModuleType, str]:
-    """The module part of "package.module.Class.method", imported, and the remaining names."""
-    parts = target.split(".")
+    parts = target.split(".")  # package.module.Class.method
     module = importlib.import_module(parts[0])
     for number, part in enumerate(parts[1:-1], start=1):
         if hasattr(module, part) and not isinstance(getattr(module, part), ModuleType):
@@ -190,7 +187,7 @@ def _longest_module(target: str) -> tuple[ModuleType, str]:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """Import a Python file, by its full name where it is part of a package. Its root is searched first."""
+    """Import a Python file, by its full name if it is part of a package. Its root is searched first."""
     root, names = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
         names.insert(0, root.name)
@@ -199,7 +196,9 @@ def _from_file(path: Path) -> ModuleType:
     if len(names) > 1:
         module = importlib.import_module(".".join(names))
         if module.__file__ is None or not Path(module.__file__).samefile(path):
-            raise ImportError(f"{'.'.join(names)} is also the name of {module.__file__}, which was found first; rename")
+            raise ImportError(
+                f"{'.'.join(names)} is also the name of {module.__file__}, which was found first. Rename yours"
+            )
         return module
     # A name that no other module has: the file may be called like one of ours, or of Python's.
     spec = importlib.util.spec_from_file_location(f"own_{path.stem}", path)
@@ -233,17 +232,16 @@ def kind(thing: object) -> str:
 
 
 def _without_ours(frames: TracebackType | None) -> TracebackType | None:
-    """The frames from the first one of the user's code on."""
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_BETWEEN):
         frames = frames.tb_next
     return frames
 
 
 def _place(frames: TracebackType | None) -> str:
-    """Innermost line of the user's own code, or else of any library; empty where there is none."""
-    found = traceback.extract_tb(frames)
-    own = [frame for frame in found if not frame.filename.startswith((*_LIBRARIES, _ROOMS, "<"))]
-    if not found:
+    """Innermost line of the user's own code, or else of any library; empty if there is none."""
+    stack = traceback.extract_tb(frames)
+    own = [frame for frame in stack if not frame.filename.startswith((*_LIBRARIES, _ROOMS, "<"))]
+    if not stack:
         return ""
-    last = (own or found)[-1]
+    last = (own or stack)[-1]
     return f"({last.filename}, line {last.lineno})"

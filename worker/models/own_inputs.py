@@ -24,14 +24,14 @@ class Inputs:
         self._put_together = self._quick_way(example)
 
     def take(self) -> Batch:
-        """All tensors, flat. They are not kept here."""
+        """Return all tensors, flat. They are no longer kept here."""
         taken = {str(place): self._leaves[place] for place in self._places}
         for place in self._places:
             self._leaves[place] = None
         return taken
 
     def restored(self, batch: Batch) -> object:
-        """The example with the tensors of `batch` in their places."""
+        """The example, with the tensors of `batch` in their places."""
         return self._put_together(batch)
 
     def _quick_way(self, example: object) -> Callable[[Batch], object]:
@@ -53,7 +53,7 @@ class Inputs:
 
 
 def by_name(example: object) -> object:
-    """The example with any mapping of keywords, such as a tokenizer's BatchEncoding, as a dict."""
+    """The example, with any mapping of keywords (such as a tokenizer's BatchEncoding) as a dict."""
     if isinstance(example, Mapping) and not isinstance(example, dict):
         return dict(example)
     if type(example) is tuple and len(example) == 2 and isinstance(example[0], tuple):
@@ -78,7 +78,7 @@ def call(module: torch.nn.Module, example: object) -> object:
 
 
 def moved(example: object, feed: Feed) -> object:
-    """The example on the device; fp32 tensors in the cell's precision."""
+    """The example on the device, with fp32 tensors in the cell's precision."""
     return _pytree.tree_map(lambda leaf: _moved(leaf, feed), example)
 
 
@@ -92,7 +92,7 @@ def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
 
 
 def lengths(example: object) -> dict[str, int]:
-    """Every length in inputs, by its place: of tensors' axes, and of lists, tuples and dicts."""
+    """Every length in the inputs, by its path: of tensors' axes, and of lists, tuples and dicts."""
     if isinstance(example, torch.Tensor):
         return {f":{axis}": length for axis, length in enumerate(example.shape)}
     if isinstance(example, list | tuple):
@@ -101,7 +101,7 @@ def lengths(example: object) -> dict[str, int]:
         parts = example.items()
     else:
         return {}
-    inner = {f"[{key!r}]{place}": length for key, one in parts for place, length in lengths(one).items()}
+    inner = {f"[{key!r}]{place}": length for key, part in parts for place, length in lengths(part).items()}
     return {"": len(example), **inner}
 
 
@@ -116,8 +116,8 @@ def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
     size = getattr(getattr(module, "config", None), "vocab_size", None)
     if not isinstance(size, int):
         raise ModelCodeError(
-            f"input {entry.name}: the model does not say how large its vocabulary is; give high, one above the largest "
-            f"number, as in {entry.name}: {{shape: [1, 128], dtype: int64, high: 30522}}"
+            f"input {entry.name}: the size of the vocabulary is unknown. Give high, one above the largest number, as "
+            f"in {entry.name}: {{shape: [1, 128], dtype: int64, high: 30522}}"
         )
     return msgspec.structs.replace(entry, high=size)
 

@@ -21,13 +21,13 @@ MODULES: Final = {
 
 
 def family(spec: ModelSpec) -> Family:
-    """The family of a model, imported now. Raises UnknownFamilyError, or ImportError where its library is missing."""
+    """The family of a model, imported now. Raises UnknownFamilyError, or ImportError if its library is missing."""
     if spec.own is not None:
         from worker.models.own import Own
 
         return Own(spec.own)
     if spec.family not in MODULES:
         raise UnknownFamilyError(
-            f"model {spec.name!r} is of family {spec.family!r}, which does not exist; there are {', '.join(MODULES)}"
+            f"model {spec.name!r} has the unknown family {spec.family!r}. Valid: {', '.join(MODULES)}"
         )
     return cast(Family, importlib.import_module(MODULES[spec.family]))

@@ -16,7 +16,6 @@ from worker.models.stylegan2_discriminator import loss as critics_loss
 from worker.models.stylegan2_networks import Discriminator, Generator
 
 _GENERATORS: Final = ("resolution", "latent_size", "mapping_layers", "channel_base", "channel_max")
-"""Arguments of a generator, in order."""
 
 
 class StyleGan2(nn.Module):
@@ -30,7 +29,7 @@ class StyleGan2(nn.Module):
         self.discriminator = Discriminator(resolution, channel_base, channel_max)
 
     def forward(self, latents: torch.Tensor) -> torch.Tensor:
-        """(batch, latent_size) to images."""
+        """Latents (batch, latent_size) to images."""
         images: torch.Tensor = self.generator(latents)
         return images
 
@@ -62,7 +61,7 @@ forward = applied_to("latents")
 
 
 def objectives(module: torch.nn.Module) -> tuple[Objective, ...]:
-    """Training step: the discriminator learns first."""
+    """Parts of a training step. The discriminator learns first."""
     return (
         Objective("discriminator", discriminator_loss, lambda gan: gan.get_submodule("discriminator").parameters()),
         Objective("generator", loss, lambda gan: gan.get_submodule("generator").parameters()),
@@ -70,13 +69,13 @@ def objectives(module: torch.nn.Module) -> tuple[Objective, ...]:
 
 
 def discriminator_loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Low where real images score high, and generated ones low."""
+    """Loss of the discriminator: low if real images score high, and generated ones low."""
     with torch.no_grad():
         made = forward(module, batch)
     return critics_loss(module.get_submodule("discriminator"), {"images": batch["images"], "made": made})
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """The generator's: low where its images score high."""
+    """Loss of the generator: low if its images score high."""
     discriminator = module.get_submodule("discriminator")
     return doubt(discriminator(forward(module, batch)))

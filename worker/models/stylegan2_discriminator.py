@@ -1,4 +1,4 @@
-"""StyleGAN2's discriminator alone, trained on random images in place of generated ones. See stylegan2.py."""
+"""StyleGAN2's discriminator alone, trained on random images in place of generated ones."""
 
 import torch
 from torch.nn import functional
@@ -25,10 +25,10 @@ forward = applied_to("images")
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Low where real images score high, and generated ones low."""
+    """Loss that is low if real images score high, and generated ones low."""
     return doubt(-module(batch["made"])) + doubt(forward(module, batch))
 
 
 def doubt(scores: torch.Tensor) -> torch.Tensor:
-    """Logistic loss of scores that should be high; in fp32, as under CUDA's autocast."""
+    """Logistic loss of scores that should be high. In fp32, as under CUDA's autocast."""
     return functional.softplus(-scores.float()).mean()

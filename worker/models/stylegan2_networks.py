@@ -20,7 +20,6 @@ from torch import nn
 from torch.nn import functional
 
 SMALLEST: Final = 4
-"""Side of the generator's constant, and of the discriminator's last features."""
 
 _TAPS: Final = (1.0, 3.0, 3.0, 1.0)
 _GROUP: Final = 4
@@ -29,14 +28,14 @@ _EPSILON: Final = 1e-8
 
 
 def channels(resolution: int, base: int, most: int) -> int:
-    """Width of the networks where the image has this side."""
+    """Number of channels where the image has this side."""
     return min(base // resolution, most)
 
 
-def require_doublings(resolution: int) -> None:
-    """Raise ValueError for a side that neither network reaches by doubling the smallest one."""
+def _require_doublings(resolution: int) -> None:
+    """Raise ValueError for a side that is not a power of two above SMALLEST."""
     if resolution <= SMALLEST or resolution.bit_count() != 1:
-        raise ValueError(f"StyleGAN2 makes images whose side is a power of two above {SMALLEST}, not {resolution}")
+        raise ValueError(f"the image side of StyleGAN2 must be a power of two above {SMALLEST}, not {resolution}")
 
 
 def _per_channel(values: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
@@ -47,18 +46,17 @@ def _per_channel(values: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
 # ── layers ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Activation(nn.LeakyReLU):
+class _Activation(nn.LeakyReLU):
     """Leaky ReLU that keeps the variance."""
 
     def __init__(self) -> None:
         super().__init__(negative_slope=0.2)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """The same shape."""
         return super().forward(features) * math.sqrt(2)
 
 
-class Linear(nn.Linear):
+class _Linear(nn.Linear):
     """(batch, inputs) to (batch, outputs). rate: of learning, relative to the other layers."""
 
     def __init__(self, inputs: int, outputs: int, *, bias: float = 0.0, rate: float = 1.0) -> None:
@@ -69,7 +67,6 @@ class Linear(nn.Linear):
         self._rate = rate
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """With weights and bias scaled."""
         return functional.linear(features, self.weight * self._scale, self.bias * self._rate)
 
 
@@ -85,11 +82,11 @@ class Filter(nn.Module):
         self._padding = padding
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """The side grows by twice the padding, and shrinks by 3."""
+        """Filter. The side grows by twice the padding, and shrinks by 3."""
         return functional.conv2d(features, self._kernels(features), padding=self._padding, groups=features.shape[1])
 
     def doubled(self, features: torch.Tensor) -> torch.Tensor:
-        """Twice the side: zeros between the pixels, then the filter."""
+        """Enlarge to twice the side: zeros between the pixels, then the filter."""
         kernels = self._kernels(features)
         return functional.conv_transpose2d(features, kernels, stride=2, padding=self._padding, groups=features.shape[1])
 
@@ -97,7 +94,7 @@ class Filter(nn.Module):
         return self.kernel.to(features.dtype).expand(features.shape[1], -1, -1, -1)
 
 
-class Convolution(nn.Conv2d):
+class _Convolution(nn.Conv2d):
     """Convolution of the discriminator. down: to half the side, filtered before."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, *, bias: bool = True, down: bool = False) -> None:
@@ -110,7 +107,6 @@ class Convolution(nn.Conv2d):
         self._scale = 1 / math.sqrt(inputs * kernel**2)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """With weights scaled."""
         weight = self.weight * self._scale
         return functional.conv2d(self.before(features), weight, self.bias, self.stride, self.padding)
 
@@ -123,13 +119,13 @@ class ModulatedConvolution(nn.Module):
     ) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(outputs, inputs, kernel, kernel))
-        self.style = Linear(latent, inputs, bias=1.0)
+        self.style = _Linear(latent, inputs, bias=1.0)
         self.after = Filter(padding=1, gain=4.0) if up else None
         self._demodulate = demodulate
         self._scale = 1 / math.sqrt(inputs * kernel**2)
 
     def forward(self, features: torch.Tensor, style: torch.Tensor) -> torch.Tensor:
-        """style: (batch, latent)."""
+        """Convolve. style: (batch, latent)."""
         weight = self.weight * self._scale
         factors = self.style(style)
         features = features * _per_channel(factors, features)
@@ -143,26 +139,25 @@ class ModulatedConvolution(nn.Module):
         return features
 
 
-class StyledLayer(nn.Module):
-    """Modulated convolution, noise, bias, activation."""
+class _StyledLayer(nn.Module):
+    """Modulated convolution, noise (new in every pass, one number a pixel), bias, activation."""
 
     def __init__(self, inputs: int, outputs: int, latent: int, *, up: bool = False) -> None:
         super().__init__()
         self.convolution = ModulatedConvolution(inputs, outputs, 3, latent, up=up)
         self.noise_strength = nn.Parameter(torch.zeros(1))
         self.bias = nn.Parameter(torch.zeros(1, outputs))
-        self.activation = Activation()
+        self.activation = _Activation()
 
     def forward(self, features: torch.Tensor, style: torch.Tensor) -> torch.Tensor:
-        """The noise is new in every pass, one number a pixel."""
         features = self.convolution(features, style)
         noise = torch.randn_like(features[:, :1]) * self.noise_strength.to(features.dtype)
         activated: torch.Tensor = self.activation(features + noise + _per_channel(self.bias, features))
         return activated
 
 
-class ToRgb(nn.Module):
-    """Contribution of a block to the image."""
+class _ToRgb(nn.Module):
+    """Contribution of a block to the image (batch, 3, side, side)."""
 
     def __init__(self, inputs: int, latent: int) -> None:
         super().__init__()
@@ -170,7 +165,6 @@ class ToRgb(nn.Module):
         self.bias = nn.Parameter(torch.zeros(1, 3))
 
     def forward(self, features: torch.Tensor, style: torch.Tensor) -> torch.Tensor:
-        """(batch, 3, side, side)."""
         image: torch.Tensor = self.convolution(features, style)
         return image + _per_channel(self.bias, image)
 
@@ -178,20 +172,19 @@ class ToRgb(nn.Module):
 # ── generator ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class SynthesisBlock(nn.Module):
-    """Features and image at twice the side."""
+class _SynthesisBlock(nn.Module):
+    """Block of the generator: features and image at twice the side."""
 
     def __init__(self, inputs: int, outputs: int, latent: int) -> None:
         super().__init__()
-        self.first = StyledLayer(inputs, outputs, latent, up=True)
-        self.second = StyledLayer(outputs, outputs, latent)
-        self.to_rgb = ToRgb(outputs, latent)
+        self.first = _StyledLayer(inputs, outputs, latent, up=True)
+        self.second = _StyledLayer(outputs, outputs, latent)
+        self.to_rgb = _ToRgb(outputs, latent)
         self.filter = Filter(padding=1, gain=4.0)
 
     def forward(
         self, features: torch.Tensor, image: torch.Tensor, style: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The enlarged image plus this block's contribution."""
         features = self.second(self.first(features, style), style)
         return features, self.filter.doubled(image) + self.to_rgb(features, style)
 
@@ -200,24 +193,24 @@ class Generator(nn.Module):
     """Latents (batch, latent) to images (batch, 3, resolution, resolution)."""
 
     def __init__(self, resolution: int, latent: int, layers: int, base: int, most: int) -> None:
-        require_doublings(resolution)
+        _require_doublings(resolution)
         super().__init__()
         mapping = (
-            module for _ in range(layers) for module in (Linear(latent, latent, rate=_MAPPING_RATE), Activation())
+            module for _ in range(layers) for module in (_Linear(latent, latent, rate=_MAPPING_RATE), _Activation())
         )
         self.mapping = nn.Sequential(nn.RMSNorm(latent, eps=_EPSILON, elementwise_affine=False), *mapping)
         width = channels(SMALLEST, base, most)
         self.constant = nn.Parameter(torch.randn(1, width, SMALLEST, SMALLEST))
-        self.first = StyledLayer(width, width, latent)
-        self.to_rgb = ToRgb(width, latent)
+        self.first = _StyledLayer(width, width, latent)
+        self.to_rgb = _ToRgb(width, latent)
         self.blocks = nn.ModuleList()
         side = SMALLEST
         while side < resolution:
             inputs, side = channels(side, base, most), 2 * side
-            self.blocks.append(SynthesisBlock(inputs, channels(side, base, most), latent))
+            self.blocks.append(_SynthesisBlock(inputs, channels(side, base, most), latent))
 
     def forward(self, latents: torch.Tensor) -> torch.Tensor:
-        """One style modulates all layers."""
+        """Make images. One style modulates all layers."""
         style = self.mapping(latents)
         features = self.first(self.constant.repeat(len(latents), 1, 1, 1), style)
         image: torch.Tensor = self.to_rgb(features, style)
@@ -229,18 +222,17 @@ class Generator(nn.Module):
 # ── discriminator ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class ResidualBlock(nn.Module):
-    """Features at half the side."""
+class _ResidualBlock(nn.Module):
+    """Block of the discriminator: features at half the side, the sum of both paths at the variance of one."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         self.straight = nn.Sequential(
-            Convolution(inputs, inputs, 3), Activation(), Convolution(inputs, outputs, 3, down=True), Activation()
+            _Convolution(inputs, inputs, 3), _Activation(), _Convolution(inputs, outputs, 3, down=True), _Activation()
         )
-        self.skip = Convolution(inputs, outputs, 1, bias=False, down=True)
+        self.skip = _Convolution(inputs, outputs, 1, bias=False, down=True)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Both paths, at the variance of one."""
         both: torch.Tensor = (self.straight(features) + self.skip(features)) * math.sqrt(0.5)
         return both
 
@@ -249,7 +241,7 @@ class MinibatchDeviation(nn.Module):
     """One more channel: how much the images of a group of four (or two, or one, to divide the batch) differ."""
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """In fp32: fp16 cannot hold the number that keeps the root away from zero."""
+        """Append the channel. In fp32: fp16 cannot hold the number that keeps the root away from zero."""
         group = math.gcd(len(features), _GROUP)
         variances = features.float().view(group, -1, *features.shape[1:]).var(0, correction=0)
         deviations = (variances + _EPSILON).sqrt().mean((1, 2, 3), keepdim=True).to(features.dtype)
@@ -260,13 +252,13 @@ class Discriminator(nn.Sequential):
     """Images (batch, 3, resolution, resolution) to scores (batch, 1)."""
 
     def __init__(self, resolution: int, base: int, most: int) -> None:
-        require_doublings(resolution)
-        layers: list[nn.Module] = [Convolution(3, channels(resolution, base, most), 1), Activation()]
+        _require_doublings(resolution)
+        layers: list[nn.Module] = [_Convolution(3, channels(resolution, base, most), 1), _Activation()]
         side = resolution
         while side > SMALLEST:
-            layers.append(ResidualBlock(channels(side, base, most), channels(side // 2, base, most)))
+            layers.append(_ResidualBlock(channels(side, base, most), channels(side // 2, base, most)))
             side //= 2
         width = channels(SMALLEST, base, most)
-        layers += [MinibatchDeviation(), Convolution(width + 1, width, 3), Activation(), nn.Flatten()]
-        layers += [Linear(width * SMALLEST**2, width), Activation(), Linear(width, 1)]
+        layers += [MinibatchDeviation(), _Convolution(width + 1, width, 3), _Activation(), nn.Flatten()]
+        layers += [_Linear(width * SMALLEST**2, width), _Activation(), _Linear(width, 1)]
         super().__init__(*layers)

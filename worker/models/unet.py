@@ -5,25 +5,30 @@ normalisation, as commonly implemented. With 3 channels in and 2 classes out tha
 """
 
 import itertools
+from typing import Final
 
 import torch
 from torch import nn
 
 from protocol.cell import ModelSpec
+from worker.models.balance import RELU, RELU_POOLED, Convolution, Doubling
 from worker.models.base import Batch, Feed, applied_to, integers
+
+_MERGED: Final = (RELU + 1) / 2
+"""Mean square of the features of a level, half from the skip connection, half from below."""
 
 
 class UNet(nn.Module):
-    """Images (batch, 3, side, side) to logits (batch, classes, side, side); side is a multiple of 2 ** depth."""
+    """Images (batch, 3, side, side) to logits (batch, classes, side, side). side is a multiple of 2 ** depth."""
 
     def __init__(self, width: int, depth: int, num_classes: int) -> None:
         super().__init__()
         levels = list(itertools.pairwise(width << level for level in range(depth + 1)))
-        self.inlet = _double(3, width)
-        self.down = nn.ModuleList(_double(upper, lower) for upper, lower in levels)
-        self.up = nn.ModuleList(nn.ConvTranspose2d(lower, upper, 2, stride=2) for upper, lower in reversed(levels))
-        self.merge = nn.ModuleList(_double(lower, upper) for upper, lower in reversed(levels))
-        self.head = nn.Conv2d(width, num_classes, 1)
+        self.inlet = _double(3, width, 1.0)
+        self.down = nn.ModuleList(_double(upper, lower, RELU_POOLED) for upper, lower in levels)
+        self.up = nn.ModuleList(Doubling(lower, upper) for upper, lower in reversed(levels))
+        self.merge = nn.ModuleList(_double(lower, upper, _MERGED) for upper, lower in reversed(levels))
+        self.head = Convolution(width, num_classes, 1)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Logits of every pixel."""
@@ -38,11 +43,10 @@ class UNet(nn.Module):
         return logits
 
 
-def _double(inputs: int, outputs: int) -> nn.Sequential:
-    """Two convolutions."""
+def _double(inputs: int, outputs: int, moment: float) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for channels in (inputs, outputs):
-        convolution = nn.Conv2d(channels, outputs, 3, padding=1, bias=False)  # the normalisation has a bias
+    for channels, square in ((inputs, moment), (outputs, RELU)):
+        convolution = Convolution(channels, outputs, 3, 1, 1, bias=False, moment=square)  # the normalisation has a bias
         layers += [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
     return nn.Sequential(*layers)
 

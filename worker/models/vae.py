@@ -17,7 +17,7 @@ class VariationalAutoEncoder(nn.Module):
         self.decoder = decoder(width, stages, latent_channels)
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Images made of a drawn code, and the distribution of the code."""
+        """Return images from a drawn code, with mean and log variance of the code."""
         mean, log_variance = self.encoder(images).chunk(2, dim=1)
         code = mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
         return self.decoder(code), mean, log_variance
@@ -40,7 +40,7 @@ def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Negative evidence lower bound of a number of the images; a sum would be too large for fp16."""
+    """Negative evidence lower bound per number of the images. A sum would be too large for fp16."""
     images = batch["images"]
     again, *code = module(images)
     mean, log_variance = (part.float() for part in code)  # a sum over all images is too much for half precision

@@ -1,8 +1,7 @@
 """Matrix products: how many operations a second the device really does in a precision.
 
-Square shapes are tried from small to large in short bursts, then once more; the best shape is measured. A first burst
-on a cool device says little: with one burst each, 4096 was chosen on an H200, where bf16 had reached 794 TFLOP/s at
-8192 and 703 at 16384 [H200].
+Square shapes are tried from small to large in short bursts, then once more. The best shape is measured. A single burst
+would start on a cool device: it chose 4096, where bf16 reached 794 TFLOP/s at 8192 and 703 at 16384 [H200].
 """
 
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ class _Burst:
 
     @property
     def rate(self) -> float:
-        """Operations in a millisecond."""
+        """Operations a millisecond."""
         return flops(self.side) / fmean(self.times_ms)
 
 

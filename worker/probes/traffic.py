@@ -11,14 +11,13 @@ from worker.probes.base import Bench, Probe
 
 _MIB: Final = 1024 * 1024
 BUFFER: Final = {"cuda": 4096 * _MIB, "cpu": 64 * _MIB}
-"""Bytes of each of the three buffers: far beyond any cache of a GPU, the largest of which are near 128 MiB."""
-TRANSFER: Final = 512 * _MIB
-"""Bytes of each of the two buffers, as in nvbandwidth."""
+"""Bytes of each of the three buffers: far beyond the caches of GPUs, which reach 128 MiB."""
+TRANSFER: Final = 512 * _MIB  # of each buffer, as in nvbandwidth
 _SCALE: Final = 0.5
 
 
 def device_memory(bench: Bench) -> Probe:
-    """Copy and triad, one after the other."""
+    """Prepare copy and triad, one after the other."""
     size = min(BUFFER[bench.device.type], bench.room() // 3)
     target, left, right = (bench.numbers(size // bench.dtype.itemsize) for _ in range(3))
     return Probe(
@@ -32,7 +31,7 @@ def device_memory(bench: Bench) -> Probe:
 
 
 def to_device(bench: Bench) -> Probe:
-    """From pinned memory of the host."""
+    """Prepare transfers from pinned memory of the host."""
     here, there = _buffers(bench)
     return Probe(
         steps={"iteration": lambda: there.copy_(here, non_blocking=True)},
@@ -42,7 +41,7 @@ def to_device(bench: Bench) -> Probe:
 
 
 def to_host(bench: Bench) -> Probe:
-    """To pinned memory of the host."""
+    """Prepare transfers to pinned memory of the host."""
     here, there = _buffers(bench)
     return Probe(
         steps={"iteration": lambda: here.copy_(there, non_blocking=True)},
@@ -52,7 +51,6 @@ def to_host(bench: Bench) -> Probe:
 
 
 def _buffers(bench: Bench) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pinned memory and the device's, with the same numbers in both."""
     there = bench.numbers(min(TRANSFER, bench.room()) // bench.dtype.itemsize)
     here = torch.empty(there.shape, dtype=there.dtype, pin_memory=True)
     return here.copy_(there), there

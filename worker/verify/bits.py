@@ -8,13 +8,12 @@ import torch
 from protocol.verification import KEPT_ELEMENTS, Element
 
 _INTEGERS: Final = {2: torch.int16, 4: torch.int32}
-_CHUNK: Final = 1 << 23
-"""Elements that are compared at once, to take little memory."""
+_CHUNK: Final = 1 << 23  # elements that are compared at once, to take little memory
 
 
 @dataclass(frozen=True)
 class Differences:
-    """Difference of two outputs: elements, bits in all, and the first elements."""
+    """Difference of two outputs: number of elements and bits, and the first elements."""
 
     elements: int = 0
     bits: int = 0
@@ -36,10 +35,10 @@ def signed(value: int, size: int) -> int:
     return value - (1 << size) if value >> (size - 1) else value
 
 
-def differences(found: torch.Tensor, expected: torch.Tensor) -> Differences:
+def differences(output: torch.Tensor, expected: torch.Tensor) -> Differences:
     """Compare a contiguous output with the expected one of the same shape and type. Waits for the device."""
-    size = width(found)
-    flat, right = integers(found).flatten(), integers(expected).flatten()
+    size = width(output)
+    flat, right = integers(output).flatten(), integers(expected).flatten()
     elements = changed = 0
     first: list[Element] = []
     for at in range(0, flat.numel(), _CHUNK):
@@ -52,9 +51,9 @@ def differences(found: torch.Tensor, expected: torch.Tensor) -> Differences:
     return Differences(elements, changed, tuple(first))
 
 
-def farthest(found: torch.Tensor, expected: torch.Tensor, most: int) -> list[int]:
-    """Offsets of at most `most` differing elements, the farthest and not finite ones first. Waits for the device."""
-    flat, right = found.flatten(), expected.flatten()
+def farthest(output: torch.Tensor, expected: torch.Tensor, most: int) -> list[int]:
+    """Offsets of at most `most` differing elements, infinite and farthest differences first. Waits for the device."""
+    flat, right = output.flatten(), expected.flatten()
     apart: list[tuple[float, int]] = []
     for at in range(0, flat.numel(), _CHUNK):
         some, others = flat[at : at + _CHUNK], right[at : at + _CHUNK]
@@ -62,7 +61,7 @@ def farthest(found: torch.Tensor, expected: torch.Tensor, most: int) -> list[int
         distances.masked_fill_(integers(some) == integers(others), -1)
         values, places = distances.topk(min(most, len(distances)))
         apart += [(value, place + at) for value, place in zip(values.tolist(), places.tolist(), strict=True)]
-    return [place for value, place in sorted(apart, key=lambda one: -one[0])[:most] if value >= 0]
+    return [place for value, place in sorted(apart, key=lambda entry: -entry[0])[:most] if value >= 0]
 
 
 def _element(offset: int, expected: int, found: int, size: int) -> Element:

@@ -2,9 +2,9 @@
 
     digest = Σ_r R[r] · Σ_c C[c] · word[r, c]   modulo 2^64
 
-A word is 32 bits of the output, as a signed number; R and C are random odd weights, of 32 bits for each row (a GPU
-multiplies those in one instruction) and of 64 for each column of words. They depend on the seed and the shape alone.
-Sums of whole numbers are the same in any order, so every device and path gives the same digest.
+A word is 32 bits of the output, as a signed number. R and C are random odd weights, of 32 bits for each row (which a
+GPU multiplies in one instruction) and of 64 for each column of words, and depend on the seed and the shape alone. Sums
+of whole numbers are the same in any order, so every device and path gives the same digest.
 
 Let d be the change of a word, |d| < 2^32: at most 31 of its low bits are zero. Detected changes:
 - In one word: always. R·C·d is zero modulo 2^64 only if d is, because R·C is odd.
@@ -24,8 +24,7 @@ from worker.verify import seeded
 
 _ROWS, _COLUMNS, _TRIED = 101, 102, 103
 """Streams of the seed: of the weights, and of the words that a path is tried with."""
-_CHUNK: Final = 1 << 23
-"""Words that the stock operators take at once: their products are 64 MiB."""
+_CHUNK: Final = 1 << 23  # words that the stock operators take at once: their products are 64 MiB
 _WORD: Final = 1 << 64
 
 Add = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int], None]
@@ -33,10 +32,10 @@ Add = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int], No
 
 
 class Digester:
-    """Digests of outputs of one shape. `method`: the path, as text."""
+    """Digests of outputs of the shape of `like`. method: the path, as text. stock: never by Triton."""
 
     def __init__(self, like: torch.Tensor, seed: int, *, stock: bool = False) -> None:
-        """like: an output; stock: never by Triton. Raises ValueError where a row is not a number of 32-bit words."""
+        """Raises ValueError if a row is not a whole number of 32-bit words."""
         rows, columns = words(like).shape
         self._rows = seeded.odd(seed, _ROWS, rows, like.device).to(torch.int32)
         self._columns = seeded.odd(seed, _COLUMNS, columns, like.device)
@@ -56,7 +55,6 @@ class Digester:
         return int(total.item()) % _WORD
 
     def _try_triton(self, like: torch.Tensor, seed: int) -> None:
-        """Use Triton where it is available and gives the digests of the stock operators."""
         try:
             from worker.verify import triton_digest
 
@@ -69,7 +67,6 @@ class Digester:
         self.method = f"stock operators (Triton: {reason})" if reason else "Triton, in one pass"
 
     def _is_as_stock(self, like: torch.Tensor, seed: int) -> bool:
-        """Whether random words, and they with the last bit flipped, have the digests of the stock operators."""
         output, stock = torch.empty_like(like), Digester(like, seed, stock=True)
         matrix = words(output)
         matrix.copy_(seeded.bits(seed, _TRIED, matrix.numel(), like.device).view_as(matrix))  # their lower 32 bits
@@ -83,8 +80,8 @@ def words(output: torch.Tensor) -> torch.Tensor:
     """A contiguous matrix as signed 32-bit words, sharing its memory. Raises ValueError for incomplete words."""
     if output.dim() != 2 or output.shape[1] * output.element_size() % 4 or not output.is_contiguous():
         raise ValueError(
-            f"an output of shape {tuple(output.shape)} with {output.element_size()} bytes an element cannot be "
-            "digested: it must be a contiguous matrix with rows of a multiple of 4 bytes; choose an even input size"
+            f"an output of shape {tuple(output.shape)} with {output.element_size()} bytes per element cannot be "
+            "digested: it must be a contiguous matrix with rows of a multiple of 4 bytes. Choose an even input size"
         )
     return output.view(torch.int32)
 

@@ -17,7 +17,7 @@ from worker.verify.products import Products
 REPETITIONS: Final = 10
 
 Strike = Callable[[torch.Tensor], None]
-"""Repeats an injected fault that is stuck; does nothing otherwise."""
+"""Repeats an injected fault that is stuck. Does nothing otherwise."""
 
 
 def examine(
@@ -43,7 +43,7 @@ def examine(
 
 
 def _wrong_again(products: Products, number: int, pair: int, strike: Strike) -> int:
-    """Number of wrong products among ten more, into zeroed outputs: what is not written is wrong too."""
+    """Number of wrong products among ten more, into zeroed outputs: an unwritten one is wrong too."""
     output = products.empty()
     wrong = 0
     for _ in range(REPETITIONS):
@@ -73,8 +73,8 @@ def _beyond_rounding(
 
 
 def _is_beyond(products: Products, left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, offset: int) -> bool:
-    """Products of two numbers of the cell's precision are exact in fp64; summing adds 2^-29 of fp32's error."""
     row, column = divmod(offset, products.side)
+    # Products of the cell's numbers are exact in fp64. Summing adds 2^-29 of fp32's error.
     terms = left[row].cpu().double() * right[:, column].cpu().double()
     exact, magnitude = terms.sum().item(), terms.abs().sum().item()
     return rounding.is_beyond(output[row, column].item(), exact, products.allowed(exact, magnitude))

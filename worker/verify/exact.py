@@ -2,11 +2,11 @@
 
 Exact: with operands up to M in magnitude and k terms, every partial sum, in whatever order, is a whole number of at
 most M^2 k < 2^24, which fp32 and tensor cores' accumulators hold. An output of two bytes holds whole numbers up to 2^11
-(fp16) or 2^8 (bf16); then M is smaller, and where even M = 1 is too much, rows of the left operand have fewer terms.
+(fp16) or 2^8 (bf16). Then M is smaller, and if even M = 1 is too much, rows of the left operand have fewer terms.
 
 Checked: every element must be whole (converting would lose a flipped low bit), and for random vectors x of whole
 numbers from 1 to X, output·x must be left·(right·x) (Freivalds 1977). Both sides are exact in fp64: every partial sum
-is at most M^2 k · k · X <= 2^53. A row with one wrong element is always found wrong; one with several is missed with a
+is at most M^2 k · k · X <= 2^53. A row with one wrong element is always found. One with several is missed with a
 chance of 1/X a vector: for VECTORS of them 2^-64 at a side of 8192.
 """
 
@@ -21,11 +21,10 @@ from worker.verify.seeded import Squares
 
 VECTORS: Final = 4
 LARGEST: Final = {torch.float32: 2**24 - 1, torch.float16: 2**11, torch.bfloat16: 2**8}
-"""Largest whole number below which all can be stored."""
+"""Whole number up to which all can be stored."""
 _TF32_LARGEST: Final = 2**11
 _FP64_LARGEST: Final = 2**53
-_CHUNK: Final = 1 << 23
-"""Elements that are converted to fp64 at once: 64 MiB."""
+_CHUNK: Final = 1 << 23  # elements that are converted to fp64 at once: 64 MiB
 _VECTOR_STREAM: Final = 1_000
 _STAGGER: Final = 37
 
@@ -54,7 +53,7 @@ def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
 
 
 def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
-    """Random whole numbers, all but `terms` of each row zero, at other places in each row."""
+    """Random whole numbers, zero except `terms` of each row, at different places in each row."""
     matrix = squares.whole(stream, limits.most)
     if limits.terms < squares.side:
         column = torch.arange(squares.side, device=squares.device)
@@ -63,7 +62,7 @@ def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
 
 
 def vectors(seed: int, number: int, side: int, limits: Bounds, device: torch.device) -> torch.Tensor:
-    """Random whole numbers from 1 to `reach` in fp64, of shape (side, VECTORS), others for each `number`."""
+    """Random whole numbers from 1 to `reach` in fp64, of shape (side, VECTORS), different for each `number`."""
     words = seeded.bits(seed, _VECTOR_STREAM + number, side * VECTORS, device)
     return words.bitwise_and_(limits.reach - 1).add_(1).double().view(side, VECTORS)
 

@@ -35,12 +35,12 @@ class Flips:
 
     @property
     def wanted(self) -> bool:
-        """Whether a fault is requested that has not happened yet."""
+        """Whether a requested fault has not happened yet."""
         return self._injection.flip_bits > 0 and not self._struck
 
     @property
     def stuck(self) -> bool:
-        """Whether every product is struck by now."""
+        """Whether the fault strikes every product from now on."""
         return self._injection.stuck and self._struck
 
     def strike(self, output: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Losses and gradient digests of a replay, kept on the device until it is over; and an injected fault."""
+"""Losses and gradient digests of a replay, kept on the device until it is over, and an injected fault."""
 
 import hashlib
 import random
@@ -25,7 +25,7 @@ class Outcome:
 
     @property
     def loss(self) -> float:
-        """Sum over all parts."""
+        """Sum of the losses of all parts."""
         return sum(map(float.fromhex, self.losses))
 
     @property
@@ -35,21 +35,20 @@ class Outcome:
         return hashlib.blake2b(words, digest_size=8).hexdigest()
 
     def differing(self, expected: "Outcome") -> list[int]:
-        """Numbers of the parameters whose gradients differ."""
+        """Indices of the parameters whose gradients differ."""
         pairs = zip(self.gradients, expected.gradients, strict=True)
         return [number for number, (found, right) in enumerate(pairs) if found != right]
 
     def element(self, number: int, expected: "Outcome") -> Element:
-        """The gradient of a parameter: its number as the offset, digests as the bits."""
+        """The gradient of a parameter: its index as the offset, digests as the bits."""
         right, found = (outcome.gradients[number] % _WORD for outcome in (expected, self))
         return Element(offset=number, expected=f"{right:016x}", found=f"{found:016x}")
 
 
 class Recorder:
-    """Losses and digests of one replay after the other."""
+    """Losses and digests of one replay after the other. steps: of a replay. parts: of a step, each with a loss."""
 
     def __init__(self, module: torch.nn.Module, steps: int, parts: int, seed: int) -> None:
-        """steps: of a replay; parts: of a step, each with a loss, a backward pass and parameters of its own."""
         self._parts = parts
         self._parameters = [parameter for parameter in module.parameters() if parameter.numel()]
         self._digesters = _digesters([matrix(parameter.detach()) for parameter in self._parameters], seed)
@@ -69,7 +68,7 @@ class Recorder:
         return self._passes % self._parts
 
     def begin(self) -> None:
-        """Begin a replay."""
+        """Start a replay."""
         self._totals.zero_()
         self._passes = 0
 
@@ -99,9 +98,9 @@ def matrix(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _digesters(gradients: Sequence[torch.Tensor], seed: int) -> list[Digester]:
-    """One for each gradient, shared within a shape: each new one tries itself, for milliseconds of an idle GPU."""
+    """One for each gradient, shared within a shape: each new one takes milliseconds of an idle GPU to try itself."""
     kinds = [(gradient.shape, gradient.dtype) for gradient in gradients]
-    made = {kind: Digester(one, seed) for kind, one in dict(zip(kinds, gradients, strict=True)).items()}
+    made = {kind: Digester(gradient, seed) for kind, gradient in dict(zip(kinds, gradients, strict=True)).items()}
     return [made[kind] for kind in kinds]
 
 
@@ -109,7 +108,6 @@ class GradientFault:
     """Injected fault: bits of one gradient of one step flip, in one replay or (stuck) in every one from then on."""
 
     def __init__(self, assign: Assign, steps: int) -> None:
-        """steps: of a replay."""
         self._assign = assign
         self._injection = assign.injection or NO_FAULT
         self._random = random.Random(f"gradient to flip {assign.cell.seed}")
@@ -118,7 +116,7 @@ class GradientFault:
         self._target: tuple[torch.nn.Parameter, Flips] | None = None
 
     def begin(self, *, possible: bool) -> None:
-        """Begin a replay. possible: it is compared."""
+        """Start a replay. possible: a fault may be injected, because the replay is compared."""
         self._now = possible and self._injection.flip_bits > 0 and (self._injection.stuck or not self._struck)
 
     def strike(self, step: int, having: list[torch.nn.Parameter]) -> None:

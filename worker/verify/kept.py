@@ -1,7 +1,7 @@
 """Mismatches of one launch: all are counted, the first are kept, in memory and at once on the disk.
 
 wrong ──▶ seen: on the disk ──▶ read again, made again, computed anew ──▶ examined: on the disk
-                                └ on a GPU that errs, this may end the process
+                                └ on a faulty GPU, this may end the process
 """
 
 import time
@@ -19,7 +19,7 @@ class Kept:
         self.count = 0
 
     def seen(self, what: str, iteration: int, *, sender: str | None = None, of_all: bool = False) -> int | None:
-        """Record a mismatch before its examination. Returns its place among the kept; None beyond those."""
+        """Record a mismatch before its examination. Returns its index among the kept; None beyond those."""
         self.count += 1
         at = len(self._kept)
         if at >= KEPT_MISMATCHES:
@@ -42,7 +42,7 @@ class Kept:
         return at
 
     def examined(self, at: int, mismatch: Mismatch) -> None:
-        """Replace the mismatch at this place by the examined one."""
+        """Replace the mismatch at this index by the examined one."""
         self._kept[at] = mismatch
         self._stage.keep(Seen(at=at, mismatch=mismatch))
 

@@ -1,4 +1,4 @@
-"""Key that must agree before two launches may be expected to give the same bits."""
+"""Key that must agree before two launches are expected to give the same bits."""
 
 import ctypes
 from pathlib import Path
@@ -16,19 +16,19 @@ _UNKNOWN: Final = "unknown"
 def key(device: Device, opened: torch.device) -> tuple[str, ...]:
     """The key of `Verification`, after the first product, which loads cuBLAS.
 
-    Of a GPU: name, multiprocessors, architecture, driver, torch, CUDA, cuBLAS, cuDNN, slicing. Of a CPU: model,
-    instruction set and threads, which set the order of additions, and torch.
+    GPU: name, multiprocessors, architecture, driver, torch, CUDA, cuBLAS, cuDNN, slicing. CPU: model, instruction set,
+    threads (which set the order of additions) and torch.
     """
     return _gpu(device, opened) if opened.type == "cuda" else _cpu()
 
 
 def _gpu(device: Device, opened: torch.device) -> tuple[str, ...]:
-    found = torch.cuda.get_device_properties(opened)
+    properties = torch.cuda.get_device_properties(opened)
     cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # torch does not annotate it
     return (
-        str(found.name),
-        f"{found.multi_processor_count} multiprocessors",
-        f"sm_{found.major}{found.minor}",
+        str(properties.name),
+        f"{properties.multi_processor_count} multiprocessors",
+        f"sm_{properties.major}{properties.minor}",
         f"driver {device.driver_version or _UNKNOWN}",
         f"torch {torch.__version__}",
         f"CUDA {torch.version.cuda}",
@@ -48,7 +48,6 @@ def _cpu() -> tuple[str, ...]:
 
 
 def _cublas() -> str:
-    """Version of the library in this process, whatever package it came with."""
     for line in _MAPS.read_text(encoding="utf-8", errors="replace").splitlines():
         path = line.partition("/")[2]
         if "libcublasLt.so" in path:

@@ -3,7 +3,7 @@
     ↑ write w        ↑ check w, write ~w        ↓ check ~w, write w        ↑ check w
 
 ↑ from the first word to the last, ↓ back: moving inversions. A group of chunks is checked, looked at, and only then
-written. Faults that each pattern finds, of a memory that is otherwise healthy:
+written. Faults that each pattern finds in otherwise healthy memory ("all": whichever bits, word or line):
 
     fault                                                own address  moving inv.  walking  modulo 20  random
     bits that flip after they were written                    all         all        all       all      all
@@ -11,9 +11,9 @@ written. Faults that each pattern finds, of a memory that is otherwise healthy:
     an address line stuck, the two words in two groups        all         all        all       all      all
     ... in the same group                                     all          -       line < 6    all      all
 
-"all": whichever bits, word or line (tests/worker/test_memory_patterns.py). For faults that need certain neighbouring
-bits (coupling), moving inversions take the next of seven backgrounds each turn, the walking bit moves on by one of 64
-places, modulo 20 by one of 20, random by its seed. Marches are numbered over a whole burn-in:
+For faults that need certain neighbouring bits (coupling), moving inversions take the next of seven backgrounds each
+turn, the walking bit moves on by one of 64 places, modulo 20 by one of 20, random by its seed. Marches are numbered
+over a whole burn-in:
 
     round 0    march 0 ▶ 1 ▶ 2 ▶ …        own address 0, moving inversions 0, walking 0, …
     round 1    march 17 ▶ 18 ▶ 19 ▶ …     walking 3, modulo 20 3, random 3, own address 4, …
@@ -33,12 +33,11 @@ WORD_BYTES: Final = 8
 _WORD_BITS: Final = 64
 _ALL: Final = (1 << _WORD_BITS) - 1
 _APART: Final = 20
-"""Of modulo 20: no cache line, row or bank of memory is a multiple of it."""
+"""Step of modulo 20: no cache line, row or bank of memory is a multiple of it."""
 _BACKGROUNDS: Final = tuple(bits.signed(_ALL // ((1 << run) + 1), _WORD_BITS) for run in (64, 1, 2, 4, 8, 16, 32))
-"""Runs of equal bits: all zeros first, then 01 01, 0011 0011, and so on."""
+"""Runs of equal bits: all zeros, 01 01, 0011 0011, and so on."""
 _EVERY_TWENTIETH: Final = _BACKGROUNDS[1]
 _STREAM: Final = 301
-"""Of the seed; turns count on from it."""
 _MARCHES_A_ROUND: Final = 17
 """About as many as a launch of a minute holds on an H200, where one of 20 s holds five.
 
@@ -47,7 +46,7 @@ Coprime to the five patterns and their 7 backgrounds, 64 and 20 places, so that 
 
 @dataclass(frozen=True)
 class Span:
-    """Consecutive words of a memory: the number of the first, and how many."""
+    """Consecutive words of a memory: number of the first, and how many."""
 
     first: int
     count: int
@@ -66,7 +65,7 @@ Words = Callable[[Span, Turn, torch.device], torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Stroke:
+class _Stroke:
     """One walk through the memory: what is checked, then written: words, complement, or nothing (None)."""
 
     check: bool | None
@@ -77,40 +76,40 @@ class Stroke:
 PLAIN: Final = False
 COMPLEMENT: Final = True
 MARCH: Final = (
-    Stroke(check=None, write=PLAIN),
-    Stroke(check=PLAIN, write=COMPLEMENT),
-    Stroke(check=COMPLEMENT, write=PLAIN, downwards=True),
-    Stroke(check=PLAIN, write=None),
+    _Stroke(check=None, write=PLAIN),
+    _Stroke(check=PLAIN, write=COMPLEMENT),
+    _Stroke(check=COMPLEMENT, write=PLAIN, downwards=True),
+    _Stroke(check=PLAIN, write=None),
 )
+# Visits of a march to each chunk.
 VISITS: Final = sum((stroke.check is not None) + (stroke.write is not None) for stroke in MARCH)
-"""Visits of a march to each chunk."""
 
 
 def own_address(span: Span, _: Turn, device: torch.device) -> torch.Tensor:
-    """Each word holds its own number."""
+    """Words that hold their own number."""
     return torch.arange(span.first, span.first + span.count, device=device)
 
 
 def moving_inversions(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """The same in every word."""
+    """Words that are all the same."""
     background = _BACKGROUNDS[turn.number % len(_BACKGROUNDS)]
     return torch.full((span.count,), background, dtype=torch.int64, device=device)
 
 
 def walking_ones_and_zeros(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """One bit set, a place further in each word; the complement is the walking zero."""
+    """Words with one bit set, a place further in each. The complement is the walking zero."""
     places = own_address(span, turn, device).add_(turn.number).remainder_(_WORD_BITS)
     return torch.bitwise_left_shift(1, places)
 
 
 def modulo_20(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Every twentieth word is the complement of all others."""
+    """Words of which every twentieth is the complement of all others."""
     chosen = own_address(span, turn, device).remainder_(_APART) == turn.number % _APART
     return chosen.to(torch.int64).neg_().bitwise_xor_(~_EVERY_TWENTIETH)
 
 
 def random(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Random words, others in each round."""
+    """Random words, different in each round."""
     return seeded.bits(turn.seed, _STREAM + turn.number, span.count, device, start=span.first)
 
 
@@ -139,7 +138,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Visit:
-    """Write or check of one chunk. last: of its group, so that it is time to look."""
+    """Write or check of one chunk. last: of its group, so that the host looks at the results."""
 
     chunk: int
     content: Content
@@ -148,7 +147,7 @@ class Visit:
 
 
 def first_march(round_: int) -> int:
-    """Number of a round's first march; both are counted from 0."""
+    """Number of a round's first march, both counted from 0."""
     return _MARCHES_A_ROUND * round_
 
 
@@ -162,7 +161,7 @@ def visits(chunks: int, group: int, seed: int, first: int = 0) -> Iterator[Visit
             yield from _walk(stroke, names[at], Turn(number, seed), groups)
 
 
-def _walk(stroke: Stroke, pattern: str, turn: Turn, groups: Sequence[range]) -> Iterator[Visit]:
+def _walk(stroke: _Stroke, pattern: str, turn: Turn, groups: Sequence[range]) -> Iterator[Visit]:
     for group in reversed(groups) if stroke.downwards else groups:
         order = group[::-1] if stroke.downwards else group
         for wanted, check in ((stroke.check, True), (stroke.write, False)):

@@ -8,7 +8,6 @@ from protocol.cell import Cell
 from worker import devices
 
 NO_TF32: Final = {"tf32": "a CPU multiplies in fp32"}
-"""What tf32 cells do not test on a CPU."""
 _CUDA_BYTES: Final = 16 << 30
 _CPU_BYTES: Final = 64 << 20
 _MOST_OUTPUTS: Final = 256
@@ -17,8 +16,8 @@ _MOST_OUTPUTS: Final = 256
 class Products(Protocol):
     """Products of pairs of operands, each verified by one number.
 
-    pairs: number of products, from 0. side: of the square matrices. what, method: as text. not_tested: as in
-    Verification. odd: outputs that were wrong before the watch: pair, verdict, output.
+    pairs: number of products. side: of the square matrices. what, method: as text. not_tested: as in Verification. odd:
+    outputs that were wrong before the watch: pair, verdict, output.
     """
 
     pairs: int
@@ -30,7 +29,7 @@ class Products(Protocol):
     odd: tuple[tuple[int, int, torch.Tensor], ...]
 
     def empty(self) -> torch.Tensor:
-        """Room for an output."""
+        """Memory for an output."""
 
     def make(self, pair: int, output: torch.Tensor) -> None:
         """Multiply into `output`. Does not wait for the device."""
@@ -48,14 +47,14 @@ class Products(Protocol):
         """The two operands."""
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """Allowed distance of an element from `exact`; magnitude: the sum of its terms' absolute values."""
+        """Allowed distance of an element from `exact`. magnitude: sum of its terms' absolute values."""
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """All tensors on the device."""
 
 
 def side_of(cell: Cell) -> int:
-    """Side of the matrices. Raises ValueError where the cell has none."""
+    """Side of the matrices. Raises ValueError if the cell has none."""
     if cell.input_size is None:
         raise ValueError(f"{cell.id}: a cell of {cell.workload} needs an input size, the side of its matrices")
     return cell.input_size
@@ -67,7 +66,7 @@ def flops(side: int) -> float:
 
 
 def add_in_fp32() -> None:
-    """Have cuBLAS add up products of two bytes in fp32 throughout: by default it may add parts in two bytes."""
+    """Have cuBLAS add up products of two bytes in fp32. By default it may add parts in two bytes."""
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
@@ -78,7 +77,7 @@ def can_store_fp32(device: torch.device) -> bool:
 
 
 def multiply(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor) -> None:
-    """The product, into `output`, whose type may be fp32 where `can_store_fp32`."""
+    """Multiply into `output`, whose type may be fp32 if `can_store_fp32`."""
     if output.dtype is left.dtype:
         torch.mm(left, right, out=output)
     else:

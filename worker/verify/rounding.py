@@ -1,9 +1,9 @@
-"""Largest error of a product by rounding alone: beyond it, something is broken.
+"""Largest error of a product by rounding alone. A larger one shows a fault.
 
 For a dot product of k terms, added up in any order with unit roundoff u, Higham (Accuracy and Stability of Numerical
 Algorithms, 2nd edition, section 3.1) has
 
-    |found - exact| <= gamma · Σ |a_i| |b_i|,   gamma = k u / (1 - k u)
+    |output - exact| <= gamma · Σ |a_i| |b_i|,   gamma = k u / (1 - k u)
 
 u is 2^-24 where fp32 numbers are multiplied and added in fp32, and 2^-23 on tensor cores, which truncate (Fasi, Higham,
 Mikaitis, Pranesh: Numerical behavior of NVIDIA tensor cores, PeerJ Computer Science, 2021). Storing the sum in fewer
@@ -29,6 +29,6 @@ def bound(precision: Precision, terms: int, exact: float, magnitude: float, stor
     return summed + _STORED[stored] * (abs(exact) + summed) + torch.finfo(stored).tiny
 
 
-def is_beyond(found: float, exact: float, allowed: float) -> bool:
-    """Whether `found` is further from `exact` than `allowed`, or not finite."""
-    return not math.isfinite(found) or abs(found - exact) > allowed
+def is_beyond(value: float, exact: float, allowed: float) -> bool:
+    """Whether `value` is farther from `exact` than `allowed`, or not finite."""
+    return not math.isfinite(value) or abs(value - exact) > allowed

@@ -1,7 +1,7 @@
 """Random numbers that depend on a seed alone: not on the device, the version of torch, or the order of calls.
 
-torch's generators differ between CPU and CUDA. The number at a place is splitmix64 of the place (Steele, Lea, Flood
-2014), by exact integer operators.
+torch's generators differ between CPU and CUDA. The number at an index is splitmix64 of it (Steele, Lea, Flood 2014),
+by exact integer operators.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,9 @@ _GOLDEN: Final = 0x9E3779B97F4A7C15
 _FACTORS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST_SHIFT: Final = 31
 _WORD: Final = 1 << 64
-_CHUNK: Final = 1 << 23
-"""Numbers that are made at once: 64 MiB for each of a few temporaries."""
+_CHUNK: Final = 1 << 23  # numbers that are made at once: 64 MiB for each of a few temporaries
 _PIECES_MEAN: Final = 4 * 65_535 // 2
-_TF32_HIDDEN: Final = (1 << 13) - 1
-"""The bits of an fp32 that tf32 does not have."""
+_TF32_HIDDEN: Final = (1 << 13) - 1  # bits of an fp32 that tf32 does not have
 
 
 def bits(seed: int, stream: int, count: int, device: torch.device, start: int = 0) -> torch.Tensor:
@@ -82,15 +80,14 @@ class Squares:
 
 
 def _mixed(value: int) -> int:
-    """splitmix64 of one Python number, as in `bits`."""
-    value = (value + _GOLDEN) % _WORD
+    value = (value + _GOLDEN) % _WORD  # splitmix64, as in `bits`
     for shift, factor in _FACTORS:
         value = (value ^ (value >> shift)) * factor % _WORD
     return value ^ (value >> _LAST_SHIFT)
 
 
 def _fold(words: torch.Tensor, shift: int) -> torch.Tensor:
-    """Fold words ^ (words >> shift), in place; the sign that torch's shift brings in is masked off."""
+    """Compute words ^ (words >> shift), in place, without the sign that torch's shift brings in."""
     return words.bitwise_xor_(words.bitwise_right_shift(shift).bitwise_and_((1 << (64 - shift)) - 1))
 
 

@@ -10,11 +10,11 @@ from worker.verify.flips import NO_FAULT
 
 
 def slowed(work: Work, assign: Assign) -> Work:
-    """The work, slowed where the launch has this fault."""
+    """Return the work, slowed if the launch has this fault."""
     percent = (assign.injection or NO_FAULT).slow_percent
     if percent <= 0:
         return work
-    return SlowWork(
+    return _SlowWork(
         work.steps,
         passes=work.passes,
         waits=work.waits,
@@ -26,14 +26,13 @@ def slowed(work: Work, assign: Assign) -> Work:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlowWork(Work):
-    """Other work, done more slowly."""
+class _SlowWork(Work):
+    """Other work, each block followed by sleep that counts to its last span."""
 
     work: Work
     percent: float
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """A block of the work, followed by sleep that counts to its last span."""
         block = self.work.block(clock, iterations, group)
         time.sleep(block.wall_ms / 1e3 * self.percent / 100)
         end_ns = time.monotonic_ns()
@@ -41,9 +40,7 @@ class SlowWork(Work):
         return replace(block, end_ns=end_ns, spans_ms=spans_ms)
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """As in the work."""
         return self.work.size(duration_s, iteration_ms, group)
 
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
-        """As in the work."""
         return self.work.group(clock, iteration_ms, iterations)

@@ -1,6 +1,6 @@
-"""Import of Triton ahead of all launches, without a GPU. Where it fails, each launch does it itself.
+"""Import of Triton ahead of all launches, without a GPU. If it fails, each launch does it itself.
 
-It hashes all of itself for its cache, and imports Gluon: 0.5 to 0.7 s on an H200 in which the GPU would be idle.
+Triton hashes its own files for its cache, and imports Gluon: 0.5 to 0.7 s on an H200 in which the GPU would be idle.
 """
 
 import triton.experimental.gluon  # noqa: F401 - imported by Triton itself, later than here

@@ -1,7 +1,7 @@
 """Verification of every product of a measurement, without waiting for the device inside a block.
 
     block:    make 0 → verify 0 → make 1 → verify 1 → …           each product into an output of its own
-    between:  read the verdicts, one number a product; look closer where one is wrong; next block, same outputs
+    between:  read the verdicts, one number a product; examine wrong ones; next block, same outputs
 
 A wrong output still lies where it was written and is really read again: a copy would cost bandwidth, or hide an error
 of the memory. An output never gets the same product twice in a row: one that was not written would look right.
@@ -34,7 +34,7 @@ _COSTED: Final = 5
 
 @dataclass(frozen=True)
 class _Made:
-    """A product of the current block: its number in the launch, its pair, and its iteration of the phase."""
+    """A product of the current block. number: in the launch. iteration: of the phase."""
 
     number: int
     pair: int
@@ -62,7 +62,7 @@ class Watch:
             self._wrong(_Made(0, pair, 0), output, verdict=verdict, when=_BEFORE)
 
     def begin(self, iterations: int) -> None:
-        """Begin a block. Raises ValueError for more products than there are outputs."""
+        """Start a block. Raises ValueError for more products than there are outputs."""
         if iterations > len(self.outputs):
             raise ValueError(f"a block of {iterations} products, with {len(self.outputs)} outputs to keep them in")
         self._verdicts.zero_()
@@ -70,7 +70,7 @@ class Watch:
         self._strike_at = iterations // 2 if self._flips.wanted and self._is_middle(iterations) else None
 
     def step(self) -> None:
-        """One product, and its verification. Does not wait for the device."""
+        """Make and verify one product. Does not wait for the device."""
         self._make()
         self._judge()
 
@@ -92,7 +92,7 @@ class Watch:
             self.look()
 
     def verification(self, key: tuple[str, ...], method: str) -> Verification:
-        """What was verified. checks: products of warm-up and measurement."""
+        """Result of the verification. checks: products of warm-up and measurement."""
         return Verification(
             key=key,
             digests=self._products.digests,
@@ -106,7 +106,7 @@ class Watch:
 
     def cost(self, clock: Clock) -> float:
         """Share of an iteration's time that its verification takes, 0 to 1, on a device that is not warm yet."""
-        self._timed(clock, 1)  # loads what is loaded when it is first used
+        self._timed(clock, 1)  # the first product loads libraries
         spans_ms = self._timed(clock, min(_COSTED, len(self.outputs))).spans_ms
         make_ms, judge_ms = median(spans_ms[::2]), median(spans_ms[1::2])
         return judge_ms / (make_ms + judge_ms)
@@ -135,21 +135,20 @@ class Watch:
         self._products.judge(made.number, made.pair, self.outputs[slot], self._verdicts, slot)
 
     def _is_middle(self, iterations: int) -> bool:
-        """Whether the block that begins now should contain the middle of the measurement."""
-        asked = self._assign.measurement
+        limits = self._assign.measurement
         if self._stage.phase is not Phase.MEASURE:
             return False
-        if asked.iterations is not None:
-            return 2 * (self._done[Phase.MEASURE] + iterations) >= asked.iterations
+        if limits.iterations is not None:
+            return 2 * (self._done[Phase.MEASURE] + iterations) >= limits.iterations
         now = time.monotonic()
         self._measuring_since = self._measuring_since or now
-        return 2 * (now - self._measuring_since + asked.block_s) >= asked.max_s
+        return 2 * (now - self._measuring_since + limits.block_s) >= limits.max_s
 
     def _wrong(self, made: _Made, output: torch.Tensor, *, verdict: int, when: str) -> None:
         at = self._kept.seen(self._products.what + when, made.iteration)
         if at is None:
             return
-        found = evidence.examine(
+        mismatch = evidence.examine(
             self._products,
             number=made.number,
             pair=made.pair,
@@ -158,7 +157,7 @@ class Watch:
             iteration=made.iteration,
             strike=self._strike_again,
         )
-        self._kept.examined(at, msgspec.structs.replace(found, what=found.what + when))
+        self._kept.examined(at, msgspec.structs.replace(mismatch, what=mismatch.what + when))
 
     def _strike_again(self, output: torch.Tensor) -> None:
         if self._flips.stuck:
@@ -167,18 +166,18 @@ class Watch:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedWork(Work):
-    """Work of watched products: blocks that fit into the outputs, looked at when they are over."""
+    """Work of watched products: blocks that fit into the outputs, whose verdicts are read when they are over."""
 
     watch: Watch
     grouped: bool = False
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """One timed block, then the untimed look at its verdicts."""
+        """Run one timed block, then read its verdicts, untimed."""
         self.watch.begin(iterations)
         block = super().block(clock, iterations, group)
         self.watch.look()
         return block
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """As of all work, but no more than there are outputs."""
+        """Iterations of a block, no more than there are outputs."""
         return min(super().size(duration_s, iteration_ms, group), len(self.watch.outputs))

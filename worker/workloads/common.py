@@ -1,5 +1,6 @@
 """Shared steps of the workloads: the phases of a launch, and its result."""
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -10,7 +11,7 @@ from protocol import floats
 from protocol.cell import Cell, MemoryFormat, ModelSpec, Precision
 from protocol.failure import Phase
 from protocol.messages import Assign
-from protocol.result import Memory, Result, WarmUp
+from protocol.result import Compilation, LoadWindow, Memory, Result, WarmUp
 from protocol.verification import Verification
 from worker import devices, measure, memory
 from worker.errors import ModelCodeError, UnsuitableModelError
@@ -26,21 +27,21 @@ _CASTS: Final = {
     torch.float16: torch.nn.Module.half,
     torch.bfloat16: torch.nn.Module.bfloat16,
 }
-"""Conversions of floating-point tensors alone."""
 
+# None: the layout of the model's code.
 _FORMATS: Final = {MemoryFormat.CONTIGUOUS: None, MemoryFormat.CHANNELS_LAST: torch.channels_last}
-"""None: the layout of the model's code."""
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """Warm-up and measurement, the device memory of each, and the process's peak until then."""
+    """Warm-up and measurement, the device memory of each, and the process's peak until then. load: as in Result."""
 
     warm_up: WarmUp
     measured: Measured
     cold: Peaks
     warm: Peaks
     resident_bytes: int
+    load: LoadWindow | None = None
 
     @property
     def iteration_ms(self) -> float:
@@ -50,13 +51,13 @@ class Measurements:
 
 
 def family_of(assign: Assign, stage: Stage) -> Family:
-    """The family of the cell's model, imported."""
+    """Import the family of the cell's model."""
     with stage.timed("import"):
         return registry.family(assign.model)
 
 
 def opened(family: Family, assign: Assign, stage: Stage, *, training: bool) -> tuple[torch.device, torch.nn.Module]:
-    """Phase of building: the launch's device, and the cell's model on it, ready."""
+    """Enter the build phase. Returns the launch's device, and the cell's model on it, ready."""
     stage.enter(Phase.BUILD)
     device = open_device(assign, stage)
     with stage.timed("build"):
@@ -66,7 +67,7 @@ def opened(family: Family, assign: Assign, stage: Stage, *, training: bool) -> t
 
 
 def open_device(assign: Assign, stage: Stage) -> torch.device:
-    """The launch's device with its context; the resident peak counts from here on."""
+    """Open the launch's device with its context. The resident peak counts from here on."""
     with stage.timed("context"):
         device = devices.open_device(assign.device, assign.cell.precision)
     memory.reset_resident()
@@ -75,7 +76,7 @@ def open_device(assign: Assign, stage: Stage) -> torch.device:
 
 
 def build(family: Family, assign: Assign, device: torch.device, *, training: bool) -> torch.nn.Module:
-    """The cell's model on its device, in the cell's type, memory format and mode."""
+    """Build the cell's model on its device, in the cell's type, memory format and mode."""
     cell = assign.cell
     dtype = devices.weights_type(cell.precision, training=training)
     make = family.build if training else serving(family)
@@ -85,14 +86,14 @@ def build(family: Family, assign: Assign, device: torch.device, *, training: boo
 
 
 def serving(family: Family) -> Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]:
-    """Builder of the model for load and inference: a part of the trained one where the family says so."""
+    """Builder of the model for load and inference: a part of the trained one if the family says so."""
     build: Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]
     build = getattr(family, "build_for_inference", family.build)
     return build
 
 
 def placed(module: torch.nn.Module, cell: Cell, device: torch.device) -> torch.nn.Module:
-    """The module on `device`, in the cell's memory format: in one call, as people write it."""
+    """Move the module to `device` and the cell's memory format, in one call, as most code does."""
     moved: torch.nn.Module = module.to(device, memory_format=_FORMATS[cell.memory_format])  # type: ignore[call-overload]  # torch declares each alone
     return moved
 
@@ -112,13 +113,13 @@ def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
             if tensor.is_complex():
                 raise UnsuitableModelError(
                     f"{name} is of type {str(tensor.dtype).removeprefix('torch.')}, which has no counterpart in "
-                    f"{str(dtype).removeprefix('torch.')}: measure load and inference of this model with -p fp32"
+                    f"{str(dtype).removeprefix('torch.')}. Measure load and inference of this model with -p fp32"
                 )
     return _CASTS[dtype](module)
 
 
 def make_batch(family: Family, assign: Assign, device: torch.device, dtype: torch.dtype) -> Batch:
-    """The inputs, on the device and in the cell's memory format. Called in the warm-up: a smaller batch may fit."""
+    """Make the inputs on the device, in the cell's memory format. Call it in the warm-up: a smaller batch may fit."""
     cell = assign.cell
     feed = Feed(batch_size=cell.batch_size, input_size=cell.input_size, device=device, dtype=dtype, seed=cell.seed)
     batch = family.batch(assign.model, feed)
@@ -142,29 +143,33 @@ def items(family: Family, assign: Assign, batch: Batch) -> int:
 def warm_up_and_measure(
     work: Work, assign: Assign, stage: Stage, device: torch.device, clock: Clock | None = None
 ) -> Measurements:
-    """Both phases, without cached memory. Raises ModelCodeError where the model's code changed the precision."""
+    """Run both phases, without cached memory. Raises ModelCodeError if the model's code changed the precision."""
     wants_tf32 = assign.cell.precision is Precision.TF32
     devices.set_tf32(wanted=wants_tf32)  # building and feeding may have run code that switches it
     memory.release_cached(device)
     memory.reset_peaks(device)
     work = replace(work, retries=lambda: memory.allocator_retries(device))
     clock = clock or devices.clock_for(device)
+    began_ns = time.monotonic_ns()
     warm_up, iteration_ms = measure.warm_up(work, clock, assign.measurement, stage)
     cold = memory.peaks(device)
     memory.reset_peaks(device)
     measured = measure.measured(work, clock, assign.measurement, stage, iteration_ms)
+    warm = memory.peaks(device)
+    since_ns = began_ns + round(warm_up.first_iteration_ms * 1e6)
+    load = measure.load_window(work, clock, assign.measurement, stage, measured, since_ns=since_ns)
     _require_precision(assign, wants_tf32=wants_tf32)
-    return Measurements(warm_up, measured, cold, memory.peaks(device), memory.resident_peak())
+    return Measurements(warm_up, measured, cold, warm, memory.resident_peak(), load)
 
 
 def _require_precision(assign: Assign, *, wants_tf32: bool) -> None:
     changed = [name for name, on in devices.tf32_switches().items() if on is not wants_tf32]
     if changed:
         raise ModelCodeError(
-            f"the code of {assign.model.name} switched TF32 {'off' if wants_tf32 else 'on'} while it was measured in "
-            f"{assign.cell.precision} ({', '.join(changed)}), so the times are not those of {assign.cell.precision}. "
-            "Remove torch.set_float32_matmul_precision, allow_tf32 and fp32_precision from what the model runs: "
-            "the precision is chosen with -p"
+            f"the code of {assign.model.name} switched TF32 {'off' if wants_tf32 else 'on'} during the measurement "
+            f"({', '.join(changed)}), so the times are not those of {assign.cell.precision}. Remove "
+            "torch.set_float32_matmul_precision, allow_tf32 and fp32_precision from the code, and choose the "
+            "precision with -p"
         )
 
 
@@ -180,6 +185,7 @@ def result(
     flops: float | None = None,
     generated_tokens: int | None = None,
     loss: float | None = None,
+    compilation: Compilation | None = None,
     bytes_per_iteration: dict[str, int] | None = None,
     verification: Verification | None = None,
 ) -> Result:
@@ -197,6 +203,9 @@ def result(
         series=measured.series | {name: floats.pack(times) for name, times in (series or {}).items()},
         group=measured.group,
         launch_bound=measured.launch_bound,
+        host_share=measured.host_share,
+        host_cpu=measured.host_cpu,
+        load=measurements.load,
         flops_per_iteration=flops,
         generated_tokens=generated_tokens,
         memory=Memory(
@@ -208,6 +217,7 @@ def result(
             resident_bytes=measurements.resident_bytes,
         ),
         loss=loss,
+        compilation=compilation,
         bytes_per_iteration=bytes_per_iteration or {},
         verification=verification,
         environment=devices.environment(device, isolation),

@@ -1,7 +1,7 @@
 """Every fault on request, for `selftest` and tests. torch is imported only by faults on a GPU.
 
-Keys of the model's `config`: `do` names a row of FAULTS. `above`: only above that batch size; `on`: only on the device
-of that UUID; `once` (a path): only the first time. `in`: the phase; `after`: seconds later. `told`: a file that gets
+Keys of the model's `config`: `do` names a row of FAULTS. `above`: only above that batch size. `on`: only on the device
+of that UUID. `once` (a path): only the first time. `in`: the phase; `after`: seconds later. `told`: a file that gets
 the launch and the monotonic time (ns) before the fault. `seconds`: simulated measuring time of a launch that works. The
 processes of a cell on several devices wait for each other in each phase, and repeatedly while they measure.
 """
@@ -15,7 +15,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -29,8 +29,8 @@ from worker.barrier import Gathering
 from worker.stage import Stage
 
 _MIB: Final = 1024 * 1024
-_TOGETHER: Final = 8
-"""How often processes that measure together wait for each other."""
+_TOGETHER: Final = 8  # times that processes wait for each other while they measure
+_BLOCK_S: Final = 0.5  # longest simulated block of a single process
 _ON_A_GPU: Final = frozenset({"out of device memory", "device assert", "endless kernel"})
 """Faults that need the launch's device, which is opened in the build phase."""
 
@@ -50,10 +50,8 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             _inject(assign)
         if others is not None:
             others.align()
-    start = time.monotonic_ns()
     with stage.timed("measure"):
-        _pretend(float(config.get("seconds", 0)), others)
-    end = time.monotonic_ns()
+        blocks = tuple(_pretend(float(config.get("seconds", 0)), others))
     if others is not None:
         others.align()  # only now has each of them measured
     stage.progress(1.0)
@@ -66,24 +64,27 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             steady_state=SteadyState.REACHED, iterations=1, first_iteration_ms=1.0, second_iteration_ms=None
         ),
         stop_reason=StopReason.TARGET,
-        blocks=(Block(start_ns=start, enqueued_ns=end, end_ns=end, iterations=1),),
-        series={"iteration": floats.pack([float(assign.cell.batch_size)])},
+        blocks=blocks,
+        series={"iteration": floats.pack([float(assign.cell.batch_size)] * len(blocks))},
         memory=Memory(model_bytes=0, resident_bytes=0),
         environment=Environment(python=sys.version.split()[0], threads=1, collector_enabled=True, isolation=isolation),
         verification=None if others is None else _came(assign, others),
     )
 
 
-def _pretend(seconds: float, others: Gathering | None) -> None:
-    for _ in range(1 if others is None else _TOGETHER):
-        time.sleep(seconds / (1 if others is None else _TOGETHER))
+def _pretend(seconds: float, others: Gathering | None) -> Iterator[Block]:
+    number = max(1, math.ceil(seconds / _BLOCK_S)) if others is None else _TOGETHER
+    for _ in range(number):
+        start_ns = time.monotonic_ns()
+        time.sleep(seconds / number)
         if others is not None:
             others.align()
+        end_ns = time.monotonic_ns()
+        yield Block(start_ns=start_ns, enqueued_ns=end_ns, end_ns=end_ns, iterations=1)
 
 
 def _came(assign: Assign, others: Gathering) -> Verification:
-    """Report how often this process met the others."""
-    return Verification(key=(assign.device.uuid,), method="made up", checks=others.counted.number)
+    return Verification(key=(assign.device.uuid,), method="simulated", checks=others.counted.number)
 
 
 def _wanted(assign: Assign) -> bool:
@@ -111,8 +112,8 @@ def _inject(assign: Assign) -> None:
     config = assign.model.config
     time.sleep(float(config.get("after", 0)))
     if "told" in config:
-        with Path(str(config["told"])).open("a", encoding="ascii") as told:
-            told.write(f"{assign.launch} {time.monotonic_ns()}\n")
+        with Path(str(config["told"])).open("a", encoding="ascii") as file:
+            file.write(f"{assign.launch} {time.monotonic_ns()}\n")
     FAULTS[str(config["do"])](assign)
 
 
@@ -121,7 +122,7 @@ def _raise(_: Assign) -> NoReturn:
 
 
 def _no_context(_: Assign) -> NoReturn:
-    """Raise the error of torch when CUDA cannot be started."""
+    # torch's error when CUDA cannot be started
     raise RuntimeError("CUDA error: unknown error\nCUDA kernel errors might be asynchronously reported")
 
 
@@ -159,7 +160,6 @@ def _exhaust(assign: Assign) -> None:
 
 
 def _exhaust_device(assign: Assign) -> None:
-    """Allocate 30 % of the GPU's memory for each item of the batch."""
     import torch
 
     _, total = torch.cuda.mem_get_info()
@@ -167,9 +167,9 @@ def _exhaust_device(assign: Assign) -> None:
 
 
 def _index_out_of_bounds(_: Assign) -> None:
-    """Fail a device assertion, which makes the process unusable."""
     import torch
 
+    # A failed device assertion makes the process unusable.
     torch.zeros(1, device="cuda")[torch.ones(1, dtype=torch.int64, device="cuda")]
     torch.cuda.synchronize()
 

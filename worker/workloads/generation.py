@@ -7,8 +7,8 @@ Every token is read back to the host before the next is requested, as in streami
 An iteration is the whole text. An end-of-text token ends nothing: all texts are equally long.
 """
 
-import time
 from itertools import pairwise
+from time import perf_counter_ns  # bound before a model's code can replace it
 from typing import cast
 
 import torch
@@ -19,7 +19,7 @@ from protocol.messages import Assign
 from protocol.result import Result
 from worker import devices, outputs
 from worker.errors import UnsuitableModelError
-from worker.measure import Measured, Work
+from worker.measure import Work
 from worker.models.base import Writer
 from worker.stage import Stage
 from worker.timing import HostClock
@@ -31,7 +31,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     family = common.family_of(assign, stage)
     if not hasattr(family, "prefill"):
         raise UnsuitableModelError(
-            f"model {assign.model.name!r} does not write text: family {assign.model.family!r} has no prefill and decode"
+            f"model {assign.model.name!r} cannot generate: family {assign.model.family!r} has no prefill and decode"
         )
     device, module = common.opened(family, assign, stage, training=False)
     stage.enter(Phase.WARM_UP)
@@ -45,7 +45,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     assert author.logits is not None
     with stage.timed("count"):
         outputs.require_finite(author.logits, infinite=False)
-    texts = author.measured(measurements.measured)
+    texts, tokens = author.measured(measurements)
     return common.result(
         measurements,
         module,
@@ -57,7 +57,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             "first_token": [(text[1] - text[0]) / 1e6 for text in texts],
             "inter_token": [(after - before) / 1e6 for text in texts for before, after in pairwise(text[1:])],
         },
-        generated_tokens=sum(author.tokens[-len(texts) :]),
+        generated_tokens=tokens,
     )
 
 
@@ -78,7 +78,7 @@ class _Author:
     def write(self) -> None:
         self.logits = None
         self.tokens.append(0)
-        self._texts_ns.append([time.perf_counter_ns()])
+        self._texts_ns.append([perf_counter_ns()])
         logits, cache = self._writer.prefill(self._module, self._prompt)
         tokens = self._read(logits)
         for _ in self._further:
@@ -87,12 +87,13 @@ class _Author:
         self.logits = logits
 
     def _read(self, logits: torch.Tensor) -> torch.Tensor:
-        """The likeliest token of each sequence, shape (batch, 1), read on the host."""
-        tokens = logits.argmax(-1, keepdim=True)
+        tokens = logits.argmax(-1, keepdim=True)  # (batch, 1), read on the host
         self.tokens[-1] += len(tokens.tolist())
-        self._texts_ns[-1].append(time.perf_counter_ns())
+        self._texts_ns[-1].append(perf_counter_ns())
         return tokens
 
-    def measured(self, measured: Measured) -> list[list[int]]:
-        """Start and token times of each measured text, in nanoseconds."""
-        return self._texts_ns[-sum(block.iterations for block in measured.blocks) :]
+    def measured(self, measurements: common.Measurements) -> tuple[list[list[int]], int]:
+        """Start and token times of each measured text in nanoseconds, and the number of their tokens."""
+        end = len(self.tokens) - (measurements.load.iterations if measurements.load else 0)
+        begin = end - sum(block.iterations for block in measurements.measured.blocks)
+        return self._texts_ns[begin:end], sum(self.tokens[begin:end])

@@ -5,10 +5,11 @@ cuDNN's autotuner is left at torch's default, which is what most code runs with.
 
 import torch
 
-from protocol.failure import Phase
+from protocol import floats
 from protocol.messages import Assign
 from protocol.result import Result
 from worker import devices, flops, latency, outputs
+from worker.compiler import Compiler
 from worker.measure import Work
 from worker.models.base import Batch
 from worker.stage import Stage
@@ -19,7 +20,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Measure the cell. Raises NotFiniteError for outputs that are not finite, ModelCodeError for no outputs."""
     family = common.family_of(assign, stage)
     device, module = common.opened(family, assign, stage, training=False)
-    stage.enter(Phase.WARM_UP)
+    compiler = Compiler(assign, stage, device)
     with torch.inference_mode():
         with stage.timed("build"):
             dtype = devices.weights_type(assign.cell.precision, training=False)
@@ -28,12 +29,14 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         def forward() -> torch.Tensor:
             return family.forward(module, batch)
 
+        compiler.compile(module, forward)
         measurements = common.warm_up_and_measure(Work({"forward": forward}), assign, stage, device)
         with stage.timed("count"):
-            # A user's own may mask with infinity.
+            # A user's own model may mask with infinity.
             outputs.require_finite(outputs.some(forward(), assign.model.name), infinite=assign.model.own is not None)
         with stage.timed("measure"):
-            latencies_ms = latency.times_ms(forward, batch.values(), device, assign.measurement.min_s)
+            passes_ms = floats.unpack(measurements.measured.series["forward"])
+            latencies_ms = latency.times_ms(forward, batch.values(), device, assign.measurement.min_s, passes_ms)
         with stage.timed("count"):
             operations = flops.count(forward, measurements.iteration_ms)
     return common.result(
@@ -44,11 +47,12 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         isolation=isolation,
         items=common.items(family, assign, batch),
         series={"latency": latencies_ms},
+        compilation=compiler.compilation(),
         flops=operations,
     )
 
 
 def _inputs(assign: Assign, batch: Batch) -> Batch:
-    """Inputs of the model, without the labels of the loss, which would take memory."""
+    # Without the labels of the loss, which would take memory.
     named = {entry.name: batch[entry.name] for entry in assign.model.inputs if entry.name in batch}
     return named or batch

@@ -5,7 +5,7 @@
 One process for each device (worker/gang.py). All numbers come from the seed, so that each device makes what it must
 receive and compares every word. Sums are of whole numbers, exact in any order, also when switches add up. Each device
 also checks its own numbers after sending them: wrong ones blame it, right ones the sender, the link or the receiver.
-The leader decides how many iterations there are. After a mismatch all repeat the iteration with the same bits.
+The leader decides the number of iterations. After a mismatch all repeat the iteration with the same bits.
 """
 
 from collections import Counter
@@ -39,13 +39,13 @@ _WORD_BYTES: Final = 8
 _MIB: Final = 1 << 20
 _OWN, _ADDED, _KEYS = 0, 1 << 16, 1 << 20
 """Streams of the seed: numbers that a rank sends, numbers that it adds, and the key of each iteration."""
-_NO_LINKS: Final = {"NVLink and PCIe": "CPU devices have none: what they send goes through the host's memory"}
+_NO_LINKS: Final = {"NVLink and PCIe": "CPU devices have none: their transfers go through host memory"}
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Test the links for as long as the measurement lasts. A mismatch is a finding, not a failure.
 
-    Raises ValueError for a gang without a fixed number of warm-up iterations, which processes would end at different
+    Raises ValueError for a gang without a fixed number of warm-up iterations: its processes would end at different
     times.
     """
     if assign.gang is not None and not assign.measurement.fixed(Phase.WARM_UP):
@@ -74,7 +74,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 class LinksTest:
-    """One device's part. Raises ValueError for a cell without the MiB to send."""
+    """The test of one device. Raises ValueError for a cell without the MiB to send."""
 
     def __init__(self, assign: Assign, gang: Gang, device: torch.device, stage: Stage) -> None:
         cell = assign.cell
@@ -99,7 +99,7 @@ class LinksTest:
         self._again: Counter[str] | None = None
 
     def steps(self) -> dict[str, Step]:
-        """One iteration, by the names of the series."""
+        """Steps of one iteration, by the names of the series."""
         between: dict[str, Step] = {"all_reduce": self._add_up, "copies": self._copy} if self._gang.size > 1 else {}
         host: dict[str, Step] = {"to_host": self._to_host, "to_device": self._to_device}
         return {
@@ -136,10 +136,10 @@ class LinksTest:
         self._number, self._fresh, self._again = last, {}, None
 
     def verification(self, key_: tuple[str, ...]) -> Verification:
-        """What was verified. checks: compared transfers."""
+        """Result of the verification. checks: compared transfers."""
         return Verification(
             key=key_,
-            method=f"every word of every transfer; {self._gang.words()}",
+            method=f"every word of every transfer; {self._gang.describe()}",
             checks=self._checks,
             verified_bytes=self._verified_bytes,
             mismatches=self._kept.count,
@@ -164,7 +164,7 @@ class LinksTest:
             if flips.stuck or (flips.wanted and self._stage.phase is Phase.MEASURE):
                 flips.strike(_words(tensor))
         self._sum.copy_(self._adding)
-        self._gang.align()  # or who verifies faster would wait inside the next span
+        self._gang.align()  # else a process that verifies faster would wait inside the next span
 
     def _add_up(self) -> None:
         self._gang.add_up(self._sum)
@@ -201,7 +201,6 @@ class LinksTest:
     def _arrived(
         self, what: str, found: torch.Tensor, expected: torch.Tensor, *, sender: str | None = None, of_all: bool = False
     ) -> None:
-        """Compare a received transfer. sender, of_all: as in Mismatch."""
         if self._again is None:
             self._checks += 1
             self._verified_bytes += found.nbytes
@@ -215,8 +214,8 @@ class LinksTest:
         if self._again is not None:
             self._again[what] += 1
             return
-        told = what if self._stage.phase is Phase.MEASURE else f"{what}{WARMING_UP}"
-        at = self._kept.seen(told, self._done[self._stage.phase], sender=sender, of_all=of_all)
+        check = what if self._stage.phase is Phase.MEASURE else f"{what}{WARMING_UP}"
+        at = self._kept.seen(check, self._done[self._stage.phase], sender=sender, of_all=of_all)
         if at is None:
             return
         self._fresh[at] = self._number, what
@@ -241,17 +240,16 @@ class _LinksWork(Work):
     grouped: bool = False
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """The leader's."""
         own = super().size(duration_s, iteration_ms, group)
         return self.gang.largest(own if self.gang.leads else 0)[0]
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
         """The leader's reason, after repeating an iteration in which any process found a mismatch."""
         reasons: tuple[StopReason | None, ...] = (None, *StopReason)
-        wrong, said = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)
+        wrong, decided = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)
         if wrong:
             self.test.repeat(wrong)
-        return reasons[said]
+        return reasons[decided]
 
 
 def _words(tensor: torch.Tensor) -> torch.Tensor:
@@ -260,7 +258,7 @@ def _words(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _whole_numbers(cell: Cell, gang: Gang, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Summand of this rank and the sum over all, before the shift of an iteration; in the cell's type."""
+    """Summand of this rank and the sum over all, before the shift of an iteration, in the cell's type."""
     dtype = devices.weights_type(cell.precision, training=False)
     count = (cell.input_size or 0) * _MIB // dtype.itemsize
     most = LARGEST[dtype] // gang.size - _SHIFTS

@@ -6,7 +6,7 @@
 
 The file is made before the clock starts and comes from the page cache: this is the cost of loading, not of a disk. The
 first load of the process is the warm-up's first iteration and the ledger's `load`. The series hold at least three
-repetitions (one where the profile gives up early); `-i` and `-w` have no effect.
+repetitions (one if the profile gives up early). `-i` and `-w` have no effect.
 """
 
 import gc
@@ -36,11 +36,10 @@ from worker.stopping import LEAST_ITERATIONS
 from worker.timing import HostClock
 from worker.workloads import common
 
-_LEAST_IN_HASTE: Final = 1
-"""Least repetitions in a profile that gives up early."""
+_LEAST_IN_HASTE: Final = 1  # repetitions in a profile that gives up early
 _BUILDERS: Final = Path(registry.__file__).parent
+# Errors that explain themselves.
 _NOT_OF_WEIGHTS: Final = (NotBuiltError, UnsuitableModelError, MemoryError, torch.cuda.OutOfMemoryError, OSError)
-"""Errors with their own explanation."""
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
@@ -79,22 +78,20 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 @contextmanager
 def _loading_alone(assign: Assign) -> Iterator[None]:
-    """Raise UnsuitableModelError where the user's own model cannot be saved or loaded; other phases do not do so."""
+    """Raise UnsuitableModelError if the user's own model cannot be saved or loaded. Other phases do not need that."""
     try:
         yield
     except Exception as error:
         if assign.model.own is None or isinstance(error, _NOT_OF_WEIGHTS):
             raise
-        words = str(error).strip().splitlines() or [""]
+        lines = str(error).strip().splitlines() or [""]
         raise UnsuitableModelError(
-            f"the weights of {assign.model.name} cannot be saved as a safetensors file and loaded from it: measure its "
-            f"other phases, with --phases inference,training ({type(error).__name__}: {words[0]})"
+            f"the weights of {assign.model.name} cannot be saved to a safetensors file and loaded from it "
+            f"({type(error).__name__}: {lines[0]}). Measure its other phases with --phases inference,training"
         ) from error
 
 
 class _Loading:
-    """One model, loaded again and again."""
-
     def __init__(self, family: Family, assign: Assign, device: torch.device) -> None:
         self._family = family
         self._spec = assign.model
@@ -106,7 +103,7 @@ class _Loading:
         self.module: torch.nn.Module = torch.nn.Identity()
 
     def make_file(self) -> None:
-        """Write the weights, unless they exist. Of several launches that do so at once, the last one's file stays."""
+        """Write the weights, unless they exist. If several launches do so at once, the last one's file stays."""
         if self._file.exists():
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +132,6 @@ class _Loading:
         devices.synchronize(self._device)
 
     def drop(self) -> None:
-        """Drop the earlier model and all its memory."""
         self.module = torch.nn.Identity()
         gc.collect()
         memory.release_cached(self._device)

@@ -2,10 +2,10 @@
 
     take 92 % of what is free ──▶ march pattern after pattern, from where the round begins, until the time is up
     chunk:  write: make its words, copy them          check: make its words, exclusive or, count what is not zero
-    group:  32 chunks are checked ──▶ look at the counts, and closer at what is wrong ──▶ only then overwritten
+    group:  32 chunks are checked ──▶ read the counts, and examine what is wrong ──▶ only then overwritten
 
 An iteration is one visit to one chunk, a write or a check. The device counts wrong words and keeps the place and bits
-of the first; the host waits for that once a group. Offsets are words of 64 bits within the memory under test, never
+of the first. The host waits for that once a group. Offsets are words of 64 bits within the memory under test, never
 physical rows. A wrong word is read again after other memory, so that it does not come from a cache: a fault of the
 memory is wrong again, one of reading or of a cache right.
 """
@@ -50,12 +50,9 @@ GROUP: Final = 32
 CPU_MIB: Final = 64
 SHARE: Final = 0.92
 """Tested share of the free memory. The rest is for scratch, and for what libraries take later."""
-LEAST_SHARE: Final = 0.9
-"""A smaller tested share is named in the result."""
-_LESS: Final = 0.02
-"""Share of the free memory by which the next attempt is smaller."""
-_SCRATCH: Final = 5
-"""Chunks that a visit may take beside the memory under test."""
+LEAST_SHARE: Final = 0.9  # the result names a smaller tested share
+_LESS: Final = 0.02  # of the free memory, by which the next attempt is smaller
+_SCRATCH: Final = 5  # chunks that a visit may take in addition
 _CACHED: Final = {"cuda": 256 * _MIB, "cpu": 64 * _MIB}
 """Bytes to read until no cache holds earlier data: twice the largest."""
 REPETITIONS: Final = 10
@@ -95,9 +92,9 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
-    """The words to test, int64 of shape (n,), a whole number of chunks; and a GPU's free bytes before.
+    """Allocate the words to test, int64 of shape (n,), in whole chunks. Returns them and a GPU's free bytes before.
 
-    cell.input_size: MiB, None for most of the free memory. Raises torch.OutOfMemoryError where no chunk fits.
+    cell.input_size: MiB, None for most of the free memory. Raises torch.OutOfMemoryError if no chunk fits.
     """
     chunk = CHUNK[device.type]
 
@@ -106,35 +103,34 @@ def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
         torch.empty(_SCRATCH * chunk, dtype=torch.uint8, device=device)
         return words
 
-    asked = None if cell.input_size is None else cell.input_size * _MIB
+    requested = None if cell.input_size is None else cell.input_size * _MIB
     if device.type != "cuda":
-        return allocate(asked or CPU_MIB * _MIB), None
+        return allocate(requested or CPU_MIB * _MIB), None
     free, _ = torch.cuda.mem_get_info(device)
-    most = min(math.ceil(SHARE * free), asked or free)
+    most = min(math.ceil(SHARE * free), requested or free)
     return most_of(most, less=math.ceil(_LESS * free), chunk=chunk, allocate=allocate), free
 
 
 def most_of(size: int, *, less: int, chunk: int, allocate: Callable[[int], torch.Tensor]) -> torch.Tensor:
     """Allocate `size` bytes, or less in steps of `less`, in whole chunks. Raises torch.OutOfMemoryError."""
     while True:
-        wanted = math.ceil(size / chunk) * chunk
+        rounded = math.ceil(size / chunk) * chunk
         try:
-            return allocate(wanted)
+            return allocate(rounded)
         except torch.OutOfMemoryError:
-            if wanted == chunk:
+            if rounded == chunk:
                 raise
         torch.cuda.empty_cache()
         size = max(size - less, chunk)
 
 
 def _untested_memory(tested: int, free: int | None) -> dict[str, str]:
-    """What of the memory is not tested → why."""
     if free is None:
-        return {"memory": f"{tested // _MIB} MiB were tested, and no more: it is the host's memory"}
+        return {"memory": f"only {tested // _MIB} MiB were tested, because it is host memory"}
     if tested >= LEAST_SHARE * free:
         return {}
     share = f"{100 * tested / free:.0f} %"
-    return {"memory": f"{tested} bytes were tested, {share} of the {free} that were free: more was not to be had"}
+    return {"memory": f"{tested} of {free} free bytes were tested ({share}): no more could be allocated"}
 
 
 class _Flipped(Memory):
@@ -178,7 +174,7 @@ class _Checked:
 
 @dataclass(frozen=True)
 class _Wrong:
-    """Outcome of a check: number of wrong words; of the first, its place in the chunk and its wrong bits."""
+    """Outcome of a check: number of wrong words, and place in the chunk and wrong bits of the first."""
 
     elements: int
     place: int
@@ -189,7 +185,7 @@ class MemoryTest:
     """The march through one memory, and its mismatches. One for each launch. chunk_bytes: moved by a visit."""
 
     def __init__(self, memory: Memory, seed: int, stage: Stage, first: int = 0) -> None:
-        """memory: of a whole number of chunks. first: number of the first march."""
+        """Start at march `first`. memory: a whole number of chunks."""
         self.chunk_bytes = CHUNK[memory.device.type]
         self._memory, self._stage = memory, stage
         self._chunks = memory.words.nbytes // self.chunk_bytes
@@ -203,7 +199,7 @@ class MemoryTest:
         self._kept = Kept(stage)
 
     def step(self) -> None:
-        """One visit. Waits for the device at the last check of a group."""
+        """Run one visit. Waits for the device at the last check of a group."""
         visit, phase = next(self._visits), self._stage.phase
         span = self._span(visit.chunk)
         words = visit.content.words(span, self._memory.device)
@@ -234,9 +230,9 @@ class MemoryTest:
         return len(self._covered) * self.chunk_bytes
 
     def verification(
-        self, key: tuple[str, ...], left_out: dict[str, str], share: MemoryShare | None = None
+        self, key: tuple[str, ...], not_tested: dict[str, str], share: MemoryShare | None = None
     ) -> Verification:
-        """What was verified. checks: of a chunk each."""
+        """Result of the verification. checks: checked chunks."""
         return Verification(
             key=key,
             patterns=patterns.marches(self._done.total(), self._chunks, self._first),
@@ -245,7 +241,7 @@ class MemoryTest:
             verified_bytes=self._checks * self.chunk_bytes,
             mismatches=self._kept.count,
             kept=self._kept.all,
-            not_tested=left_out,
+            not_tested=not_tested,
             share=share,
         )
 
@@ -261,7 +257,7 @@ class MemoryTest:
         torch.stack((wrong.sum(), place, changed.take(place)), out=seen)
 
     def _examined(self, checked: _Checked, wrong: _Wrong) -> Mismatch:
-        """Examine a wrong chunk. Leaves in it what it must hold, as far as the memory lets it."""
+        """Examine a wrong chunk. Leaves the right words in it, as far as the memory can hold them."""
         at_ns = time.monotonic_ns()
         content, span = checked.visit.content, self._span(checked.visit.chunk)
         words = content.words(span, self._memory.device)
@@ -284,20 +280,18 @@ class MemoryTest:
         )
 
     def _read_again(self, chunk: int, words: torch.Tensor) -> torch.Tensor:
-        """Wrong bits of the chunk by now, as exclusive or; read from the memory, not from a cache."""
+        """Wrong bits of the chunk by now, as exclusive or. Read from the memory, not from a cache."""
         others = [other for other in range(self._chunks) if other != chunk]
         for other in others[: _CACHED[self._memory.device.type] // self.chunk_bytes]:
             self._memory.read(self._span(other)).sum()
         return words ^ self._memory.read(self._span(chunk))
 
     def _wrong_again(self, chunk: int, words: torch.Tensor) -> bool:
-        """Whether the chunk is wrong after it was written once more."""
         self._memory.write(self._span(chunk), words)
         return bool(self._read_again(chunk, words).any())
 
 
 def _population(words: torch.Tensor) -> int:
-    """Number of set bits in all words."""
     return sum(int((words.bitwise_right_shift(bit) & 1).sum()) for bit in range(_WORD_BITS))
 
 

@@ -43,7 +43,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     )
     stage.enter(Phase.WARM_UP)
     with torch.inference_mode():
-        with stage.timed("warm_up"):  # what a probe makes ready: its numbers, and the choice of a shape
+        with stage.timed("warm_up"):  # makes numbers, and chooses a shape
             probe = PROBES[assign.cell.model](bench)
             devices.synchronize(device)
         measurements = common.warm_up_and_measure(Work(probe.steps), assign, stage, device)

@@ -3,14 +3,14 @@
     restore weights, optimizer, random numbers ──▶ step 0 ──▶ step 1 ──▶ … ──▶ step 7 ──▶ compare      one replay
                                                      └─────────┴─ its loss, and a digest of every gradient
 
-An iteration is a step, a block a replay. The first replay's losses and digests go to the parent, which compares GPUs;
-later replays are compared with it here. A first replay with a loss that is not finite is repeated: if the second
-agrees, the model diverges; else the first was a mismatch.
+An iteration is a step, a block a replay. The first replay's losses and digests go to the parent, which compares GPUs.
+Later replays are compared with it here. A first replay with a loss that is not finite is repeated: if the second
+agrees, the model diverges, else the first was a mismatch.
 
-Steps behind a mismatch began with other weights and are not compared. A mismatch's elements are gradients: the number
+Steps after a mismatch started with other weights and are not compared. A mismatch's elements are gradients: the index
 of the parameter as offset, digests as bits. `bits` is 0, and `same_when_read_again` true: gradients cannot be read
 again. A model with an operator that has no deterministic form runs as load and is named as not tested. torch is asked
-strictly: its warnings alone keep a form of attention that is not deterministic
+strictly, because its warnings alone keep a form of attention that is not deterministic
 (aten/native/transformers/cuda/attention_backward.cu).
 """
 
@@ -58,8 +58,8 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     family = common.family_of(assign, stage)
     if assign.cell.precision is Precision.FP16 or hasattr(family, "train_step"):
         raise UnsuitableModelError(
-            f"{assign.model.name} cannot be replayed in {assign.cell.precision}: a replay needs a step that is made of "
-            "forward, backward and optimizer, in fp32, tf32 or bf16"
+            f"{assign.model.name} cannot be replayed in {assign.cell.precision}: a replay needs a step of forward, "
+            "backward and optimizer, in fp32, tf32 or bf16"
         )
     with deterministic():
         device, module = common.opened(family, assign, stage, training=True)
@@ -96,7 +96,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 @contextmanager
 def deterministic() -> Iterator[None]:
-    """Have torch use deterministic operators alone, or raise RuntimeError where there is none."""
+    """Have torch use deterministic operators alone, and raise RuntimeError where there is none."""
     cudnn, memory = torch.backends.cudnn, cast("Any", torch.utils.deterministic)  # torch declares not all of it
     before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
     fills = memory.fill_uninitialized_memory
@@ -125,7 +125,7 @@ def _refused(step: SplitStep) -> str | None:
 
 
 class _Start:
-    """Start of every replay: current weights and buffers, fresh optimizers, the seed."""
+    """Start of every replay: current weights and buffers, new optimizers, the seed."""
 
     def __init__(self, module: torch.nn.Module, parts: Sequence[Part], seed: int) -> None:
         tensors = (*module.parameters(), *module.buffers())
@@ -145,12 +145,11 @@ class _Start:
 
 
 class Replays:
-    """The replays of one launch, and their mismatches."""
+    """The replays of one launch, and their mismatches. work: of the training step."""
 
     def __init__(
         self, module: torch.nn.Module, parts: Sequence[Part], work: Work, assign: Assign, stage: Stage
     ) -> None:
-        """work: of the training step."""
         self._assign, self._stage = assign, stage
         self._start = _Start(module, parts, assign.cell.seed)
         self._recorder = Recorder(module, REPLAY_STEPS, len(parts), assign.cell.seed)
@@ -163,16 +162,17 @@ class Replays:
         self._kept = Kept(stage)
         phase_s = min(assign.deadlines.warm_up, assign.deadlines.measure)
         self._left_s = min(phase_s / 2, assign.measurement.max_s)
-        """For repetitions, which no measurement counts with: half of what a phase may take beyond it, and no longer
-        than is measured. What lasts three times as long when the run ends hung (kinds/burn_in/lost_launches.py)."""
+        """Time for repetitions: half of a phase's allowance beyond the measurement, and no longer than that.
+
+        A launch that takes three times as long when the run ends counts as hung (kinds/burn_in/lost_launches.py)."""
 
     def work(self) -> Work:
         """Measured work: at least LEAST_REPLAYS, the second of which can be compared."""
         least = LEAST_REPLAYS * REPLAY_STEPS
-        return ReplayedWork(self._steps, passes=len(self._parts), least=least, begin=self.begin, end=self.end)
+        return _ReplayedWork(self._steps, passes=len(self._parts), least=least, begin=self.begin, end=self.end)
 
     def begin(self) -> None:
-        """Begin a replay."""
+        """Start a replay."""
         self._start.restore()
         self._recorder.begin()
         self._fault.begin(possible=len(self._expected) == REPLAY_STEPS and self._stage.phase is Phase.MEASURE)
@@ -182,13 +182,13 @@ class Replays:
         if self._stage.phase is not self._phase:
             self._phase, self._done = self._stage.phase, 0
         outcomes = self._recorder.outcomes()
-        known = min(len(outcomes), len(self._expected))
+        compared = min(len(outcomes), len(self._expected))
         wrong = self._differs(outcomes)
-        if wrong is None and len(outcomes) > known:
-            self._expected += self._first(outcomes)[known:]
+        if wrong is None and len(outcomes) > compared:
+            self._expected += self._first(outcomes)[compared:]
             wrong = self._differs(outcomes)
         if wrong is None:
-            self._checks += known
+            self._checks += compared
         else:
             self._checks += wrong + 1
             phase = "" if self._phase is Phase.MEASURE else WARMING_UP
@@ -199,7 +199,7 @@ class Replays:
         self._done += len(outcomes)
 
     def verification(self, key: tuple[str, ...], operations: float, not_tested: dict[str, str]) -> Verification:
-        """What was verified. checks: of a step each, with so many operations."""
+        """Result of the verification. checks: compared steps, with `operations` each."""
         return Verification(
             key=key,
             digests=tuple(outcome.digest for outcome in self._expected),
@@ -220,12 +220,11 @@ class Replays:
     def _first(self, outcomes: list[Outcome]) -> list[Outcome]:
         """Outcomes to compare others with: these, or a repetition where a new loss is not finite."""
         new = outcomes[len(self._expected) :]
-        return outcomes if all(math.isfinite(one.loss) for one in new) else self._made_again(len(outcomes))
+        return outcomes if all(math.isfinite(outcome.loss) for outcome in new) else self._made_again(len(outcomes))
 
     def _differs(self, outcomes: list[Outcome]) -> int | None:
-        """The first known step that is not as expected."""
-        known = min(len(outcomes), len(self._expected))
-        pairs = zip(outcomes[:known], self._expected[:known], strict=True)
+        compared = min(len(outcomes), len(self._expected))
+        pairs = zip(outcomes[:compared], self._expected[:compared], strict=True)
         return next((at for at, (found, expected) in enumerate(pairs) if found != expected), None)
 
     def _recorded(self) -> None:
@@ -233,19 +232,21 @@ class Replays:
         self._fault.strike(self._recorder.step, self._recorder.having())
         self._recorder.record(self._parts[self._recorder.part].loss.detach())
 
-    def _examined(self, step: int, found: Outcome, phase: str) -> Mismatch:
-        """Examine a step that differs. phase: as text."""
+    def _examined(self, step: int, outcome: Outcome, phase: str) -> Mismatch:
         at_ns, expected = time.monotonic_ns(), self._expected[step]
-        differing = found.differing(expected)
+        differing = outcome.differing(expected)
         wrong = self._repeated(step)
-        loss = "the same loss" if found.losses == expected.losses else f"a loss of {found.loss}, not {expected.loss}"
+        loss = "the same loss"
+        if outcome.losses != expected.losses:
+            loss = f"a loss of {outcome.loss}, not {expected.loss}"
+        share = f"{len(differing)} of {len(outcome.gradients)} gradients differ"
         return Mismatch(
-            what=f"step {step} of a replay: {len(differing)} of {len(found.gradients)} gradients differ, {loss}{phase}",
+            what=f"step {step} of a replay: {share}, {loss}{phase}",
             at_ns=at_ns,
             iteration=self._done + step,
             elements=len(differing),
             bits=0,
-            first=tuple(found.element(at, expected) for at in differing[:KEPT_ELEMENTS]),
+            first=tuple(outcome.element(at, expected) for at in differing[:KEPT_ELEMENTS]),
             same_when_read_again=True,
             repeated=len(wrong),
             wrong_again=sum(wrong),
@@ -261,16 +262,15 @@ class Replays:
         return wrong
 
     def _made_again(self, steps: int) -> list[Outcome]:
-        """Repeat the first steps of a replay. Waits for the device."""
         self.begin()
         for _ in range(steps * len(self._parts)):
-            for one in self._steps.values():
-                one()
+            for step in self._steps.values():
+                step()
         return self._recorder.outcomes()
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayedWork(Work):
+class _ReplayedWork(Work):
     """Work whose blocks are replays. begin, end: called before and after each, untimed."""
 
     begin: Callable[[], None]
@@ -278,12 +278,10 @@ class ReplayedWork(Work):
     grouped: bool = False
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """One replay, or the first steps of one."""
         self.begin()
         block = super().block(clock, iterations, group)
         self.end()
         return block
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """All steps of a replay, however long they take."""
         return REPLAY_STEPS

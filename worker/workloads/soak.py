@@ -17,8 +17,7 @@ from worker.verify.bits import signed
 from worker.verify.digest import Digester
 from worker.verify.seeded import Squares
 
-_TRIES: Final = 4
-"""Products of a kind that are made until two agree."""
+_TRIES: Final = 4  # products of a kind, until two agree
 _DIGEST_BITS: Final = 64
 
 
@@ -28,12 +27,12 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 class RandomProducts:
-    """A·B and B·A of random numbers, with references made on the same device; as products.Products."""
+    """A·B and B·A of random numbers, with references made on the same device. Implements products.Products."""
 
     pairs = 2
 
     def __init__(self, cell: Cell, device: torch.device) -> None:
-        """Waits for the device. Raises ValueError where the cell has no side, or one that cannot be digested."""
+        """Waits for the device. Raises ValueError if the cell has no side, or one that cannot be digested."""
         self._precision, self.side = cell.precision, products.side_of(cell)
         tf32 = cell.precision is Precision.TF32
         squares = Squares(cell.seed, self.side, products.operand_type(cell), device)
@@ -42,22 +41,22 @@ class RandomProducts:
         self.what = f"product of {self.side} x {self.side} in {cell.precision}"
         self.method = f"64-bit digest by {self._digester.method}"
         self.not_tested = products.NO_TF32 if tf32 and device.type == "cpu" else {}
-        found = [self._reference(pair) for pair in range(self.pairs)]
-        self._references = tuple(reference for reference, _, _ in found)
-        self._digests = tuple(digest for _, digest, _ in found)
+        made = [self._reference(pair) for pair in range(self.pairs)]
+        self._references = tuple(reference for reference, _, _ in made)
+        self._digests = tuple(digest for _, digest, _ in made)
         self.digests = tuple(f"{digest:016x}" for digest in self._digests)
-        self.odd = tuple(odd for _, _, odds in found for odd in odds)
+        self.odd = tuple(odd for _, _, odds in made for odd in odds)
 
     def empty(self) -> torch.Tensor:
-        """Of the operands' type."""
+        """Memory for an output, of the operands' type."""
         return torch.empty_like(self._left)
 
     def make(self, pair: int, output: torch.Tensor) -> None:
-        """A·B or B·A."""
+        """Multiply A·B or B·A."""
         torch.mm(*self.operands(pair), out=output)
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """The verdict is the digest."""
+        """Add the output's digest, which is the verdict."""
         self._digester.add(output, verdicts, slot)
 
     def verdict(self, pair: int) -> int:
@@ -73,7 +72,7 @@ class RandomProducts:
         return (self._right, self._left) if pair else (self._left, self._right)
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """Error by rounding."""
+        """Largest error by rounding."""
         return rounding.bound(self._precision, self.side, exact, magnitude, self._left.dtype)
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
@@ -81,7 +80,7 @@ class RandomProducts:
         return (self._left, self._right, *self._references)
 
     def _reference(self, pair: int) -> tuple[torch.Tensor, int, list[tuple[int, int, torch.Tensor]]]:
-        """Output and digest that came twice (the last ones, where none did), and the outputs that differ from them."""
+        """Output and digest that came twice (the last ones if none did), and the outputs that differ from them."""
         made: dict[int, torch.Tensor] = {}
         for _ in range(_TRIES):
             output = self.empty()

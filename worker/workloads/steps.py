@@ -1,7 +1,7 @@
 """Burn-in of load steps, for power supplies and clocks: from idle to full load and back, verified as in soak.py.
 
     load  ──╮  ╭──╮  ╭──╮     in phase: all devices of the host at the same time
-            ╰──╯  ╰──╯  ╰──   else each begins a little after the one before it
+            ╰──╯  ╰──╯  ╰──   else each starts a little after the previous one
 
 Devices keep in step by the host's monotonic clock.
 """
@@ -18,18 +18,17 @@ from worker.stage import Stage
 from worker.verify import burning
 from worker.workloads.soak import RandomProducts
 
-_SHARP_S: Final = 0.05
-"""Longest block, by which a device may be late to rest."""
+_SHARP_S: Final = 0.05  # longest block, and so the longest delay of a rest
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Measure the cell as soak.py does, at the times of `assign.steps`."""
     if assign.steps is None:
         raise ValueError(f"{assign.cell.id}: a cell of {assign.cell.workload} needs times to work and to rest")
-    asked = assign.measurement
-    sharp = msgspec.structs.replace(asked, block_s=min(asked.block_s, _SHARP_S))
-    mine = msgspec.structs.replace(assign, measurement=sharp)
-    return burning.run(mine, stage, isolation, RandomProducts, pause=partial(rest, assign.steps))
+    measurement = assign.measurement
+    sharp = msgspec.structs.replace(measurement, block_s=min(measurement.block_s, _SHARP_S))
+    assign_sharp = msgspec.structs.replace(assign, measurement=sharp)
+    return burning.run(assign_sharp, stage, isolation, RandomProducts, pause=partial(rest, assign.steps))
 
 
 def rest(steps: LoadSteps) -> None:
@@ -38,7 +37,7 @@ def rest(steps: LoadSteps) -> None:
 
 
 def rest_s(steps: LoadSteps, now: float) -> float:
-    """Seconds until it is time to work; 0 where it is. now: on the host's monotonic clock."""
+    """Seconds until it is time to work, 0 if it is now. now: on the host's monotonic clock."""
     period_s = steps.on_s + steps.off_s
     into_s = (now - steps.offset_s) % period_s
     return 0.0 if into_s < steps.on_s else period_s - into_s

@@ -2,9 +2,9 @@
 
     forward: forward pass and loss │ backward: gradients │ optimizer: step, then gradients to None
 
-Several objectives go through the three in turn, each with its own optimizer; the series hold the sums. Half precision
-is autocast with fp32 weights; fp16 also scales the loss, so that its optimizer waits for the device. The loss stays on
-the device until all is measured: to look at it is to wait for it.
+Several objectives run through the three in turn, each with its own optimizer. The series hold the sums. Half precision
+is autocast with fp32 weights. fp16 also scales the loss, so that its optimizer waits for the device. The loss stays on
+the device until all is measured, because reading it waits for the device.
 """
 
 import itertools
@@ -17,10 +17,10 @@ import torch
 import torch._dynamo  # every optimizer imports it when it is made: 1.2 s that are no part of building
 
 from protocol.cell import ModelSpec, Precision
-from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result
 from worker import devices, finite, flops
+from worker.compiler import Compiler
 from worker.measure import Work
 from worker.models.base import Batch, Family, Objective
 from worker.stage import Stage
@@ -31,7 +31,7 @@ _Whole = Callable[[torch.nn.Module, Batch], torch.Tensor]
 _Autocast = Callable[[], AbstractContextManager[object]]
 
 _LEARNING_RATE: Final = 1e-4
-"""Small enough that random labels never make a loss explode; the speed of a step does not depend on it."""
+"""Small enough that random labels never make a loss explode. The speed of a step does not depend on it."""
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
@@ -42,12 +42,13 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         whole: _Whole | None = getattr(family, "train_step", None)
         parts = () if whole else parts_of(family, module, assign, device)
         devices.synchronize(device)
-    stage.enter(Phase.WARM_UP)
+    compiler = Compiler(assign, stage, device)
     with stage.timed("build"):
         batch = common.make_batch(family, assign, device, devices.weights_type(assign.cell.precision, training=True))
     autocast = partial(devices.autocast, device, assign.cell.precision)
     step = _WholeStep(whole, module, batch, autocast) if whole else SplitStep(parts, module, batch, autocast)
     with devices.training_kernels(device, assign.cell.precision):
+        compiler.compile(module, step.losses_of_a_step)
         measurements = common.warm_up_and_measure(step.work(), assign, stage, device)
         with stage.timed("count"):
             operations = flops.count(step.gradients, measurements.iteration_ms)
@@ -60,15 +61,16 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         items=common.items(family, assign, batch),
         flops=operations,
         loss=finite.total(step.losses()),
+        compilation=compiler.compilation(),
     )
 
 
 def parts_of(family: Family, module: torch.nn.Module, assign: Assign, device: torch.device) -> tuple["Part", ...]:
     """Parts of a training step: the family's objectives, or its loss and all parameters."""
-    named = getattr(family, "objectives", None)
-    if named is None:
+    objectives = getattr(family, "objectives", None)
+    if objectives is None:
         return (Part(Objective("model", family.loss, lambda module: module.parameters()), module, assign, device),)
-    return tuple(Part(one, module, assign, device) for one in named(module))
+    return tuple(Part(objective, module, assign, device) for objective in objectives(module))
 
 
 def optimizer_for(spec: ModelSpec, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
@@ -91,12 +93,12 @@ class Part:
         self.loss = torch.empty(())
 
     def backward(self) -> None:
-        """Gradients of this objective's own parameters alone."""
+        """Compute the gradients of this objective's own parameters alone."""
         loss = self.loss if self.scaler is None else self.scaler.scale(self.loss)
         loss.backward(inputs=self._into)  # type: ignore[no-untyped-call]  # torch does not annotate it
 
     def optimize(self) -> None:
-        """New weights, or none where a gradient has overflown; drops the gradients."""
+        """Update the weights, unless a gradient has overflown, and drop the gradients."""
         if self.scaler is None:
             self.optimizer.step()
         else:
@@ -117,12 +119,12 @@ class SplitStep:
         self._part = next(self._turns)
 
     def work(self) -> Work:
-        """Measured work."""
+        """Measured work of the step."""
         steps: dict[str, Step] = {"forward": self._forward, "backward": self._backward, "optimizer": self._optimize}
         return Work(steps, passes=len(self._parts), waits=any(part.scaler is not None for part in self._parts))
 
     def gradients(self) -> None:
-        """The step without its optimizers, whose few operations nobody counts."""
+        """Run the step without its optimizers, whose few operations are not counted."""
         for part in self._parts:
             self._forward()
             self._backward()
@@ -130,8 +132,13 @@ class SplitStep:
             self._part = next(self._turns)
 
     def losses(self) -> dict[str, float]:
-        """The last loss of each part."""
+        """Last loss of each part."""
         return {part.objective.name: part.loss.item() for part in self._parts}
+
+    def losses_of_a_step(self) -> dict[str, torch.Tensor]:
+        """The loss of each part in one step without optimizers."""
+        self.gradients()
+        return {part.objective.name: part.loss for part in self._parts}
 
     def _forward(self) -> None:
         part = self._part
@@ -147,8 +154,6 @@ class SplitStep:
 
 
 class _WholeStep:
-    """A training step by the model's own code, optimizer included."""
-
     def __init__(self, step: _Whole, module: torch.nn.Module, batch: Batch, autocast: _Autocast) -> None:
         self._step = step
         self._module = module
@@ -157,14 +162,16 @@ class _WholeStep:
         self._loss = torch.empty(())
 
     def work(self) -> Work:
-        """Measured work: the iteration alone."""
         return Work({"iteration": self.gradients})
 
     def gradients(self) -> None:
-        """The whole step: its gradients cannot be computed alone."""
-        with self._autocast():
+        with self._autocast():  # the whole step: its gradients cannot be computed alone
             self._loss = self._step(self._module, self._batch)
 
+    def losses_of_a_step(self) -> dict[str, torch.Tensor]:
+        """The loss of a whole step."""
+        self.gradients()
+        return {"model": self._loss}
+
     def losses(self) -> dict[str, float]:
-        """The last loss."""
         return {"model": self._loss.item()}

@@ -1,7 +1,7 @@
 """Burn-in of truth: products of whole numbers that are exact in floating point, checked without any reference.
 
-This also finds GPUs that are wrong in the same way every time. Outputs are in fp32 where torch can store them so:
-operands may then be larger, and use more bits of multipliers and accumulators.
+This also finds GPUs that are wrong in the same way every time. Outputs are in fp32 if torch can store them so: operands
+may then be larger, and use more bits of multipliers and accumulators.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ from worker.verify.seeded import Squares
 
 _LEFTS: Final = 5
 _RIGHTS: Final = 3
-_NO_FP32_OUTPUT: Final = "an output in fp32 needs CUDA and torch 2.8: operands are small, so that this type holds it"
+_NO_FP32_OUTPUT: Final = "fp32 output needs CUDA and torch 2.8, so the operands are small enough for the output type"
 _SIGN_OF_ZERO: Final = "as whole numbers 0.0 and -0.0 are the same"
 
 
@@ -27,7 +27,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 class WholeProducts:
-    """Products of whole numbers, each checked by itself; as products.Products."""
+    """Products of whole numbers, each checked by itself. Implements products.Products."""
 
     pairs = _LEFTS * _RIGHTS
     digests: tuple[str, ...] = ()
@@ -35,7 +35,6 @@ class WholeProducts:
     method = f"whole elements, and Freivalds' check with {exact.VECTORS} vectors"
 
     def __init__(self, cell: Cell, device: torch.device) -> None:
-        """Raises ValueError where the cell has no side."""
         self.side, self._seed, self._device = products.side_of(cell), cell.seed, device
         dtype = products.operand_type(cell)
         self._stored = torch.float32 if products.can_store_fp32(device) else dtype
@@ -51,32 +50,32 @@ class WholeProducts:
             self.not_tested |= products.NO_TF32
 
     def empty(self) -> torch.Tensor:
-        """In fp32 where that is possible."""
+        """Memory for an output, in fp32 if possible."""
         return torch.empty(self.side, self.side, dtype=self._stored, device=self._device)
 
     def make(self, pair: int, output: torch.Tensor) -> None:
-        """One of the lefts times one of the rights."""
+        """Multiply one of the left operands by one of the right ones."""
         products.multiply(*self.operands(pair), output)
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """The verdict is the number of wrong places, by other vectors for each number."""
+        """Add the number of wrong places, by different vectors for each `number`."""
         vector = exact.vectors(self._seed, number, self.side, self.limits, self._device)
         verdicts[slot].add_(exact.count_wrong(*self.operands(pair), output, vector))
 
     def verdict(self, pair: int) -> int:
-        """No wrong places."""
+        """Return 0: no wrong places."""
         return 0
 
     def expected(self, pair: int) -> torch.Tensor:
-        """Computed on request, in fp64 on the device."""
+        """Compute the product in fp64 on the device."""
         return exact.product(*self.operands(pair), self._stored)
 
     def operands(self, pair: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Consecutive pairs differ in both."""
+        """Operands of a pair. Consecutive pairs differ in both."""
         return self._lefts[pair % _LEFTS], self._rights[pair % _RIGHTS]
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """Nothing is rounded."""
+        """Return 0: nothing is rounded."""
         return 0.0
 
     def tensors(self) -> tuple[torch.Tensor, ...]:

@@ -1,1 +1,1 @@
-"""Launches: how their processes start, what they report, and how they end."""
+"""The launches: how their processes start, report and end."""

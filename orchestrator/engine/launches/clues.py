@@ -1,4 +1,4 @@
-"""Evidence of a failed launch that only its parent can collect: for the journal, the report and `explain`.
+"""Collect evidence of a failed launch that only its parent has: for the journal, the report and `explain`.
 
 Keys: exit (in words), state (of the process when it was to be ended), progress (phase and share), stderr and stacks
 (the ends of its files), available_bytes (of the host), device_used_bytes (last sample), xids (of its GPUs meanwhile).
@@ -16,7 +16,7 @@ from protocol.failure import Category, Failure
 from protocol.messages import Sample
 
 _LOOKED_AT_BYTES: Final = 64 * 1024
-"""Of the end of stderr, for a traceback in it."""
+"""Part of the end of stderr that is searched for a traceback."""
 _OURS: Final = "worker."
 _RAISED_FROM: Final = "\n\nThe above exception was the direct cause of the following exception:\n"
 
@@ -26,8 +26,8 @@ def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -
     if failure.category is Category.STOPPED:
         return failure
     launch = live.launch
-    found = {
-        "exit": "" if launch.exit is None else launch.exit.words,
+    clues = {
+        "exit": "" if launch.exit is None else launch.exit.description,
         "state": host.process_state(live.pid or 0) if failure.category is Category.UNKILLABLE else live.state,
         "progress": f"{launch.phase}, {launch.fraction:.0%} done" if launch.fraction else "",
         "stderr": _end_of_stderr(live.paths.stderr, failure),
@@ -36,17 +36,17 @@ def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -
         "device_used_bytes": "" if sample is None else str(sample.memory_used_bytes or ""),
         "xids": xids,
     }
-    added = {name: text for name, text in found.items() if text and name not in failure.evidence}
+    added = {name: text for name, text in clues.items() if text and name not in failure.evidence}
     stopped = failure.category is Category.DEADLINE and live.was_stopped
     return msgspec.structs.replace(failure, stopped=stopped or msgspec.UNSET, evidence=failure.evidence | added)
 
 
 def _end_of_stderr(path: Path, failure: Failure) -> str:
-    """The end of stderr that explains the failure, without later noise or our own wrapping exception."""
-    said = log_files.tail(path, _LOOKED_AT_BYTES)
+    """Return the end of stderr that explains the failure, without later noise or our own wrapping exception."""
+    text = log_files.tail(path, _LOOKED_AT_BYTES)
     last = (failure.traceback or "").strip().rpartition("\n")[2]
-    if last and last in said:
-        said = said[: said.rindex(last) + len(last)]
-    if (failure.exception or "").startswith(_OURS) and _RAISED_FROM in said:
-        said = said[: said.rindex(_RAISED_FROM)]
-    return said[-log_files.TAIL_TEXT_BYTES :]
+    if last and last in text:
+        text = text[: text.rindex(last) + len(last)]
+    if (failure.exception or "").startswith(_OURS) and _RAISED_FROM in text:
+        text = text[: text.rindex(_RAISED_FROM)]
+    return text[-log_files.TAIL_TEXT_BYTES :]

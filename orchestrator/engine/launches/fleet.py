@@ -1,7 +1,7 @@
-"""The launches under way: their processes, their messages, and their end.
+"""The launches under way: their processes, messages and ends.
 
-A launch has one process per device, and they end together: gang.py judges the outcome. Carries out what lifecycle.py
-decides for each process; tells the loop each launch's outcome once, and that a process is gone.
+A launch has one process per device, and they end together: gang.py judges the outcome, lifecycle.py decides for each
+process. The loop gets each launch's outcome once, and the end of each process.
 """
 
 import contextlib
@@ -18,16 +18,16 @@ from msgspec import structs
 import protocol
 from orchestrator.config.run_configuration import Isolation, StoredRun
 from orchestrator.engine.kind import Kind, LaunchTerms
-from orchestrator.engine.launches import assignments, gang, lifecycle, process_failures, rendezvous
+from orchestrator.engine.launches import gang, lifecycle, process_failures, rendezvous
 from orchestrator.engine.launches.link import Link
 from orchestrator.engine.launches.live import Concluded, Gone, Happening, Live
 from orchestrator.errors import StorageError
 from orchestrator.plan import preload
 from orchestrator.state.slots import NextLaunch
-from orchestrator.system import host, log_files, process_end, process_start
+from orchestrator.system import cgroups, host, log_files, process_end, process_start
 from orchestrator.system.process_end import Exit
 from protocol.cell import Device, DeviceKind
-from protocol.failure import Category, Failure
+from protocol.failure import Category, Failure, Phase
 from protocol.messages import Ack, Dismiss, FromWorker, Hello, LaunchSpec, Outcome, PhaseEntered, Progress
 from protocol.paths import RunPaths
 
@@ -35,7 +35,7 @@ from protocol.paths import RunPaths
 class Fleet:
     """The processes of all launches under way, by token. now: always seconds of the loop's clock (loop_clock.py).
 
-    fork: makes a process for a spec, or raises OSError. Raises StorageError when a launch's folder cannot be made.
+    fork: makes a process, or raises OSError. Raises StorageError when a launch's folder cannot be made.
     """
 
     def __init__(
@@ -46,35 +46,40 @@ class Fleet:
         self._configuration = stored.configuration
         self._devices = {device.uuid: device for device in stored.devices}
         self._paths = paths
-        self._logs = log_files.Kept(paths)
+        self._logs = log_files.RunLogs(paths)
         self._link = link
         self._fork = fork
         self._launch_terms = kind.launch_terms
         cache = Path(self._configuration.cache_folder)
-        self._environment = process_start.environment_of_workers(cache, kind.worker_environment)
+        self._environment = process_start.environment_of_workers(cache, kind.worker_environment(stored.configuration))
         self._anew = stored.configuration.isolation is Isolation.EXEC
 
     def request(self, following: NextLaunch, now: float) -> Iterator[Happening]:
-        """Request the processes of a launch that the journal knows of."""
+        """Request the processes of a launch that is in the journal."""
         siblings = tuple(self._prepare(following, rank, now) for rank in range(len(following.cell.devices)))
         for live in siblings:
             live.siblings = siblings
             self.live[live.spec.token] = live
         for live in siblings:
-            if live.spec.token in self.live:  # it was not given up with one before it
+            if live.spec.token in self.live:  # unless it was given up with an earlier sibling
                 yield from self._ask_for(live, now)
 
     def _ask_for(self, live: Live, now: float) -> Iterator[Happening]:
         try:
             if self._anew:
-                yield from self.born(live.spec.token, process_start.start_launch(live.spec, self._environment), now)
+                yield from self.born(live.spec.token, self._start(live), now)
             else:
                 self._fork(live.spec)
         except OSError as error:
             yield from self.not_born(live.spec.token, Category.START_FAILED, str(error), now)
 
+    def _start(self, live: Live) -> int:
+        python = self._terms(live.next, live.device).python
+        rooms = {"PYTHONPATH": str(process_start.rooms_alone(self._paths.folder))} if python else {}
+        return process_start.start_launch(live.spec, {**self._environment, **rooms}, python)
+
     def born(self, token: str, pid: int, now: float) -> Iterator[Happening]:
-        """A process exists: reported by the zygote or by the process itself, whichever is first."""
+        """Note the PID of a process, reported by the zygote or the process itself."""
         live = self.live.get(token)
         if live is None or live.pid is not None:
             return
@@ -83,13 +88,13 @@ class Fleet:
         yield from self._apply(live, lifecycle.Born(), now)
 
     def not_born(self, token: str, category: Category, message: str, now: float) -> Iterator[Happening]:
-        """A requested process will never exist."""
+        """Give up a requested process that will never exist."""
         if (live := self.live.get(token)) is not None:
             failure = Failure(category=category, message=message, phase=live.launch.phase)
             yield from self._apply(live, lifecycle.NotBorn(failure), now)
 
     def requested(self) -> tuple[str, ...]:
-        """Tokens of processes that do not exist yet."""
+        """Tokens of requested processes that do not exist yet."""
         return tuple(token for token, live in self.live.items() if live.pid is None)
 
     def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
@@ -97,12 +102,15 @@ class Fleet:
         live = self.live.get(message.token)
         if live is None or message.launch != live.spec.launch:
             if isinstance(message, Hello):
-                self._link.send(message.token, Dismiss(launch=message.launch, reason="nobody waits for this launch"))
+                self._link.send(message.token, Dismiss(launch=message.launch, reason="this launch is not expected"))
             return
         match message:
             case Hello():
                 yield from self._greet(live, message, now)
-            case PhaseEntered(phase=phase):
+            case PhaseEntered(phase=phase, at_ns=at_ns):
+                live.entered[phase] = at_ns
+                if phase is Phase.WARM_UP and live.pid is not None:
+                    process_end.was_stopped(live.pid)  # clear stops before the measurement: they do no harm
                 yield from self._apply(live, lifecycle.Entered(phase), now)
             case Progress(fraction=fraction):
                 yield from self._apply(live, lifecycle.Progressed(fraction), now)
@@ -111,7 +119,7 @@ class Fleet:
                 yield from self._apply(live, lifecycle.Reported(outcome), now)
 
     def died(self, pidfd: int, now: float) -> Iterator[Happening]:
-        """A pidfd became readable. What the worker started is ended before its PID can be used again."""
+        """Handle a readable pidfd. End what the worker started before its PID can be used again."""
         live = next(live for live in self.live.values() if live.pidfd == pidfd)
         assert live.pid is not None
         process_end.signal_group(live.pid, signal.SIGKILL)
@@ -132,8 +140,17 @@ class Fleet:
     def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
         """End all processes."""
         for live in tuple(self.live.values()):
-            if immediately or not live.because_of_another:  # it was asked with that one: twice would kill it
+            if (
+                immediately or not live.because_of_another
+            ):  # it got SIGTERM with its sibling: a second one would kill it
                 yield from self._apply(live, lifecycle.Stop(failure, immediately, grace_s), now)
+
+    def unreachable(self, reason: str, now: float) -> Iterator[Happening]:
+        """End processes that have not reported yet, because the socket that they look for is gone."""
+        for live in tuple(self.live.values()):
+            if live.launch.status in (lifecycle.Status.REQUESTED, lifecycle.Status.BORN):
+                failure = Failure(category=Category.START_FAILED, message=reason, phase=Phase.START)
+                yield from self._apply(live, lifecycle.Stop(failure, now=True), now)
 
     def oldest_request(self) -> float:
         """Seconds at which the oldest process without a PID was requested; infinity without one."""
@@ -146,11 +163,11 @@ class Fleet:
             log_files.hold_below_cap(live.paths.stderr)
 
     def acknowledge(self, live: Live, over_ns: int) -> None:
-        """The outcome of a launch is on disk since `over_ns`: all its processes may leave."""
-        for one in live.siblings:
-            one.over_ns = over_ns
-            if one.pidfd is not None:
-                self._link.send(one.spec.token, Ack(launch=one.spec.launch, token=one.spec.token))
+        """Let all processes of a launch leave, whose outcome is on disk since `over_ns`."""
+        for sibling in live.siblings:
+            sibling.over_ns = over_ns
+            if sibling.pidfd is not None:
+                self._link.send(sibling.spec.token, Ack(launch=sibling.spec.launch, token=sibling.spec.token))
 
     def next_deadline(self) -> float:
         """Seconds of the earliest deadline; infinity without a launch."""
@@ -195,7 +212,7 @@ class Fleet:
             spec=spec,
             launch=launch,
             begun=now,
-            oom_kills=host.oom_kills(),
+            oom_kills=cgroups.oom_kills(),
             gang=place,
         )
 
@@ -206,37 +223,33 @@ class Fleet:
             return
         failure = Failure(
             category=Category.PROTOCOL,
-            message=f"the worker speaks version {hello.version} and comes from {hello.root}; "
-            f"version {protocol.VERSION} from {live.spec.root} was expected",
+            message=f"the worker has protocol version {hello.version} and is in {hello.root}; "
+            f"expected version {protocol.VERSION} in {live.spec.root}",
             phase=live.launch.phase,
         )
         yield from self._apply(live, lifecycle.Stop(failure, now=True), now)
 
     def _apply(self, live: Live, event: lifecycle.Event, now: float) -> Iterator[Happening]:
-        """Advance one process and carry out what follows; its siblings end with it."""
-        if isinstance(event, lifecycle.Died | lifecycle.Reported) and live.told_at is None:
-            live.told_at = now
+        if isinstance(event, lifecycle.Died | lifecycle.Reported) and live.outcome_at is None:
+            live.outcome_at = now
         live.launch, actions = lifecycle.advance(live.launch, event, now)
         for action in actions:
             match action:
                 case lifecycle.Assign():
                     terms = self._terms(live.next, live.device)
-                    work = assignments.assignment(
-                        self._configuration, terms, live.next, live.spec, live.device, gang=live.gang
-                    )
-                    self._link.send(live.spec.token, work)
+                    self._link.send(live.spec.token, live.assignment(self._configuration, terms))
                 case lifecycle.Terminate():
                     assert live.pid is not None
                     live.state = host.process_state(live.pid)
-                    # In this order: one that was stopped must not run on into the stacks that are overdue by now.
+                    # In this order: a stopped process must not continue into an overdue dump of its stacks.
                     process_end.signal_quietly(live.pid, signal.SIGTERM)
                     process_end.signal_quietly(live.pid, signal.SIGCONT)
                 case lifecycle.Kill():
                     assert live.pid is not None
                     process_end.signal_group(live.pid, signal.SIGKILL)
                 case lifecycle.Conclude(outcome):
-                    live.told = outcome if outcome is not None else self._explain(live)
-                    live.told_at = live.told_at or now
+                    live.outcome = outcome if outcome is not None else self._explain(live)
+                    live.outcome_at = live.outcome_at or now
                     yield from self._conclude(live)
                 case lifecycle.Forget(unkillable):
                     yield self._forget(live, unkillable=unkillable)
@@ -244,29 +257,28 @@ class Fleet:
             yield from self._end_siblings(live, event, now)
 
     def _end_siblings(self, live: Live, event: lifecycle.Event, now: float) -> Iterator[Happening]:
-        """End the siblings of a failed process, which would wait for it. What they have seen themselves counts."""
-        failure = live.told if isinstance(live.told, Failure) else live.launch.cause
+        """End the siblings of a failed process, which would wait for it. Their own failures count."""
+        failure = live.outcome if isinstance(live.outcome, Failure) else live.launch.cause
         assert failure is not None
         stop = event if isinstance(event, lifecycle.Stop) else lifecycle.Stop(failure)
-        for one in live.siblings:
-            if one.told is None and not one.fails:
-                one.because_of_another = not one.is_telling
-                yield from self._apply(one, stop, now)
+        for sibling in live.siblings:
+            if sibling.outcome is None and not sibling.fails:
+                sibling.because_of_another = not sibling.is_draining
+                yield from self._apply(sibling, stop, now)
 
     @staticmethod
     def _conclude(live: Live) -> Iterator[Happening]:
-        """Conclude the launch once all its processes have told how they ended."""
-        if all(one.told is not None for one in live.siblings):
-            rank, outcome = gang.judged([one.ending() for one in live.siblings])
+        if all(sibling.outcome is not None for sibling in live.siblings):
+            rank, outcome = gang.judged([sibling.ending() for sibling in live.siblings])
             yield Concluded(live.siblings[rank], outcome)
 
     def _explain(self, live: Live) -> Failure:
-        kills = host.oom_kills()
+        kills = cgroups.oom_kills()
         rose = kills is not None and live.oom_kills is not None and kills > live.oom_kills
         limits = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
         return process_failures.ended(
             live.launch.exit,
-            # The one it wrote down, or else the last that it was heard to enter.
+            # The phase in its file, or else the last that it reported.
             log_files.phase_reached(live.paths.phase, live.launch.phase),
             host_oom_kills=rose,
             memory_limited=any(limit != resource.RLIM_INFINITY for limit in limits),
@@ -277,7 +289,7 @@ class Fleet:
         del self.live[live.spec.token]
         self._logs.compact(live.paths.stdout)
         self._logs.compact(live.paths.stderr)
-        with contextlib.suppress(OSError):  # not there as a rule: it was ended while it wrote, or found the disk full
+        with contextlib.suppress(OSError):  # left only by a killed writer or a full disk
             live.paths.unfinished_error.unlink()
         return Gone(live, live.launch.exit, unkillable)
 

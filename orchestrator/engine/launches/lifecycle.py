@@ -1,4 +1,4 @@
-"""The life of one process of a launch, from the request to its end. Pure: no clock, no socket, no process.
+"""The life of one process of a launch, from the request to its end. Pure.
 
     REQUESTED ──Born──▶ BORN ──Greeted──▶ WORKING ──Reported──▶ REPORTED ──Died──▶ OVER
         │                 │                  │  deadline, stop       │ deadline
@@ -7,8 +7,7 @@
       OVER             DRAINING ──1 s or Reported──▶ OVER
 
 A CUDA or connection failure is held back, WORKING ──Reported──▶ HELD ──1 s, stop──▶ REPORTED, because its cause (from
-the driver, or the death of a sibling) may be seen just after it. A launch has exactly one conclusion: a result, or the
-earliest failure that explains its end.
+the driver, or the death of a sibling) may be seen just after it. A launch has exactly one conclusion.
 """
 
 import enum
@@ -23,7 +22,7 @@ from protocol.messages import Deadlines, Measurement
 from protocol.result import Result
 
 DRAIN_S: Final = 1.0
-"""A process's death may be seen before its last message: the pidfd was first in 4 of 600 launches."""
+"""The last message may arrive after the death: the pidfd was first in 4 of 600 launches."""
 UNKILLABLE_S: Final = 60.0
 TERM_GRACE_S: Final = 10.0
 
@@ -43,10 +42,7 @@ class Status(enum.Enum):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of a launch, now. deadline: seconds of the loop's clock.
-
-    cause: why the orchestrator ends it. held: the failure that is held back. concluded: at most once.
-    """
+    """One process of a launch. deadline: seconds of the loop's clock. cause: why the orchestrator ends it."""
 
     deadlines: Deadlines
     measurement: Measurement
@@ -106,7 +102,7 @@ class TimePassed(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """The launch is to be ended because of `failure`, which gets its phase. now: without SIGTERM."""
+    """The launch is to be ended because of `failure`. now: without SIGTERM."""
 
     failure: Failure
     now: bool = False
@@ -130,11 +126,11 @@ class Conclude(msgspec.Struct, frozen=True):
 
 
 class Terminate(msgspec.Struct, frozen=True):
-    """SIGTERM and SIGCONT."""
+    """Send SIGTERM and SIGCONT."""
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """SIGKILL to the group."""
+    """Send SIGKILL to the group."""
 
 
 class Forget(msgspec.Struct, frozen=True):
@@ -147,7 +143,7 @@ Action = Assign | Conclude | Terminate | Kill | Forget
 
 
 def requested(deadlines: Deadlines, measurement: Measurement, now: float) -> Launch:
-    """A launch whose process was just requested."""
+    """Return a launch whose process was just requested."""
     return Launch(
         deadlines=deadlines,
         measurement=measurement,
@@ -184,7 +180,7 @@ def advance(launch: Launch, event: Event, now: float) -> tuple[Launch, tuple[Act
 
 
 def _progressed(launch: Launch, fraction: float, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """Progress moves the deadline of a fixed number of iterations: their duration is unknown."""
+    """Record progress. It moves the deadline of a fixed number of iterations: their duration is unknown."""
     deadline = launch.deadline
     if launch.measurement.fixed(launch.phase):
         deadline = now + launch.deadlines.allowance(launch.phase, launch.measurement)
@@ -192,7 +188,7 @@ def _progressed(launch: Launch, fraction: float, now: float) -> tuple[Launch, tu
 
 
 def _reported(launch: Launch, outcome: Result | Failure, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """An outcome counts before the launch is given up, also from a process that has died since."""
+    """Accept an outcome before the launch is given up, also from a process that has died since."""
     doubtful = isinstance(outcome, Failure) and has_trait(outcome.category, Trait.HELD_BACK)
     match launch.status:
         case Status.WORKING if doubtful:
@@ -214,7 +210,7 @@ def _concluded_with(launch: Launch, outcome: Result | Failure | None, now: float
 
 
 def _died(launch: Launch, exit_: Exit, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """The launch is over once it has an outcome or was ended by us; else drain its last message."""
+    """End the launch if it has an outcome or was ended by us; else drain its last message."""
     launch = _with(launch, exit=exit_)
     match launch.status:
         case Status.REPORTED:
@@ -230,14 +226,14 @@ def _died(launch: Launch, exit_: Exit, now: float) -> tuple[Launch, tuple[Action
 def _stop(
     launch: Launch, failure: Failure, now: float, *, immediately: bool, grace_s: float
 ) -> tuple[Launch, tuple[Action, ...]]:
-    failure = msgspec.structs.replace(failure, phase=launch.phase)  # who ends it does not know how far it was
+    failure = msgspec.structs.replace(failure, phase=launch.phase)  # the caller does not know the phase
     match launch.status:
         case Status.REQUESTED:
             return _over(launch, failure)
-        case Status.HELD:  # what it told came first
-            launch, told = _concluded_with(launch, launch.held, now)
+        case Status.HELD:  # its own failure came first
+            launch, concluded = _concluded_with(launch, launch.held, now)
             launch, actions = _stop(launch, failure, now, immediately=immediately, grace_s=grace_s)
-            return launch, told + actions
+            return launch, concluded + actions
         case Status.BORN | Status.WORKING | Status.REPORTED if not immediately:
             return _with(launch, status=Status.ENDING, cause=failure, deadline=now + grace_s), (Terminate(),)
         case Status.BORN | Status.WORKING | Status.REPORTED | Status.ENDING:
@@ -256,7 +252,7 @@ def _late(launch: Launch, now: float) -> tuple[Launch, tuple[Action, ...]]:
         case Status.ENDING:
             return _with(launch, status=Status.KILLED, deadline=now + UNKILLABLE_S), (Kill(),)
         case Status.KILLED:
-            message = f"still alive {UNKILLABLE_S:.0f} s after SIGKILL; the device is left alone from now on"
+            message = f"still alive {UNKILLABLE_S:.0f} s after SIGKILL; the device is not used again"
             failure = Failure(category=Category.UNKILLABLE, message=message, phase=launch.phase)
             return _over(launch, failure, unkillable=True)
         case Status.HELD:
@@ -268,7 +264,6 @@ def _late(launch: Launch, now: float) -> tuple[Launch, tuple[Action, ...]]:
 
 
 def _over(launch: Launch, failure: Failure | None, *, unkillable: bool = False) -> tuple[Launch, tuple[Action, ...]]:
-    """Over, with `failure` unless an outcome was concluded before."""
     conclusion = () if launch.concluded else (Conclude(failure),)
     return _with(launch, status=Status.OVER, concluded=True), (*conclusion, Forget(unkillable))
 

@@ -5,7 +5,8 @@
         link      the socket
         meeting…  where the processes of a launch on several devices find each other
 
-A worker is addressed by the secret token of its launch, so no other process can take its place.
+Cleaners of temporary files, and the end of a session, delete sockets: `restore` makes them again. A worker is addressed
+by the secret token of its launch, so no other process can take its place.
 """
 
 import fcntl
@@ -20,7 +21,7 @@ from typing import Final, Self
 import zmq
 
 from orchestrator.errors import UserError
-from orchestrator.system import temporary
+from orchestrator.system import plain_text, temporary
 from protocol import codec
 from protocol.cell import slug
 from protocol.errors import ProtocolError
@@ -29,39 +30,76 @@ from protocol.messages import FromWorker, Outcome, ToWorker
 _MAX_SOCKET_PATH: Final = 107
 _NAME_LENGTH: Final = 24
 _SEND_TIMEOUT_MS: Final = 1_000
-_REMEDY: Final = (
-    "Free space, or set XDG_RUNTIME_DIR to a folder of yours that can be written and whose path is below 60 characters."
-)
+_REMEDY: Final = "Free space, or set XDG_RUNTIME_DIR to a writable folder of yours with a path below 60 characters."
 _FROM_WORKER: Final = codec.Decoder[FromWorker](FromWorker)
 
 
+class LinkError(Exception):
+    """The socket is gone, and no other can be made: no worker can start any more."""
+
+
 class Link:
-    """The orchestrator's end of the socket. Raises UserError when no private folder can be made."""
+    """Orchestrator's end of the socket. Raises UserError when no private folder can be made."""
 
     def __init__(self, name: str) -> None:
+        self._name = name
         self.folder = socket_folder(name)
-        try:
-            with _sweeping(self.folder.parent):
-                self.folder.mkdir(mode=0o700)
-                self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:  # a disk that is full has room for no folder
-            raise UserError(f"{self.folder}: sockets cannot be made there: {error.strerror}. {_REMEDY}") from error
-        self.endpoint = f"ipc://{self.folder / 'link'}"
+        self._lock = -1
+        self._files: tuple[_File | None, ...] = ()
         self._context = zmq.Context()
         self.socket = self._context.socket(zmq.ROUTER)
         self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.SNDTIMEO, _SEND_TIMEOUT_MS)
         self.socket.setsockopt(zmq.MAXMSGSIZE, codec.MAX_MESSAGE_BYTES)
-        previous = os.umask(0o077)
         try:
-            self.socket.bind(self.endpoint)
-        finally:
-            os.umask(previous)
+            self._make()
+        except BaseException:
+            self.close()
+            raise
+
+    def restore(self) -> str:
+        """Make a new socket if its file or folder is gone, and describe that; else return "". Raises LinkError."""
+        if self._files == self._found():
+            return ""
+        gone = self.folder / "link" if self.folder.is_dir() else self.folder
+        problem = f"{gone}, the folder of the worker sockets, was deleted (by a cleaner of temporary files?)"
+        try:
+            self._make()
+        except UserError as error:
+            raise LinkError(f"{problem} and cannot be created again: {error}") from error
+        return f"{problem}. It was created again{'' if gone.exists() else f', in {self.folder}'}."
+
+    def _make(self) -> None:
+        """Make folder, lock and socket. zmq never unlinks a file that was renamed."""
+        self.folder = socket_folder(self._name)
+        try:
+            with _sweeping(self.folder.parent):
+                self.folder.mkdir(mode=0o700, exist_ok=True)
+                self._unlock()
+                self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.endpoint = f"ipc://{self.folder / 'link'}"
+            previous = os.umask(0o077)
+            try:
+                self.socket.bind(f"ipc://{self.folder / 'new'}")
+            finally:
+                os.umask(previous)
+            (self.folder / "new").rename(self.folder / "link")
+        except (OSError, zmq.ZMQError) as error:  # for example, the disk is full
+            raise UserError(f"{self.folder}: sockets cannot be created there: {error.strerror}. {_REMEDY}") from error
+        self._files = self._found()
+
+    def _found(self) -> tuple["_File | None", ...]:
+        return tuple(_file(self.folder / name) for name in ("lock", "link"))
+
+    def _unlock(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def receive(self) -> FromWorker | ProtocolError | None:
-        """Return a message, a ProtocolError, or None without one. The caller checks that it knows the token."""
+        """Return a message, a ProtocolError, or None. The caller checks that it knows the token."""
         try:
             frames = self.socket.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:
@@ -72,14 +110,14 @@ class Link:
             message = _FROM_WORKER.decode(frames[1])
             if frames[0] != message.token.encode():
                 raise ProtocolError(f"a message of launch {message.launch} came from another worker")
-            if isinstance(message, Outcome) and message.result is not None and message.result.flaw is not None:
-                raise ProtocolError(f"the result of launch {message.launch} is no measurement: {message.result.flaw}")
+            if isinstance(message, Outcome) and message.result is not None and (flaw := message.result.flaw):
+                raise ProtocolError(f"the result of launch {message.launch} is no measurement: {flaw}")
         except ProtocolError as error:
             return error
         return message
 
     def send(self, token: str, message: ToWorker) -> bool:
-        """Send to the worker with a token. Returns False when it is not, or no longer, connected."""
+        """Send to the worker with a token. Returns False when it is not connected."""
         try:
             self.socket.send_multipart([token.encode(), codec.encode(message)])
         except zmq.ZMQError as error:
@@ -92,8 +130,8 @@ class Link:
         """Unbind, and remove the folder."""
         self.socket.close()
         self._context.term()
-        shutil.rmtree(self.folder)
-        os.close(self._lock)
+        shutil.rmtree(self.folder, ignore_errors=True)  # the next run removes leftovers
+        self._unlock()
 
     def __enter__(self) -> Self:
         return self
@@ -102,13 +140,25 @@ class Link:
         self.close()
 
 
+_File = tuple[int, int]
+"""Device and inode."""
+
+
+def _file(path: Path) -> _File | None:
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 def socket_folder(name: str) -> Path:
-    """The folder of the link of this process's run `name`. Raises UserError as Link does."""
+    """Return the folder of the link of this process's run `name`. Raises UserError as Link does."""
     return _base() / f"{slug(name)[:_NAME_LENGTH]}-{os.getpid()}"
 
 
 def _base() -> Path:
-    """The private folder of this user, made and checked: owned, a real folder, closed to others, short enough."""
+    """Return the private folder of this user, checked: owned, a real folder, closed to others, short enough."""
     name = f"gpubench-{os.getuid()}"
     longest = f"/{'n' * _NAME_LENGTH}-4194304/link"
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -116,21 +166,21 @@ def _base() -> Path:
         if parent is None:
             continue
         base = parent / name
-        if len(str(base)) + len(longest) > _MAX_SOCKET_PATH:
+        if len(os.fsencode(base)) + len(longest) > _MAX_SOCKET_PATH or not plain_text.is_text(base):
             continue
         try:
             base.mkdir(mode=0o700, exist_ok=True)
         except OSError:
             continue
-        found = base.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        status = base.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
             raise UserError(
-                f"{base} is not a private folder of yours, and sockets are to be made there. Remove it, or set "
+                f"{base} must be a private folder of yours, because it holds sockets. Remove it, or set "
                 "XDG_RUNTIME_DIR to a folder that only you can enter."
             )
         if os.access(base, os.W_OK):  # else it was made before its disk became read-only
             return base
-    raise UserError(f"no folder for sockets can be made. {_REMEDY}")
+    raise UserError(f"no folder for sockets can be created. {_REMEDY}")
 
 
 @contextmanager

@@ -1,27 +1,30 @@
-"""A process that is under way, and what the loop learns of it."""
+"""A process under way, and what the loop learns of it."""
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.engine.kind import LaunchTerms
 from orchestrator.engine.launches import rendezvous
 from orchestrator.engine.launches.gang import MemberEnd
 from orchestrator.engine.launches.lifecycle import Launch, Status
 from orchestrator.state.slots import NextLaunch
 from orchestrator.system.process_end import Exit
 from protocol.cell import Device
-from protocol.failure import Failure
-from protocol.messages import Gang, LaunchSpec
+from protocol.failure import Failure, Phase
+from protocol.messages import Assign, Gang, LaunchSpec
 from protocol.paths import LaunchPaths
 from protocol.result import Result
 
 
 @dataclass
 class Live:
-    """A process of a launch under way. Times are seconds of the loop's clock, over_ns is monotonic.
+    """A process of a launch under way. Times are seconds of the loop's clock, over_ns and entered are monotonic.
 
-    gang: its rendezvous, None with one device. siblings: all processes of its launch by rank, itself among them. noted:
-    the loop watches its pidfd. begun: when it was requested. told: its outcome. because_of_another: ended for a
-    sibling's failure. over_ns: when its outcome was on disk. state: of the process when it was to be ended.
+    siblings: all processes of its launch by rank, itself among them. noted: the loop watches its pidfd.
+    because_of_another: ended for a sibling's failure. over_ns: when its outcome was on disk. state: of the process,
+    before it was ended.
     """
 
     next: NextLaunch
@@ -35,15 +38,16 @@ class Live:
     pid: int | None = None
     pidfd: int | None = None
     noted: bool = False
-    told: Result | Failure | None = None
-    told_at: float | None = None
+    outcome: Result | Failure | None = None
+    outcome_at: float | None = None
     because_of_another: bool = False
     over_ns: int | None = None
     state: str = ""
+    entered: dict[Phase, int] = field(default_factory=dict)
 
     @property
     def paths(self) -> LaunchPaths:
-        """Its folder."""
+        """Folder of the launch."""
         return LaunchPaths(Path(self.spec.folder))
 
     @property
@@ -54,23 +58,47 @@ class Live:
     @property
     def fails(self) -> bool:
         """Whether it has failed, or is being ended without a result."""
-        return isinstance(self.told, Failure) or (self.told is None and self.launch.cause is not None)
+        return isinstance(self.outcome, Failure) or (self.outcome is None and self.launch.cause is not None)
 
     @property
-    def is_telling(self) -> bool:
-        """Whether it has failed by itself, and only its last message is waited for."""
+    def is_draining(self) -> bool:
+        """Whether it has failed by itself, and only its last message is awaited."""
         return self.launch.status in {Status.DRAINING, Status.HELD}
 
+    def assignment(self, configuration: Configuration, terms: LaunchTerms) -> Assign:
+        """Build its work, sent once it has said hello."""
+        return Assign(
+            launch=self.spec.launch,
+            token=self.spec.token,
+            cell=self.next.cell,
+            round=self.next.slot[1],
+            device=self.device,
+            model=configuration.by_name[self.next.cell.model],
+            measurement=terms.measurement,
+            deadlines=terms.deadlines,
+            cache_folder=configuration.cache_folder,
+            compiler_caches=str(self.paths.compiler_caches) if self.next.cell.compiles else "",
+            injection=terms.injection,
+            gang=self.gang,
+            steps=terms.steps,
+        )
+
+    @property
+    def measuring(self) -> tuple[int, int]:
+        """From the begin of its warm-up to the end of its measurement, or until now; monotonic nanoseconds."""
+        begin_ns = self.entered.get(Phase.WARM_UP, self.spec.requested_ns)
+        return begin_ns, self.entered.get(Phase.FINISH, time.monotonic_ns())
+
     def ending(self) -> MemberEnd:
-        """How it ended, once it has told."""
-        assert self.told is not None
+        """Describe how it ended, once it has an outcome."""
+        assert self.outcome is not None
         return MemberEnd(
             device=self.device.uuid,
             label=self.device.label,
-            outcome=self.told,
-            at=self.told_at or 0.0,
+            outcome=self.outcome,
+            at=self.outcome_at or 0.0,
             ended=self.because_of_another,
-            # One that never was has begun nothing, which is no fault of its device.
+            # A process that never existed has begun no transfer, without any fault of its device.
             steps=None if self.gang is None or self.pid is None else rendezvous.steps(self.gang),
             stopped=self.was_stopped,
         )
@@ -86,7 +114,7 @@ class Concluded:
 
 @dataclass(frozen=True)
 class Gone:
-    """The process is gone. exit: None where it never existed, or cannot be killed: its pidfd is still open then."""
+    """The process is gone. exit: None if it never existed or cannot be killed: then its pidfd is still open."""
 
     live: Live
     exit: Exit | None

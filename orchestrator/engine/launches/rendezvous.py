@@ -1,4 +1,4 @@
-"""Where the processes of a launch on several devices find each other, and the count of their transfers.
+"""Rendezvous of the processes of a launch on several devices, and the count of their transfers.
 
 <private folder of the link>/meeting-<launch>   made by torch, gone with the link, always on a local disk
 launches/<cell>/<n>/steps                       transfers that each rank has begun, kept as evidence
@@ -13,7 +13,7 @@ from protocol.paths import LaunchPaths
 
 
 def place(folder: Path, paths: LaunchPaths, following: NextLaunch, rank: int) -> Gang:
-    """The rendezvous of one rank of a launch whose folder exists. Raises OSError where it cannot be written."""
+    """Make the rendezvous of one rank of a launch whose folder exists. Raises OSError where it cannot be written."""
     if rank == 0:
         paths.steps.write_bytes(bytes(STEP.size * len(following.cell.devices)))
     steps = str(paths.steps.resolve())
@@ -21,7 +21,7 @@ def place(folder: Path, paths: LaunchPaths, following: NextLaunch, rank: int) ->
 
 
 def steps(gang: Gang) -> int | None:
-    """Transfers that a rank has begun; None where that cannot be read."""
+    """Return the number of transfers that a rank has begun; None where it cannot be read."""
     try:
         data = Path(gang.steps).read_bytes()
         return int(STEP.unpack_from(data, STEP.size * gang.rank)[0])

@@ -1,4 +1,4 @@
-"""Keep a zygote: start it, wait until it is ready, restart it when it dies. Running workers do not need it."""
+"""Keep a zygote: start it, wait until it is ready, restart it when it dies."""
 
 import signal
 import time
@@ -22,7 +22,7 @@ class ZygoteError(Exception):
 
 
 class ZygoteClient:
-    """One zygote at a time. preload: its imports. patience_s: for those. environment: variables added to ours."""
+    """Keeps one zygote. preload: its imports. patience_s: for those. environment: variables added to ours."""
 
     def __init__(self, preload: tuple[str, ...], log: Path, patience_s: float, environment: dict[str, str]) -> None:
         self.ready = False
@@ -43,7 +43,7 @@ class ZygoteClient:
         return None if self._zygote is None else self._zygote.pid
 
     def fileno(self) -> int:
-        """Readable when the zygote said something or is gone; -1 without one."""
+        """Descriptor, readable when the zygote answered or is gone; -1 without one."""
         return -1 if self._zygote is None else self._zygote.fileno()
 
     def start(self, now: float) -> None:
@@ -74,21 +74,19 @@ class ZygoteClient:
         imports_too_long = not self.ready and now > self._asked + self._patience_s
         if self._zygote is None or not (imports_too_long or now > oldest_request + FORK_S):
             return
-        if not self._silence:  # once: the signal takes it out of the state in which it was found
+        if not self._silence:  # once, because the signal changes the state
             patience_s = self._patience_s if imports_too_long else FORK_S
             state = host.process_state(self._zygote.pid).partition(" ")[0] or "unknown"
-            self._silence = f"did not answer for {patience_s:g} s (state {state}); it was ended"
+            self._silence = f"did not answer for {patience_s:g} s (state {state}) and was ended"
         process_end.signal_quietly(self._zygote.pid, signal.SIGKILL)
 
     def bury(self) -> str:
-        """How the dead zygote ended, to follow "the zygote". Raises ZygoteError if it would end again."""
+        """Describe how the dead zygote ended. Raises ZygoteError if it would end again."""
         was_ready, self.ready = self.ready, False
         exit_ = self.close()
-        words = "ended" if exit_ is None else f"ended with {exit_.words}"
+        words = "ended" if exit_ is None else f"ended with {exit_.description}"
         if not was_ready and (exit_ is None or exit_.signal is None):
-            raise ZygoteError(
-                f"the zygote {words} while it was importing; see {self._log}\n{log_files.tail(self._log)}"
-            )
+            raise ZygoteError(f"the zygote {words} during its imports; see {self._log}\n{log_files.tail(self._log)}")
         return self._silence if self._silence and exit_ == Exit(code=None, signal=signal.SIGKILL) else words
 
     def hold_log(self) -> None:

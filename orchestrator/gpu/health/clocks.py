@@ -14,9 +14,9 @@ WINDOW_NS: Final = 600_000_000_000
 
 @dataclass(frozen=True)
 class ClockUse:
-    """Shares from 0 to 1 of the readings that give a reason.
+    """Shares, 0 to 1, of the samples with a readable reason for the clock.
 
-    slowed: for heat or a brake; slowed_worst: highest within ten minutes, None for less. capped: at the power limit.
+    slowed: for heat or a brake. slowed_worst: highest within ten minutes, None for less. capped: at the power limit.
     """
 
     readings: int = 0
@@ -25,23 +25,22 @@ class ClockUse:
     capped: float = 0.0
 
 
-def over(boots: Iterable[Sequence[Sample]]) -> ClockUse:
-    """The use over the samples of each boot, in order of time."""
-    known = [[sample for sample in samples if sample.reasons is not None] for samples in boots]
-    masks = Counter([sample.reasons or 0 for samples in known for sample in samples])
+def clock_use(boots: Iterable[Sequence[Sample]]) -> ClockUse:
+    """Compute the shares over the samples of each boot, ordered by time."""
+    readable = [[sample for sample in samples if sample.reasons is not None] for samples in boots]
+    masks = Counter([sample.reasons or 0 for samples in readable for sample in samples])
     if not masks:
         return ClockUse()
     readings = masks.total()
     return ClockUse(
         readings=readings,
         slowed=sum(times for mask, times in masks.items() if mask & clock_events.SLOWDOWN) / readings,
-        slowed_worst=max((share for share in map(_worst, known) if share is not None), default=None),
+        slowed_worst=max((share for share in map(_worst, readable) if share is not None), default=None),
         capped=sum(times for mask, times in masks.items() if mask & clock_events.POWER_CAP) / readings,
     )
 
 
 def _worst(samples: Sequence[Sample]) -> float | None:
-    """The highest share of slowed readings within any full window."""
     total = [0, *accumulate([bool((sample.reasons or 0) & clock_events.SLOWDOWN) for sample in samples])]
     if not total[-1]:
         return 0.0 if samples and samples[-1].at_ns - samples[0].at_ns >= WINDOW_NS else None

@@ -1,6 +1,6 @@
-"""From the records of a run to the course of each GPU: first and last values, rises, extremes. Pure.
+"""From the health records of a run to the course of each GPU: first and last values, rises, extremes. Pure.
 
-A counter below its earlier value has restarted (a reset, a reboot): its value is all new.
+A counter below its earlier value was reset, so its whole value is new.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,8 +12,7 @@ from protocol.messages import XidSeen
 
 EVENTS, KERNEL_LOG = SOURCES = ("NVML's events", "the kernel's log")
 """Sources of the driver's errors (Xid); either is enough."""
-BUSY_PERCENT: Final = 50
-"""Utilisation from which a look counts as under load."""
+BUSY_PERCENT: Final = 50  # utilisation from which a look counts as under load
 
 
 @dataclass
@@ -21,7 +20,7 @@ class Course:
     """The course of the values of one GPU, or of the machine.
 
     rise: of counters, resets allowed for. busy_lowest: over looks under load. spent_s: longest time without any margin.
-    refusals: values unread at the newest look, with reasons. broken, damaged: NVML's first reason that the GPU is gone,
+    refusals: reasons for values unread at the newest look. broken, damaged: NVML's first reason that the GPU is gone,
     or its InfoROM damaged. unheard: source of Xids → reason why it was deaf at any time; deaf: the reason while both
     were. watched_s: without pauses between telemetry processes.
     """
@@ -48,7 +47,7 @@ class Course:
         return max(self.rise.get("ecc_uncorrected", 0), self.rise.get("ecc_uncorrected_lifetime", 0))
 
     def take(self, values: Mapping[str, int], refusals: Mapping[str, str], seconds: float) -> None:
-        """Add a look, `seconds` after the one before."""
+        """Add a look, `seconds` after the previous one."""
         busy = values.get("gpu_percent", 0) >= BUSY_PERCENT
         for name, value in values.items():
             self._take(name, value, seconds, busy=busy)
@@ -74,7 +73,7 @@ class Course:
 
 
 class Heard(NamedTuple):
-    """An Xid of a GPU, and the boot of its monotonic time."""
+    """An Xid of a GPU, with the boot of its monotonic time."""
 
     xid: int
     boot_id: str
@@ -90,7 +89,7 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True)
 class Courses:
-    """Courses, Xids and looks by UUID, in order of time; "" is the machine."""
+    """Courses, Xids and looks by UUID, ordered by time. The machine's UUID is ""."""
 
     gpus: Mapping[str, Course] = field(default_factory=dict)
     node: Course = field(default_factory=Course)
@@ -111,10 +110,10 @@ def follow(records: Iterable[HealthRecord]) -> Courses:
             case Watch():
                 boot, before = record.boot_id, {}
                 hearing = _Hearing(record.deaf, record.unlogged, record.kernel_log)
-                hearing.tell(gpus)
+                hearing.mark(gpus)
             case Deafened():
                 hearing = hearing.less(record)
-                hearing.tell(gpus)
+                hearing.mark(gpus)
             case XidSeen():
                 xids[record.uuid] = (*xids.get(record.uuid, ()), Heard(record.xid, boot, record.at_ns))
             case Vitals():
@@ -122,7 +121,7 @@ def follow(records: Iterable[HealthRecord]) -> Courses:
                 course.broken = course.broken or record.broken
                 course.damaged = course.damaged or record.damaged
                 if not hearing.kernel_log:
-                    course.unheard[KERNEL_LOG] = "it may not be read"
+                    course.unheard[KERNEL_LOG] = "no permission to read"
                 course.take(record.values, record.refusals, _seconds(before, record.uuid, record.at_ns))
                 looks.setdefault(record.uuid, []).append(Look(boot, record.at_ns))
             case NodeVitals():
@@ -132,7 +131,7 @@ def follow(records: Iterable[HealthRecord]) -> Courses:
 
 
 class _Hearing(NamedTuple):
-    """What one telemetry process does not hear, by Watch and Deafened."""
+    """Sources of Xids that one telemetry process cannot hear: the fields of Watch and Deafened."""
 
     deaf: Mapping[str, str] = {}
     unlogged: Mapping[str, str] = {}
@@ -143,8 +142,8 @@ class _Hearing(NamedTuple):
             {**self.deaf, **record.deaf}, {**self.unlogged, **record.unlogged}, self.kernel_log and record.kernel_log
         )
 
-    def tell(self, gpus: dict[str, Course]) -> None:
-        """Mark what is not heard, for good, whatever a later telemetry process can hear."""
+    def mark(self, gpus: dict[str, Course]) -> None:
+        """Mark what is not heard, permanently, whatever a later telemetry process can hear."""
         for uuid, why in self.unlogged.items():
             gpus.setdefault(uuid, Course()).unheard[KERNEL_LOG] = why
         for uuid, why in self.deaf.items():
@@ -154,7 +153,7 @@ class _Hearing(NamedTuple):
                 course.deaf = why
 
 
-def _seconds(before: dict[str, int], who: str, at_ns: int) -> float:
-    passed = (at_ns - before.get(who, at_ns)) / 1e9
-    before[who] = at_ns
+def _seconds(before: dict[str, int], uuid: str, at_ns: int) -> float:
+    passed = (at_ns - before.get(uuid, at_ns)) / 1e9
+    before[uuid] = at_ns
     return passed

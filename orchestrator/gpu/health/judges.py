@@ -1,4 +1,4 @@
-"""The judgement of each signal by the limits of configs/health.yaml. Pure."""
+"""Judges each signal by the limits of configs/health.yaml. Pure."""
 
 import enum
 from collections import Counter
@@ -12,6 +12,7 @@ from orchestrator.gpu.health.clocks import ClockUse
 from orchestrator.gpu.health.course import SOURCES, Course
 from orchestrator.gpu.health.limits import Limits
 from orchestrator.gpu.health.xids import XidKind
+from orchestrator.gpu.nvml_errors import RESET_REQUIRED
 from orchestrator.gpu.telemetry.overheating import HELD_S
 from protocol.failure import Category, Failure
 
@@ -41,7 +42,7 @@ class Action(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """The state of a signal. partly: something was unread, which is no PASS where the signal is required."""
+    """The state of a signal. partly: found without reading all of it, which is no PASS for a required signal."""
 
     state: State
     message: str = ""
@@ -51,9 +52,10 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Case:
-    """The facts about one GPU. siblings: courses of the others of its kind. xids: numbers, in order of time.
+    """The facts about one GPU.
 
-    failures: of launches, for a fault of the hardware. accused: others, attributed to the device.
+    siblings: courses of the others of its name and memory. xids: numbers, ordered by time. failures: of launches, by a
+    fault of the hardware. accused: other failures, attributed to the device.
     """
 
     board: Board
@@ -68,6 +70,8 @@ class Case:
 
 WELL: Final = Judgement(State.PASS)
 _ABSENT: Final = Judgement(State.NOT_APPLICABLE)
+_RESETS: Final = f"(NVML error {RESET_REQUIRED})"
+"""End of the reason that reader.py gives for a GPU that needs a reset."""
 
 
 def _warn(message: str, action: Action = Action.MONITOR) -> Judgement:
@@ -84,10 +88,10 @@ def _unreadable(message: str) -> Judgement:
 
 def _gpu(case: Case) -> Judgement:
     if case.course.broken:
-        return _fail(case.course.broken, Action.RESET if "reset" in case.course.broken else Action.REBOOT)
+        return _fail(case.course.broken, Action.RESET if _RESETS in case.course.broken else Action.REBOOT)
     if case.course.damaged:
         return _fail(case.course.damaged, Action.REPLACE)
-    return WELL if case.course.last else _unreadable("it answered nothing, or nobody looked at it")
+    return WELL if case.course.last else _unreadable("no readings")
 
 
 def _xid(case: Case) -> Judgement:
@@ -95,24 +99,25 @@ def _xid(case: Case) -> Judgement:
     sources = _sources(course)
     if not case.xids:
         if course.deaf or not course.looks:
-            return _unreadable(sources or course.deaf or "nobody listened")
+            return _unreadable(sources or course.deaf or "errors of the driver were not recorded")
         return Judgement(State.PASS, sources)
     roots = xids.roots(case.xids)
-    said = [f"Xid {number}: {xids.kind(number)}" for number in roots]
-    words = "; ".join([*said, sources] if sources else said)
+    meanings = [f"Xid {number}: {xids.kind(number)}" for number in roots]
+    message = "; ".join([*meanings, sources] if sources else meanings)
     kinds = {xids.kind(number) for number in roots}
     if kinds & xids.HARDWARE:
-        return _fail(words, Action.REBOOT if XidKind.MACHINE in kinds else Action.RESET)
+        return _fail(message, Action.REBOOT if XidKind.MACHINE in kinds else Action.RESET)
     action = Action.RESET if XidKind.MEMORY in kinds else Action.MONITOR
-    return Judgement(State.WARN, words, action, partly=bool(course.deaf))
+    return Judgement(State.WARN, message, action, partly=bool(course.deaf))
 
 
 def _sources(course: Course) -> str:
-    """Which sources of the driver's errors were heard all the time; empty where both were."""
     if not course.unheard:
         return ""
-    states = {one: f"not heard ({course.unheard[one]})" if one in course.unheard else "heard" for one in SOURCES}
-    return ", ".join(f"{source} {words}" for source, words in states.items())
+    heard = [source for source in SOURCES if source not in course.unheard]
+    return ", ".join(
+        f"{source} {'heard' if source in heard else f'not heard ({course.unheard[source]})'}" for source in SOURCES
+    )
 
 
 def _launches(case: Case) -> Judgement:
@@ -120,7 +125,7 @@ def _launches(case: Case) -> Judgement:
         return _ABSENT
     if not case.failures:
         kinds = ", ".join(dict.fromkeys(failure.category for failure in case.accused))
-        return _warn(f"{len(case.accused)} failed by what may be its fault, as other work tells ({kinds})")
+        return _warn(f"{len(case.accused)} failed ({kinds}). Other work shows that this device is probably the cause")
     first, others = case.failures[0], len(case.failures) - 1
     code = "" if first.code is None else f" (code {first.code})"
     more = f", and {others} more" if others else ""
@@ -129,19 +134,19 @@ def _launches(case: Case) -> Judgement:
 
 
 _RECOVERY: Final = {
-    1: _fail("the driver wants it reset", Action.RESET),
-    2: _fail("the driver wants the machine rebooted", Action.REBOOT),
-    3: _warn("the driver wants no peer-to-peer work on it", Action.MONITOR),
-    4: _fail("the driver wants it drained and reset", Action.RESET),
-    5: _fail("the driver wants its memory-sharing domain (IMEX) recovered", Action.REBOOT),
-    6: _fail("the driver wants its bus reset", Action.RESET),
-    7: _fail("the driver wants the machine rebooted", Action.REBOOT),
+    1: _fail("the driver requests a reset of the GPU", Action.RESET),
+    2: _fail("the driver requests a reboot", Action.REBOOT),
+    3: _warn("the driver requests no peer-to-peer work on the GPU", Action.MONITOR),
+    4: _fail("the driver requests to drain and reset the GPU", Action.RESET),
+    5: _fail("the driver requests recovery of the memory-sharing domain (IMEX)", Action.REBOOT),
+    6: _fail("the driver requests a bus reset", Action.RESET),
+    7: _fail("the driver requests a reboot", Action.REBOOT),
 }
 
 
 def _recovery(case: Case) -> Judgement:
     worst = case.course.highest["recovery_action"]
-    return WELL if worst == 0 else _RECOVERY.get(worst, _fail(f"the driver wants action {worst}", Action.REBOOT))
+    return WELL if worst == 0 else _RECOVERY.get(worst, _fail(f"the driver requests action {worst}", Action.REBOOT))
 
 
 def _ecc_uncorrected(case: Case) -> Judgement:
@@ -165,7 +170,11 @@ def _rows_failed(case: Case) -> Judgement:
 
 
 def _rows_pending(case: Case) -> Judgement:
-    return _fail("rows wait to be remapped: reset first", Action.RESET) if case.course.last["rows_pending"] else WELL
+    return (
+        _fail("rows are waiting to be remapped. Reset first", Action.RESET)
+        if case.course.last["rows_pending"]
+        else WELL
+    )
 
 
 def _retired_pages(case: Case) -> Judgement:
@@ -176,18 +185,18 @@ def _retired_pages(case: Case) -> Judgement:
 def _slowdown(case: Case) -> Judgement:
     use, limits = case.use, case.limits
     if not use.readings:
-        return _unreadable("no reading of the clocks")
+        return _unreadable("no readings of the clocks")
     if use.slowed_worst is not None and use.slowed_worst >= limits.slowdown_fail_share:
-        return _fail(f"{use.slowed_worst:.0%} of ten minutes; look at cooling and power supply", Action.REPLACE)
+        return _fail(f"{use.slowed_worst:.0%} of ten minutes. Check cooling and power supply", Action.REPLACE)
     if use.slowed > limits.slowdown_warn_share:
-        return _warn(f"{use.slowed:.0%} of the time; look at cooling and power supply")
+        return _warn(f"{use.slowed:.0%} of the time. Check cooling and power supply")
     return WELL
 
 
 def _power_limit(case: Case) -> Judgement:
     limit, default = case.course.lowest["power_limit_mw"], case.course.last["power_default_mw"]
     if limit < default and case.use.capped:
-        return _warn(f"lowered to {limit / 1000:.0f} W of {default / 1000:.0f} W, and it was reached")
+        return _warn(f"lowered from {default / 1000:.0f} W to {limit / 1000:.0f} W, and reached")
     return WELL
 
 
@@ -200,7 +209,7 @@ def _thermal_violation(case: Case) -> Judgement:
 def _temperature(value: str) -> Callable[[Case], Judgement]:
     def judge(case: Case) -> Judgement:
         if case.course.spent_s.get(value, 0.0) >= HELD_S:
-            return _fail("at its limit for ten seconds and more; look at the cooling", Action.REPLACE)
+            return _fail("at its limit for ten seconds or longer. Check the cooling", Action.REPLACE)
         left = case.course.lowest[value]
         return _warn(f"{left} degrees below its limit") if left <= case.limits.temperature_near_c else WELL
 
@@ -213,29 +222,29 @@ def _pcie_replays(case: Case) -> Judgement:
     generation = max(1, min(course.highest["pcie_generation"], len(rates)))
     allowed = course.last["pcie_width"] * rates[generation - 1] * max(minutes, 1.0)
     risen = course.rise["pcie_replays"]
-    return _warn(f"{risen} in {minutes:.1f} minutes; reseat the board or its riser") if risen > allowed else WELL
+    return _warn(f"{risen} in {minutes:.1f} minutes. Reseat the board or its riser") if risen > allowed else WELL
 
 
 def _pcie_generation(case: Case) -> Judgement:
     lowest, most = case.course.busy_lowest.get("pcie_generation"), case.course.last["pcie_generation_max"]
     if lowest is None:
-        return _unreadable("no look fell into a time of load")
+        return _unreadable("not read under load")
     return _warn(f"{lowest} of {most} under load") if lowest < most else WELL
 
 
 def _pcie_width(case: Case) -> Judgement:
     lowest, most = case.course.lowest["pcie_width"], case.course.last["pcie_width_max"]
-    return _warn(f"{lowest} of {most} lanes; reseat the board or its riser") if lowest < most else WELL
+    return _warn(f"{lowest} of {most} lanes. Reseat the board or its riser") if lowest < most else WELL
 
 
 def _nvlinks(case: Case) -> Judgement:
-    """Compared with the table, the usual maximum of identical boards, and its own: a board without any says nothing."""
+    """Compare with the table, the usual maximum of identical boards (of those with links), and its own."""
     lowest, highest = case.course.lowest["nvlinks_up"], case.course.highest["nvlinks_up"]
     others = Counter(up for sibling in case.siblings if (up := sibling.highest.get("nvlinks_up", 0)))
     usual = max(others, key=lambda up: (others[up], up), default=0)
     expected = max(case.board.nvlinks, usual, highest)
     if highest == 0 and usual == 0:
-        return _warn("none is up on any of these boards: so in a virtual machine with one GPU of several")
+        return _warn("none on any of these boards, although the machine has several GPUs")
     return _fail(f"{lowest} of {expected}", Action.RESET) if lowest < expected else WELL
 
 
@@ -253,7 +262,7 @@ def _fabric(case: Case) -> Judgement:
         return _ABSENT
     if state == 3 and status == 0:
         return WELL
-    return _fail(f"{_FABRIC.get(state, state)}, status {status}; look at the fabric manager", Action.REBOOT)
+    return _fail(f"{_FABRIC.get(state, state)}, status {status}. Check the fabric manager", Action.REBOOT)
 
 
 JUDGES: Final[Mapping[str, Callable[[Case], Judgement]]] = {

@@ -1,9 +1,9 @@
-"""Xids in the kernel's log, also those that NVML does not pass on, and of GPUs that are gone.
+"""Xids in the kernel's log, also those that NVML does not report, and of GPUs that are gone.
 
     NVRM: Xid (PCI:0000:1b:00): 79, pid=4711, name=python3, GPU has fallen off the bus.
     NVRM: Xid (PCI:0000:1b:00 GPU-I:05 GPU-CI:00): 13, pid=4711, …        of one GPU instance, in MIG mode
 
-Read from its end on. Readable for root, and for all where kernel.dmesg_restrict is 0.
+Only new records are read. Readable for root, and for all where kernel.dmesg_restrict is 0.
 """
 
 import os
@@ -18,15 +18,14 @@ from orchestrator.gpu.mig import Occupants
 
 KMSG: Final = Path("/dev/kmsg")
 _KMSG_DEVICE: Final = os.makedev(1, 11)
-MOST_RECORDS: Final = 1000
-"""At one tick."""
+MOST_RECORDS: Final = 1000  # at one tick
 _RECORD_BYTES: Final = 8192
-"""The kernel gives one record a read, and refuses a smaller buffer."""
+"""The kernel returns one record for each read, and refuses a smaller buffer."""
 _XID: Final = re.compile(rb"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)(?: GPU-I:(\d+))?(?: GPU-CI:\d+)?\): (\d+)")
 
 
 class KernelLog:
-    """The log, read as it grows. slots: NVML's PCI address → devices of the run there. gap: why some was missed."""
+    """The log, read as it grows. slots: NVML's PCI address → devices of the run there. gap: why records were missed."""
 
     def __init__(self, slots: Mapping[str, Occupants], path: Path = KMSG) -> None:
         self._slots = {_slot(kernel_name(address)): there for address, there in slots.items()}
@@ -41,11 +40,11 @@ class KernelLog:
     def heard(self) -> Iterator[tuple[str, int]]:
         """Yield UUID and number of each Xid since the last call, without waiting."""
         for record in self._records():
-            for found in _XID.finditer(record):
-                there = self._slots.get(_slot(found.group(1).decode().lower()))
+            for match in _XID.finditer(record):
+                there = self._slots.get(_slot(match.group(1).decode().lower()))
                 if there is not None:
-                    instance = None if found.group(2) is None else int(found.group(2))
-                    yield from ((uuid, int(found.group(3))) for uuid in there.concerned(instance))
+                    instance = None if match.group(2) is None else int(match.group(2))
+                    yield from ((uuid, int(match.group(3))) for uuid in there.concerned(instance))
 
     def close(self) -> None:
         """Close the log."""
@@ -73,13 +72,12 @@ class KernelLog:
 
 
 def _opened(path: Path) -> int | None:
-    """A descriptor at the log's end; None where it cannot be read, or is another file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None  # restricted, or hidden from this container
     status = os.fstat(fd)
-    # Containers put /dev/null or their console there.
+    # In a container it may be /dev/null or the console.
     if not stat.S_ISREG(status.st_mode) and status.st_rdev != _KMSG_DEVICE:
         os.close(fd)
         return None
@@ -88,5 +86,4 @@ def _opened(path: Path) -> int | None:
 
 
 def _slot(address: str) -> str:
-    """The address without its function, which the driver leaves out."""
-    return address.partition(".")[0]
+    return address.partition(".")[0]  # without the function, which the driver omits

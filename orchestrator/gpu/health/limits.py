@@ -13,7 +13,7 @@ from orchestrator.errors import ConfigError
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Numbers. Shares are 0 to 1; pcie_replays_per_lane_minute: for PCIe generations 1, 2, 3, ..."""
+    """Limits of values. Shares are 0 to 1. pcie_replays_per_lane_minute: for PCIe generations 1, 2, 3, ..."""
 
     ecc_corrected: int
     retired_pages: int
@@ -25,13 +25,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What PASS requires."""
+    """Signals that PASS requires."""
 
     required: tuple[str, ...]
 
 
 class HealthRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file. nvlinks: links by NVML's name of the board. levels: by kind of run."""
+    """Content of configs/health.yaml. nvlinks: number of links by NVML's name of the board. levels: by kind of run."""
 
     limits: Limits
     nvlinks: dict[str, int]
@@ -39,7 +39,7 @@ class HealthRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def load(folder: Path | None = None) -> HealthRules:
-    """Load the rules of `folder`, by default the shipped one. Raises ConfigError for a broken file."""
+    """Load the rules of `folder`, by default the shipped ones. Raises ConfigError for a broken file."""
     return _load(folder or configs_folder())
 
 
@@ -47,10 +47,10 @@ def load(folder: Path | None = None) -> HealthRules:
 def _load(folder: Path) -> HealthRules:
     document = yaml_file.read(folder / "health.yaml")
     rules = document.convert(HealthRules)
-    known = [signal.name for signal in SIGNALS]
+    names = [signal.name for signal in SIGNALS]
     for name, level in rules.levels.items():
         for place, required in enumerate(level.required):
-            if required not in known:
+            if required not in names:
                 where = document.where(("levels", name, "required", place))
-                raise ConfigError(f"{where}: no signal named {required!r}.{did_you_mean(required, known)}")
+                raise ConfigError(f"{where}: no signal named {required!r}.{did_you_mean(required, names)}")
     return rules

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
-from orchestrator.gpu.health.records import Vitals
+from orchestrator.gpu.health.records import UNSUPPORTED, Vitals
 from orchestrator.gpu.nvml import Nvml
 from orchestrator.gpu.nvml_errors import (
     CORRUPTED_INFOROM,
@@ -17,32 +17,30 @@ from orchestrator.gpu.nvml_errors import (
 )
 
 Question = Callable[[ModuleType, object], int]
-"""From the module pynvml and a GPU's handle to a value."""
 
 _NOT_SUPPORTED: Final = 3
 _INVALID_ARGUMENT: Final = 2
 _BROKEN: Final = {
-    CORRUPTED_INFOROM: "its InfoROM is damaged",
-    GPU_IS_LOST: "it has fallen off the bus",
-    RESET_REQUIRED: "it must be reset",
-    NOT_FOUND: "NVML does not show it any more",
+    CORRUPTED_INFOROM: "the InfoROM of the GPU is damaged",
+    GPU_IS_LOST: "the GPU has fallen off the bus",
+    RESET_REQUIRED: "the GPU needs a reset",
+    NOT_FOUND: "NVML no longer shows the GPU",
 }
 """Faults of the GPU. With a damaged InfoROM, the rest can still be read."""
 _REFUSED: Final = {
-    _NOT_SUPPORTED: "not supported by this board or driver",
+    _NOT_SUPPORTED: UNSUPPORTED,
     4: "no permission",
     13: "this driver does not have the function",
 }
 # Fields of nvmlDeviceGetFieldValues.
-_NVLINK_ERRORS: Final = (38, 52, 59)
-"""Totals over all links: flow control CRC, replay, recovery."""
+_NVLINK_ERRORS: Final = (38, 52, 59)  # totals over all links: flow control CRC, replay, recovery
 _MEMORY_TEMPERATURE: Final = 82
 _SLOWDOWN_T_LIMIT: Final = 194
 _RECOVERY_ACTION: Final = 230
 
 
 def vitals(nvml: Nvml, uuid: str) -> Vitals:
-    """Look at a GPU once. Never raises: unread values are in `refusals`, and the reason for a lost GPU in `broken`."""
+    """Read all values of a GPU. Never raises: unread ones are in `refusals`, the reason for a lost GPU in `broken`."""
     at_ns = time.monotonic_ns()
     values: dict[str, int] = {}
     refusals: dict[str, str] = {}
@@ -61,7 +59,7 @@ def vitals(nvml: Nvml, uuid: str) -> Vitals:
 
 
 def refused(error: NvmlError) -> str:
-    """Why something cannot be read, in words."""
+    """Reason why a value cannot be read, as text."""
     if isinstance(error, GpuLostError) or error.code == CORRUPTED_INFOROM:
         return f"{_BROKEN[error.code]} (NVML error {error.code})"
     return _REFUSED.get(error.code, f"NVML error {error.code}")
@@ -93,7 +91,6 @@ def _retired_pages(lib: ModuleType, gpu: object) -> int:
 
 
 def _fields(lib: ModuleType, gpu: object, *numbers: int) -> list[Any]:
-    """The values of the fields that can be read, at least one. Raises pynvml's error for none."""
     answers = list(lib.nvmlDeviceGetFieldValues(gpu, list(numbers)))
     good = [answer.value for answer in answers if answer.nvmlReturn == lib.NVML_SUCCESS]
     if not good:
@@ -114,7 +111,6 @@ def _gpu_margin(lib: ModuleType, gpu: object) -> int:
 
 
 def _memory_margin(lib: ModuleType, gpu: object) -> int:
-    """Degrees left until the memory is at its limit."""
     limit = lib.nvmlDeviceGetTemperatureThreshold(gpu, lib.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)
     return int(limit) - int(_fields(lib, gpu, _MEMORY_TEMPERATURE)[0].uiVal)
 
@@ -164,9 +160,9 @@ QUESTIONS: Final[dict[str, Question]] = {
     "pcie_generation_max": _simple("nvmlDeviceGetMaxPcieLinkGeneration"),
     "pcie_width": _simple("nvmlDeviceGetCurrPcieLinkWidth"),
     "pcie_width_max": _simple("nvmlDeviceGetMaxPcieLinkWidth"),
+    "peers": lambda lib, _gpu: int(lib.nvmlDeviceGetCount()) - 1,
     "nvlinks_up": _nvlinks_up,
     "nvlink_errors": lambda lib, gpu: sum(int(value.ullVal) for value in _fields(lib, gpu, *_NVLINK_ERRORS)),
     "fabric_state": _fabric("state"),
     "fabric_status": _fabric("status"),
 }
-"""Name of a value → question."""

@@ -1,10 +1,10 @@
-"""The health records of the telemetry process: one frame a record in telemetry/health.records, in order of time.
+"""The health records of the telemetry process: one frame a record in telemetry/health.records, ordered by time.
 
-Watch        it starts: the boot, and the GPUs of which it can hear Xid events
-Deafened     it can no longer hear them, or may have missed some
-Vitals       one GPU at the beginning, every ten seconds, and at the end
+Watch        it starts: the boot, and the GPUs whose Xids it cannot hear
+Deafened     it can no longer hear some, or may have missed some
+Vitals       values of one GPU at the start, every ten seconds, and at the end
 XidSeen      an error of the driver, as soon as it is heard
-NodeVitals   the error counters of the machine, as often as those of the GPUs
+NodeVitals   the error counters of the machine, as often as Vitals
 """
 
 from collections.abc import Iterator
@@ -19,12 +19,13 @@ from protocol.errors import ProtocolError
 from protocol.messages import XidSeen
 
 LOOK_NS: Final = 10_000_000_000
-"""Between two looks at a GPU."""
+UNSUPPORTED: Final = "not supported by this board or driver"
+"""NVML calls the value unsupported. Whether siblings have it decides what that means."""
+NOT_COUNTED: Final = "the kernel of this machine does not count them"
+"""This machine does not have the error counter."""
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
-    """at_ns is monotonic."""
-
     at_ns: int
 
 
@@ -41,7 +42,7 @@ class Watch(_Record, frozen=True, kw_only=True):
 
 
 class Deafened(_Record, frozen=True, kw_only=True):
-    """From now on NVML may give no Xids of some GPUs: UUID → reason. Other fields as in Watch."""
+    """From now on Xids of some GPUs may be missed. Fields as in Watch."""
 
     deaf: dict[str, str]
     kernel_log: bool = True
@@ -49,9 +50,9 @@ class Deafened(_Record, frozen=True, kw_only=True):
 
 
 class Vitals(_Record, frozen=True, kw_only=True):
-    """One look at one GPU. values: by the names of reader.py; refusals: reasons for unread ones.
+    """Values of one GPU at one time, by the names of reader.py. refusals: reasons for unread ones.
 
-    broken: NVML's reason for a GPU that is gone or must be reset, else empty. damaged: its InfoROM is damaged.
+    broken: NVML's reason for a GPU that is gone or must be reset. damaged: of its InfoROM. Both else empty.
     """
 
     uuid: str
@@ -62,7 +63,7 @@ class Vitals(_Record, frozen=True, kw_only=True):
 
 
 class NodeVitals(_Record, frozen=True, kw_only=True):
-    """One look at the error counters of the machine, by the names of node.py."""
+    """Error counters of the machine at one time, by the names of node.py."""
 
     values: dict[str, int]
     refusals: dict[str, str] = {}
@@ -73,9 +74,9 @@ _RECORD: Final = codec.Decoder[HealthRecord](HealthRecord)
 
 
 def read(path: Path) -> Iterator[HealthRecord]:
-    """Yield the sound records in a file; none without a file. Raises RunFolderError for a file that is not ours."""
+    """Yield the undamaged records of a file, none without a file. Raises RunFolderError for a file that is not ours."""
     for _, body in frames(contents(path)):
         try:
             yield _RECORD.decode(body)
         except ProtocolError:
-            continue  # damaged: a gap in the readings, like any other
+            continue  # damaged: a gap in the readings

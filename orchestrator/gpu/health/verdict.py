@@ -2,7 +2,7 @@
 
 FAIL            a signal shows faulty hardware
 UNKNOWN         a required signal could not be read, the readings broke off, or nothing could be read
-WARN            something to look at
+WARN            a signal needs attention
 PASS            all required signals were read, and all that were read are healthy
 NOT APPLICABLE  a device without such signals
 """
@@ -17,14 +17,14 @@ from orchestrator.config.health_signals import SIGNALS, BoardClass, Signal
 from orchestrator.gpu.health import xids
 from orchestrator.gpu.health.course import Course, Look
 from orchestrator.gpu.health.judges import JUDGES, Action, Case, Judgement, State
-from orchestrator.gpu.health.records import LOOK_NS
+from orchestrator.gpu.health.records import LOOK_NS, NOT_COUNTED, UNSUPPORTED
 
 GAP_NS: Final = 3 * LOOK_NS
-"""Between two looks at a GPU at work, above which its readings have broken off."""
+"""Gap between two looks at a working GPU from which its readings have broken off."""
 
 
 class HealthVerdict(enum.StrEnum):
-    """Of a GPU, of the machine, and of all of them."""
+    """Verdict on a GPU, on the machine, or on all of them."""
 
     PASS = "PASS"  # noqa: S105 - a verdict, no password
     WARN = "WARN"
@@ -41,8 +41,10 @@ GRAVEST_FIRST: Final = (
     HealthVerdict.NOT_APPLICABLE,
 )
 _MILDEST_FIRST: Final = tuple(Action)
-_OF_A_SLICE: Final = "launches"
-"""The one signal of a MIG slice that is not the whole GPU's."""
+_OF_A_SLICE: Final = frozenset({"launches"})
+"""Signals of a MIG slice itself. All others are the whole GPU's."""
+_OF_A_LOST_SLICE: Final = _OF_A_SLICE | {"xid"}
+"""A grave Xid takes down all slices of its GPU, with or without launches on them."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +73,16 @@ class Opinion:
     @property
     def applicable(self) -> tuple[Finding, ...]:
         """Findings that apply to the device."""
-        return tuple(one for one in self.findings if one.judgement.state is not State.NOT_APPLICABLE)
+        return tuple(finding for finding in self.findings if finding.judgement.state is not State.NOT_APPLICABLE)
 
     @property
     def readable(self) -> tuple[Finding, ...]:
         """Applicable findings that could be read."""
-        return tuple(one for one in self.applicable if one.judgement.state is not State.UNREADABLE)
+        return tuple(
+            finding
+            for finding in self.applicable
+            if finding.judgement.state is not State.UNREADABLE and not finding.judgement.partly
+        )
 
 
 @dataclass(frozen=True)
@@ -98,11 +104,13 @@ def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
 
 
 def of_gpu(case: Case, required: Collection[str], *, gap: str = "") -> Opinion:
-    """Return the verdict on one GPU. gap: why the readings are incomplete, empty where they are not."""
-    if case.board.kind is BoardClass.SLICE and not case.failures:
-        return not_applicable("a slice cannot be judged: its signals are those of the whole GPU")
-    sliced = case.board.kind is BoardClass.SLICE
-    signals = [signal for signal in SIGNALS if not sliced or signal.name == _OF_A_SLICE]
+    """Return the verdict on one GPU. gap: why the readings are incomplete, else empty."""
+    if case.board.kind is not BoardClass.SLICE:
+        return _opinion(tuple(_finding(signal, case, required) for signal in SIGNALS), gap)
+    lost = reaction(case.xids).quarantine
+    if not (case.failures or lost):
+        return not_applicable("not judged: the signals of a slice are those of the whole GPU")
+    signals = [signal for signal in SIGNALS if signal.name in (_OF_A_LOST_SLICE if lost else _OF_A_SLICE)]
     return _opinion(tuple(_finding(signal, case, required) for signal in signals), gap)
 
 
@@ -112,22 +120,25 @@ def not_applicable(note: str) -> Opinion:
 
 
 def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: bool, gap: str = "") -> Opinion:
-    """Return the verdict on the machine, NOT APPLICABLE without GPUs, UNKNOWN if no error counter was read.
+    """Return the verdict on the machine: UNKNOWN if none of its error counters was read, NOT APPLICABLE without any.
 
     differences: in the configuration of identical GPUs. gap: why the readings are incomplete, else empty.
     """
-    reboot = Judgement(State.WARN, "the machine was started anew in the middle of the run", Action.MONITOR)
+    reboot = Judgement(State.WARN, "the machine was rebooted during the run", Action.MONITOR)
     findings = [_plain("reboot", "reboots", reboot if reboots else Judgement(State.PASS))]
+    counters: list[Finding] = []
     if gpus:
         differs = Judgement(State.WARN, "; ".join(differences), Action.MONITOR)
         well = Judgement(State.PASS)
-        findings.append(_plain("siblings", "identical GPUs are configured alike", differs if differences else well))
+        findings.append(_plain("siblings", "same configuration of identical GPUs", differs if differences else well))
         counters = [_counter(name, title, course, risen, gap) for name, (title, risen) in _COUNTERS.items()]
         findings += counters
-        unread = all(counter.judgement.state is State.UNREADABLE for counter in counters)
-        return _opinion(tuple(findings), "none of the machine's error counters was read" if unread else "")
-    opinion = _opinion(tuple(findings), "")
-    return opinion if reboots else replace(opinion, verdict=HealthVerdict.NOT_APPLICABLE)
+    states = {counter.judgement.state for counter in counters} - {State.NOT_APPLICABLE}
+    unread = states == {State.UNREADABLE}
+    opinion = _opinion(tuple(findings), "no error counter of the machine was read" if unread else "")
+    if states or opinion.verdict is HealthVerdict.WARN:
+        return opinion
+    return replace(opinion, verdict=HealthVerdict.NOT_APPLICABLE)
 
 
 def worst(verdicts: Iterable[HealthVerdict], default: HealthVerdict = HealthVerdict.NOT_APPLICABLE) -> HealthVerdict:
@@ -137,7 +148,7 @@ def worst(verdicts: Iterable[HealthVerdict], default: HealthVerdict = HealthVerd
 
 @dataclass(frozen=True)
 class Work:
-    """The time in which a GPU was at work, monotonic on one boot. unwatched_ns: when telemetry had ended, if it had."""
+    """Time in which a GPU worked, monotonic within one boot. unwatched_ns: when telemetry ended, if it had."""
 
     boot_id: str
     begin_ns: int
@@ -152,21 +163,21 @@ def broke_off(looks: Iterable[Look], parts: Iterable[Work]) -> str:
 
 
 def _uncovered(looks: Sequence[Look], work: Work) -> str:
-    """A look soon after the end will do: short work may be over before the first one."""
+    # A look soon after the end counts: short work may be over before the first one.
     seen = sorted(
         min(look.at_ns, work.end_ns)
         for look in looks
         if look.boot_id == work.boot_id and look.at_ns <= work.end_ns + GAP_NS
     )
     if not seen:
-        return "nothing was read: NVML could not be used, or telemetry was off"
+        return "no readings: NVML was not usable, or telemetry was off"
     inside = [at_ns for at_ns in seen if at_ns > work.begin_ns]
     moments = [work.begin_ns if inside else seen[-1], *inside, work.end_ns]
     widest_ns = max(after - before for before, after in pairwise(moments))
     if widest_ns > GAP_NS:
-        return f"the readings broke off for {widest_ns / 1e9:.0f} s"
+        return f"no readings for {widest_ns / 1e9:.0f} s"
     if work.unwatched_ns is not None and work.unwatched_ns < work.end_ns:
-        return f"the readings broke off for {(work.end_ns - work.unwatched_ns) / 1e9:.0f} s: telemetry ended too early"
+        return f"no readings for {(work.end_ns - work.unwatched_ns) / 1e9:.0f} s: telemetry ended too early"
     return ""
 
 
@@ -199,12 +210,25 @@ def _judged(signal: Signal, case: Case) -> Judgement:
         return Judgement(State.NOT_APPLICABLE)
     missing = [name for name in signal.reads if name not in case.course.last]
     if missing:
-        return Judgement(State.UNREADABLE, case.course.refusals.get(missing[0], "nobody looked at it"))
+        unread = (_unread(name, case) for name in missing)
+        return max(unread, key=lambda judgement: judgement.state is not State.NOT_APPLICABLE)
     judgement = JUDGES[signal.name](case)
     refused = [case.course.refusals[name] for name in signal.reads if name in case.course.refusals]
     if refused and judgement.state is not State.FAIL:
         return Judgement(State.UNREADABLE, f"no longer read: {refused[0]}")
     return judgement
+
+
+def _unread(name: str, case: Case) -> Judgement:
+    """Judge a value that was never read. It does not exist if the driver supports it on no identical GPU."""
+    why = case.course.refusals.get(name, "no readings")
+    siblings = [course for course in case.siblings if name in course.last or name in course.refusals]
+    having = sum(name in course.last for course in siblings)
+    if why == UNSUPPORTED and having:
+        message = f"{why}, but read on {having} of {len(siblings)} identical GPUs. Compare VBIOS and settings"
+        return Judgement(State.WARN, message, Action.MONITOR, partly=True)
+    absent = why == UNSUPPORTED and all(course.refusals[name] == UNSUPPORTED for course in siblings)
+    return Judgement(State.NOT_APPLICABLE if absent else State.UNREADABLE, why)
 
 
 def _plain(name: str, title: str, judgement: Judgement) -> Finding:
@@ -213,8 +237,8 @@ def _plain(name: str, title: str, judgement: Judgement) -> Finding:
 
 def _counter(name: str, title: str, course: Course, risen: Judgement, gap: str) -> Finding:
     if name not in course.last:
-        why = course.refusals.get(name, gap or "nobody looked at it")
-        return _plain(name, title, Judgement(State.UNREADABLE, why))
+        why = course.refusals.get(name, gap or "no readings")
+        return _plain(name, title, Judgement(State.NOT_APPLICABLE if why == NOT_COUNTED else State.UNREADABLE, why))
     rise, refused = course.rise[name], course.refusals.get(name, "")
     if rise:
         judgement = Judgement(risen.state, f"{rise} in this run", risen.action)

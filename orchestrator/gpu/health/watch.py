@@ -1,4 +1,4 @@
-"""The health watch in the telemetry process: a look every ten seconds, events as they come. It never waits."""
+"""The health watch in the telemetry process: values every ten seconds, events as they come. It never waits."""
 
 import contextlib
 import ctypes
@@ -21,15 +21,12 @@ from orchestrator.system import host
 from protocol import codec
 from protocol.messages import GpuBroken, XidSeen
 
-MOST_EVENTS: Final = 100
-"""At one tick: a GPU that dies may report thousands."""
+MOST_EVENTS: Final = 100  # at one tick: a dying GPU may report thousands
 MOST_KEPT: Final = 1000
-"""Errors of one GPU and kind that one telemetry process keeps. A new number of the hardware is kept all the same."""
+"""Errors of one GPU and kind that one telemetry process keeps. New numbers of hardware faults are always kept."""
 _OFTEN_NS: Final = 1_000_000_000
-_NO_INSTANCE: Final = 0xFFFFFFFF
-"""NVML's instance of an error of the whole GPU."""
-_SAME_NS: Final = 5_000_000_000
-"""Within which equal errors from NVML and the kernel's log are one."""
+_NO_INSTANCE: Final = 0xFFFFFFFF  # an error of the whole GPU
+_SAME_NS: Final = 5_000_000_000  # equal errors from NVML and the kernel's log within it are one
 
 
 class HealthWatch:
@@ -55,7 +52,7 @@ class HealthWatch:
         self._begun = False
 
     def tick(self, now_ns: int) -> tuple[XidSeen | GpuBroken, ...]:
-        """Look if it is time. Returns new errors. Raises OSError when the disk refuses."""
+        """Read values if they are due. Returns new errors. Raises OSError when the disk refuses."""
         if not self._begun:
             self._begun = True
             self._hears = self._hearing()
@@ -67,13 +64,13 @@ class HealthWatch:
         return (*heard, *self._look())
 
     def look_at(self, uuid: str) -> tuple[GpuBroken, ...]:
-        """Look at one GPU between the regular looks, at most once a second."""
+        """Read one GPU between the regular looks, at most once a second."""
         if time.monotonic_ns() - self._looked.get(uuid, 0) < _OFTEN_NS:
             return ()
         return self._seen(uuid)
 
     def close(self) -> None:
-        """Look once more, then close all. Raises OSError when the disk refuses the last look."""
+        """Read all values once more, then close. Raises OSError when the disk refuses."""
         try:
             self._listen()
             self._look()
@@ -83,14 +80,14 @@ class HealthWatch:
             self._file.close()
 
     def _listen(self) -> tuple[XidSeen, ...]:
-        """Write the errors that have come, each once, also where NVML and the kernel's log both report it."""
+        """Write new errors, one that both NVML and the kernel's log report only once."""
         now_ns = time.monotonic_ns()
         fresh: list[tuple[str, int]] = []
         for heard, own, others in (
             (self._events.heard(), self._by_nvml, self._by_kernel),
             (list(self._kernel_log.heard()), self._by_kernel, self._by_nvml),
         ):
-            fresh += [one for one in heard if now_ns - others.get(one, -_SAME_NS) >= _SAME_NS]
+            fresh += [error for error in heard if now_ns - others.get(error, -_SAME_NS) >= _SAME_NS]
             own.update(dict.fromkeys(heard, now_ns))
         events = tuple(XidSeen(uuid=uuid, xid=xid, at_ns=now_ns) for uuid, xid in fresh if self._keeps(uuid, xid))
         for event in events:
@@ -114,12 +111,12 @@ class HealthWatch:
         return True
 
     def _look(self) -> tuple[GpuBroken, ...]:
-        broken = [one for uuid in self._uuids for one in self._seen(uuid)]
+        broken = [message for uuid in self._uuids for message in self._seen(uuid)]
         self._write(node.look(self._slots, elsewhere=len(self._unlogged)))
         return tuple(broken)
 
     def _seen(self, uuid: str) -> tuple[GpuBroken, ...]:
-        """Write a look at one GPU. Returns GpuBroken the first time that it must not be used any more."""
+        """Write the values of one GPU. Returns GpuBroken the first time that it must no longer be used."""
         seen = vitals(self._nvml, uuid)
         self._looked[uuid] = seen.at_ns
         self._write(seen)
@@ -127,27 +124,26 @@ class HealthWatch:
         course.take(seen.values, seen.refusals, 0.0)
         reason = seen.broken or seen.damaged
         if not reason and course.uncorrected:
-            reason = f"memory errors, uncorrected: {course.uncorrected} in this run"
+            reason = f"uncorrected memory errors: {course.uncorrected} in this run"
         if not reason or uuid in self._broken:
             return ()
         self._broken.add(uuid)
         return (GpuBroken(uuid=uuid, reason=reason, at_ns=seen.at_ns, lost=bool(seen.broken)),)
 
     def _occupied(self) -> dict[str, mig.Occupants]:
-        """Known PCI address of each GPU → devices of the run on it."""
         found: dict[str, list[str]] = {}
         for uuid in self._uuids:
             found.setdefault(self._slot(uuid), []).append(uuid)
         return {slot: mig.occupants(self._nvml, uuids) for slot, uuids in found.items() if slot}
 
     def _slot(self, uuid: str) -> str:
-        """The PCI address of a GPU; empty where unknown, with the reason in `_unlogged`."""
+        """PCI address of a GPU; empty where unknown, with the reason in `_unlogged`."""
         try:
             address = self._nvml.ask(uuid, lambda lib, gpu: str(lib.nvmlDeviceGetPciInfo(gpu).busId))
         except NvmlError as error:
             address, why = "", refused(error)
         else:
-            why = "NVML tells an empty one"
+            why = "NVML returned an empty one"
         if not address:
             self._unlogged[uuid] = f"its PCI address is unknown: {why}"
         return address
@@ -157,15 +153,13 @@ class HealthWatch:
 
 
 class _Hears(NamedTuple):
-    """The fields of Watch and Deafened."""
-
     deaf: dict[str, str]
     unlogged: dict[str, str]
     kernel_log: bool
 
 
 class _Events:
-    """NVML's event set, for Xids. deaf: GPUs that cannot be heard, or could not be at some time → reason."""
+    """NVML's event set, for Xids. deaf: GPUs whose events cannot be read, or may have been missed → reason."""
 
     def __init__(self, nvml: Nvml, uuids: Iterable[str]) -> None:
         self._nvml = nvml
@@ -211,7 +205,6 @@ class _Events:
                 self._nvml.call(lambda lib: lib.nvmlEventSetFree(self._set))
 
     def _deafen(self, why: str) -> None:
-        """The set did not answer: events of any GPU may have been missed."""
         for there in self._by_handle.values():
             self.deaf |= dict.fromkeys((uuid for uuid in there.instances if uuid not in self.deaf), why)
 

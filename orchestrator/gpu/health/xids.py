@@ -6,7 +6,7 @@ from typing import Final
 
 
 class XidKind(enum.StrEnum):
-    """What a number asks for."""
+    """What an Xid requires."""
 
     APPLICATION = "restart the application"
     MEMORY = "memory was repaired: reset the GPU when it is idle"
@@ -30,16 +30,16 @@ _KINDS: Final = {number: kind for kind, numbers in _NUMBERS.items() for number i
 HARDWARE: Final = frozenset({XidKind.RESET, XidKind.MACHINE, XidKind.LINK})
 """Kinds that are a fault of the hardware, or leave it unusable."""
 ENDS_USE: Final = frozenset({XidKind.RESET, XidKind.MACHINE})
-"""Kinds after which nothing more should be run on the GPU."""
+"""Kinds after which nothing more may run on the GPU."""
 
 
 def kind(number: int) -> XidKind:
-    """What an Xid asks for."""
+    """Kind of an Xid by its number."""
     return _KINDS.get(number, XidKind.SUSPECT)
 
 
 def roots(numbers: Collection[int]) -> tuple[int, ...]:
-    """The numbers without those that only follow another one, in order, each once; all of them where no other is."""
+    """The distinct numbers in order, without those that only follow another error; all of them if only such exist."""
     distinct = tuple(dict.fromkeys(numbers))
     own = tuple(number for number in distinct if kind(number) is not XidKind.FOLLOWS)
     return own or distinct

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from orchestrator.errors import StorageError
 from orchestrator.gpu.telemetry.overheating import TemperatureStop
-from orchestrator.gpu.telemetry.readings import NEAR_NS, Readings, over
+from orchestrator.gpu.telemetry.readings import NEAR_NS, Readings, readings_over
 from orchestrator.gpu.telemetry.sampler import MAX_MESSAGE_BYTES, Task
 from orchestrator.gpu.telemetry.samples import SampleReader
 from orchestrator.system import host, process_end, process_start
@@ -25,11 +25,11 @@ from protocol.result import Result
 
 _FROM_SAMPLER: Final = codec.Decoder[FromSampler](FromSampler)
 _PATIENCE_S: Final = 2.0
-"""For each step of ending it: closed socket, SIGTERM, SIGKILL. Never killed first: that once froze an A100."""
+"""For each step of ending it: closed socket, SIGTERM, SIGKILL. SIGKILL as the first step once froze an A100."""
 
 
 class Telemetry:
-    """A running sampler; `fileno` is readable after a message or its end. last_words: write errors while it ended."""
+    """A running sampler. `fileno` is readable after a message or its end. last_words: write errors while it ended."""
 
     def __init__(self, pid: int, channel: socket.socket) -> None:
         self.pid = pid
@@ -74,17 +74,17 @@ class Telemetry:
             hot=dict(hot or {}),
         )
         telemetry = cls(pid, ours)
-        with contextlib.suppress(EOFError):  # one that died at once is seen where it is listened to
+        with contextlib.suppress(EOFError):  # `receive` reports a process that died at once
             telemetry._send(task)
         ours.setblocking(False)
         return telemetry
 
     def fileno(self) -> int:
-        """The descriptor to poll."""
+        """Descriptor to poll."""
         return self._channel.fileno()
 
     def receive(self) -> tuple[FromSampler, ...]:
-        """Return what has arrived, without waiting. Raises EOFError once the process is gone and all is read."""
+        """Return new messages, without waiting. Raises EOFError once the process is gone and all is read."""
         messages: list[FromSampler] = []
         while True:
             try:
@@ -96,7 +96,7 @@ class Telemetry:
             if not data:
                 if messages:
                     return tuple(messages)
-                raise EOFError("the telemetry process is gone")
+                raise EOFError("the telemetry process ended")
             messages.append(_FROM_SAMPLER.decode(data))
 
     def await_free(self, uuid: str, limit_bytes: int, timeout_s: float) -> None:
@@ -107,7 +107,7 @@ class Telemetry:
         self._send(AwaitFree(uuid=uuid, limit_bytes=limit_bytes, timeout_s=timeout_s))
 
     def stop(self) -> process_end.Exit | None:
-        """End the process after its last write, and return how it ended. May be called again. Takes at most 6 s.
+        """End the process after its last write, and return its exit. May be called again. Takes at most 6 s.
 
         None for a process that hangs inside the driver and survives SIGKILL.
         """
@@ -133,7 +133,7 @@ class Telemetry:
         try:
             self._channel.send(codec.encode(message))
         except (ConnectionError, BlockingIOError) as error:
-            raise EOFError(f"the telemetry process does not listen: {error}") from error
+            raise EOFError(f"the telemetry process does not respond: {error}") from error
 
 
 class LaunchTelemetry:
@@ -149,11 +149,11 @@ class LaunchTelemetry:
         self._kept: dict[str, list[Sample]] = {uuid: [] for uuid in self._readers}
 
     def readings(self, device: Device, result: Result) -> Readings:
-        """Return the readings over the measured blocks of a launch that has just ended on this device."""
+        """Return the readings over the work of a launch that has just ended on this device."""
         reader = self._readers.get(device.uuid)
         if reader is None or not result.blocks:
             return Readings(note="no telemetry was recorded")
         since_ns = result.blocks[0].start_ns - NEAR_NS
         samples = [*self._kept[device.uuid], *reader.read()]
         kept = self._kept[device.uuid] = [sample for sample in samples if sample.at_ns >= since_ns]
-        return over(kept, [(block.start_ns, block.end_ns) for block in result.blocks])
+        return readings_over(kept, [(block.start_ns, block.end_ns) for block in result.worked])

@@ -12,7 +12,7 @@ from protocol.messages import Sample
 
 @dataclass(frozen=True)
 class Climate:
-    """Medians of one window. capped: share of its samples at the power limit, 0 to 1. None: not read."""
+    """Medians of one window, None where unread. capped: share of its samples at the power limit, 0 to 1."""
 
     number: int
     temperature_c: float | None = None
@@ -21,7 +21,7 @@ class Climate:
 
 
 def climates(samples: Iterable[Sample]) -> tuple[Climate, ...]:
-    """The windows that contain samples, in order. samples: of one GPU, in one boot of the host."""
+    """The windows that contain samples, in order. samples: of one GPU in one boot."""
     windows: dict[int, list[Sample]] = defaultdict(list)
     for sample in samples:
         windows[sample.at_ns // WINDOW_NS].append(sample)

@@ -1,4 +1,4 @@
-"""Reasons for a GPU's lowered clock, in NVML's bits and in words, and which of them invalidate a result."""
+"""Reasons for a GPU's lowered clock, as NVML's bits and as text, and which of them invalidate a result."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -16,14 +16,13 @@ CLOCK_EVENT_REASONS: Final = {
     0x080: "hardware power brake",
     0x100: "display clock setting",
 }
-"""NVML's bits, in its own words."""
 POWER_CAP: Final = 0x004
 SLOWDOWN: Final = 0x008 | 0x020 | 0x040 | 0x080
 """Heat and brakes. A software power cap is none of them: under heavy work it is how a healthy GPU runs."""
 
 
-def words(masks: Iterable[int | None]) -> tuple[str, ...]:
-    """The reasons seen in any of the masks; a bit without a name is given as a number."""
+def reason_names(masks: Iterable[int | None]) -> tuple[str, ...]:
+    """Names of the reasons in any of the masks. A bit without a name is given as a number."""
     seen = reduce(or_, filter(None, masks), 0)
     named = tuple(name for bit, name in CLOCK_EVENT_REASONS.items() if seen & bit)
     rest = seen & ~sum(CLOCK_EVENT_REASONS)

@@ -2,7 +2,7 @@
 
     telemetry process: Lookout.look ── ForeignSeen, when it changes ──▶ orchestrator: ForeignUse.during, .here
 
-Not reported: one that only draws, and a PID without an entry in /proc, which may be ours by another number.
+Not reported: a process that only draws, and a PID without an entry in /proc, which may be ours by another number.
 """
 
 from collections.abc import Iterable
@@ -14,12 +14,11 @@ from orchestrator.system import host
 from protocol.messages import ForeignProcess, ForeignSeen
 
 LOOK_NS: Final = 500_000_000
-_GENERATIONS: Final = 64
-"""Ancestors at most: a chain in which a PID was used again could otherwise be followed for ever."""
+_GENERATIONS: Final = 64  # limit of ancestors: reused PIDs could form an endless chain
 
 
 def is_ours(pid: int, orchestrator: int) -> bool | None:
-    """Whether a process is the orchestrator or comes from it; None for one that /proc does not show."""
+    """Whether a process is the orchestrator or its descendant; None for one that /proc does not show."""
     link = pid
     for _ in range(_GENERATIONS):
         if link == orchestrator:
@@ -58,7 +57,7 @@ class Lookout:
 
 
 class ForeignUse:
-    """Foreign processes on each GPU as the telemetry process reported them, in words; empty for none."""
+    """Foreign processes on each GPU as the telemetry process reported them, as text; empty for none."""
 
     def __init__(self) -> None:
         self._here: dict[str, str] = {}
@@ -66,10 +65,10 @@ class ForeignUse:
 
     def heard(self, message: ForeignSeen) -> None:
         """Note the processes that are now on a GPU."""
-        self.note(message.uuid, words(message.processes), message.at_ns)
+        self.note(message.uuid, describe_processes(message.processes), message.at_ns)
 
     def note(self, uuid: str, by: str, at_ns: int) -> None:
-        """Note that `by`, in words, computes on a GPU from then on; empty for nobody."""
+        """Note that the process `by` computes on a GPU from then on; empty for none."""
         if left := self._here.pop(uuid, ""):
             self._last[uuid] = (at_ns, left)
         if by:
@@ -94,11 +93,11 @@ class ForeignUse:
         return next(filter(None, (self.during(uuid, since_ns) for uuid in uuids)), "")
 
 
-def words(processes: tuple[ForeignProcess, ...]) -> str:
-    """The largest process, and how many more; empty for none."""
+def describe_processes(processes: tuple[ForeignProcess, ...]) -> str:
+    """The largest process, and the number of others; empty for none."""
     if not processes:
         return ""
-    first = max(processes, key=lambda one: one.used_bytes or 0)
+    first = max(processes, key=lambda process: process.used_bytes or 0)
     memory = "" if first.used_bytes is None else f", {first.used_bytes / 2**30:.1f} GiB"
     more = f", and {len(processes) - 1} more" if len(processes) > 1 else ""
     return f"PID {first.pid}{f' {first.name}' if first.name else ''}{memory}{more}"

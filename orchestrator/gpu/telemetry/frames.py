@@ -2,7 +2,7 @@
 
     length (4 bytes) · CRC-32 (4 bytes) · body        … and again
 
-Little-endian. A torn tail is cut off when the file is opened again; a damaged frame is a gap, like any other.
+Little-endian. A torn tail is cut off when the file is opened again. A damaged frame is a gap.
 """
 
 import os
@@ -19,7 +19,7 @@ _FRAME: Final = struct.Struct("<II")
 
 
 class FrameFile:
-    """A file of frames, open for appending, its torn tail cut off. Raises OSError, also for what is no regular file."""
+    """A file of frames, open for appending, its torn tail cut off. Raises OSError, also if it is no regular file."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -60,13 +60,13 @@ def contents(path: Path) -> bytes:
         return b""
     except OSError as error:
         raise RunFolderError(
-            f"{path}: cannot be read: {error.strerror}. Put the run's own file back, or remove this one: "
-            "then the report does without what it said."
+            f"{path}: cannot be read: {error.strerror}. Restore the file, or remove it: the report then lacks its "
+            "readings."
         ) from error
 
 
 def frames(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Each whole frame as (offset of its end, body); the body is empty where it does not match its checksum."""
+    """Each whole frame as (offset of its end, body). The body is empty where it does not match its checksum."""
     offset = 0
     while offset + _FRAME.size <= len(data):
         length, checksum = _FRAME.unpack_from(data, offset)

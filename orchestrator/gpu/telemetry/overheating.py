@@ -1,6 +1,6 @@
 """Which GPU is too hot to continue: at its limit for ten seconds.
 
-    HeatWatch, once a second: temperature, margin to slowdown ──▶ Thermometer (pure): limit reached? since when ──▶ why
+    HeatWatch, once a second: temperature, margin to slowdown ──▶ Thermometer (pure): limit reached, since when ──▶ why
 
 The limit is the GPU's own (T.Limit, or a threshold on older boards), and the requested one. Only the load is ended.
 """
@@ -17,7 +17,7 @@ from orchestrator.gpu.nvml_errors import NvmlError
 from protocol.messages import Sample, TooHot
 
 HELD_S: Final = 10.0
-"""For which a GPU must be at its limit: a moment at it is how a GPU under load holds its temperature."""
+"""Time at the limit. Shorter times are normal: a GPU under load holds its temperature there."""
 _LOOK_NS: Final = 1_000_000_000
 
 
@@ -29,7 +29,7 @@ class TemperatureStop(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Thermometer:
-    """Follows the GPUs of a run."""
+    """Follows the temperatures of a run's GPUs."""
 
     def __init__(self, stop: TemperatureStop) -> None:
         self._stop = stop
@@ -50,19 +50,19 @@ class Thermometer:
             return ""
         self._reported.add(uuid)
         at = "" if temperature_c is None else f", {temperature_c} degrees C"
-        return f"too hot: for {self._stop.held_s:g} s at {limit}{at}; look at the cooling"
+        return f"too hot: for {self._stop.held_s:g} s at {limit}{at}. Check the cooling"
 
     def _reached(self, temperature_c: int | None, margin_c: int | None) -> str:
         requested = self._stop.celsius
         if requested is not None and temperature_c is not None and temperature_c >= requested:
             return f"the {requested} degrees C of --max-temperature"
         if margin_c is not None and margin_c <= 0:
-            return "the limit at which it slows itself down"
+            return "its slowdown limit"
         return ""
 
 
 class HeatWatch:
-    """Follows some GPUs. hot: UUID → injected degrees, in place of the GPU's own."""
+    """Watches the temperature of some GPUs. hot: UUID → injected degrees, in place of the GPU's own."""
 
     def __init__(self, nvml: Nvml, stop: TemperatureStop, hot: Mapping[str, int]) -> None:
         self._nvml = nvml

@@ -1,15 +1,15 @@
 """From samples of a GPU to the readings of one measurement. Pure.
 
-Boards average power and utilisation over a second: below 5 s they are not reported (docs/method.md, "Power,
-temperature, clocks"). Counters are interpolated; other values are of samples inside the windows, else of the nearest
-one.
+Boards average power and utilisation over a second, so these need a load window or a measurement of 5 s
+(docs/method-reference.md, "Power, temperature, clocks"). Counters are interpolated. Other values are those of the
+samples inside the windows, else of the nearest one.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
-from statistics import fmean
+from statistics import fmean, linear_regression
 from typing import Final, NamedTuple
 
 import msgspec
@@ -18,20 +18,20 @@ from orchestrator.gpu.telemetry import clock_events
 from protocol.messages import Sample
 
 Window = tuple[int, int]
-"""Begin and end of something measured, monotonic nanoseconds."""
+"""Start and end of a measurement, monotonic nanoseconds."""
 
 MIN_MEASURED_S: Final = 5.0
-NEAR_NS: Final = 1_000_000_000
-"""How far from a window a sample may lie and still count."""
-SHARED: Final = "power, temperature, clocks and utilisation are those of the whole GPU, which its slices share"
+MIN_COUNTED_NS: Final = 500_000_000
+"""Between the first and the last reading of the energy counter in a load window: it moves every 0.1 s."""
+NEAR_NS: Final = 1_000_000_000  # largest distance from a window at which a sample counts
+SHARED: Final = "power, temperature, clocks and utilisation are those of the whole GPU, which several slices share"
 MIN_FOR_CLOCK_DRIFT: Final = 4
-"""Samples within the blocks, below which halves of them are single readings."""
 
 
 class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Telemetry of one measurement. None where unknown; `note` has the reason.
 
-    Means, but for temperature_max_c and memory_used_bytes (maxima) and reasons (NVML's bits of all samples).
+    Means, except temperature_max_c and memory_used_bytes (maxima) and reasons (NVML's bits of all samples).
     sm_clock_drift_percent: second half of the samples relative to the first. thermal_violation, power_violation:
     fraction of the measured time with lowered clocks, by NVML's counters. slowdown_samples: fraction of the samples.
     """
@@ -54,7 +54,7 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def slowdown(self) -> float | None:
-        """Fraction of the measured time in which heat or a brake held clocks down: the larger of both signs."""
+        """Fraction of the measured time in which heat or a brake lowered the clocks: the larger of both signs."""
         signs = (self.thermal_violation, self.slowdown_samples)
         return max((sign for sign in signs if sign is not None), default=None)
 
@@ -66,23 +66,38 @@ class Track:
         self._samples = samples
         self._times_ns = [sample.at_ns for sample in samples]
 
-    def over(self, windows: Sequence[Window]) -> Readings:
-        """Readings over the measured windows (blocks), ordered by time."""
+    def readings(self, windows: Sequence[Window], load: Window | None = None) -> Readings:
+        """Return the readings over the measured windows (blocks), ordered by time.
+
+        load: window of power, energy and utilisation. The energy is then that of all time from the first window to the
+        last.
+        """
         if not windows:
             return Readings(note="nothing was measured")
         if not self._samples:
             return Readings(note="no telemetry was recorded")
-        first = bisect_left(self._times_ns, windows[0][0] - NEAR_NS)
-        behind = bisect_right(self._times_ns, windows[-1][1] + NEAR_NS)
-        return _readings(self._samples[first:behind], self._times_ns[first:behind], windows)
+        around, times_ns = self._between(windows[0][0] - NEAR_NS, windows[-1][1] + NEAR_NS)
+        if load is None:
+            return _readings(around, times_ns, windows)
+        during, _ = self._between(*load)
+        return _readings(around, times_ns, windows, _under_load(during, windows[-1][1] - windows[0][0]))
+
+    def _between(self, begin_ns: int, end_ns: int) -> tuple[Sequence[Sample], Sequence[int]]:
+        first, behind = bisect_left(self._times_ns, begin_ns), bisect_right(self._times_ns, end_ns)
+        return self._samples[first:behind], self._times_ns[first:behind]
 
 
-def over(samples: Sequence[Sample], windows: Sequence[Window]) -> Readings:
-    """Readings over the measured windows (blocks), both ordered by time."""
-    return Track(samples).over(windows)
+def readings_over(samples: Sequence[Sample], windows: Sequence[Window], load: Window | None = None) -> Readings:
+    """Return the readings over the measured windows (blocks), all ordered by time. load: as in Track.readings."""
+    return Track(samples).readings(windows, load)
 
 
-def _readings(around: Sequence[Sample], times_ns: Sequence[int], windows: Sequence[Window]) -> Readings:
+_Averages = dict[str, float | None]
+
+
+def _readings(
+    around: Sequence[Sample], times_ns: Sequence[int], windows: Sequence[Window], load: _Averages | None = None
+) -> Readings:
     inside = [
         sample
         for begin, end in windows
@@ -94,7 +109,8 @@ def _readings(around: Sequence[Sample], times_ns: Sequence[int], windows: Sequen
     measured_ns = sum([end - begin for begin, end in windows])
     measured_s = measured_ns / 1e9
     counters = _Counters(times_ns, _moments(times_ns, windows), windows)
-    averaged = _averaged(around, counters, inside) if measured_s >= MIN_MEASURED_S else {}
+    is_long = measured_s >= MIN_MEASURED_S
+    averaged = load or (_averaged(around, counters, inside) if is_long else {})
     temperatures = _without_none([sample.temperature_c for sample in near])
     values: dict[str, float | None] = {
         **averaged,
@@ -111,11 +127,11 @@ def _readings(around: Sequence[Sample], times_ns: Sequence[int], windows: Sequen
         [bool(mask & clock_events.SLOWDOWN) for mask in _without_none([sample.reasons for sample in inside])]
     )
     derived = {"slowdown_samples": slowdown, "sm_clock_drift_percent": _drift(inside)}
-    return msgspec.convert({**values, **derived, "note": _note(values, measured_s)}, Readings)
+    note = _note(values, None if averaged else measured_s)
+    return msgspec.convert({**values, **derived, "note": note}, Readings)
 
 
 def _drift(inside: Sequence[Sample]) -> float | None:
-    """Percent by which the SM clock moved from one half to the other; None for too few samples."""
     clocks = _without_none([sample.sm_clock_mhz for sample in inside])
     if len(clocks) < MIN_FOR_CLOCK_DRIFT:
         return None
@@ -123,32 +139,50 @@ def _drift(inside: Sequence[Sample]) -> float | None:
     return (after / before - 1) * 100 if before > 0 else None
 
 
-def _averaged(around: Sequence[Sample], counters: "_Counters", inside: Sequence[Sample]) -> dict[str, float | None]:
-    """What boards average over a second: only for long measurements."""
+def _averaged(around: Sequence[Sample], counters: "_Counters", inside: Sequence[Sample]) -> _Averages:
     energy_mj = counters.increase([sample.energy_mj for sample in around])
+    return {**_means(inside), "energy_j": None if energy_mj is None else energy_mj / 1000}
+
+
+def _means(inside: Sequence[Sample]) -> _Averages:
     power_mw = _mean(_without_none([sample.power_mw for sample in inside]))
     return {
         "gpu_utilization_percent": _mean(_without_none([sample.gpu_percent for sample in inside])),
         "memory_utilization_percent": _mean(_without_none([sample.memory_percent for sample in inside])),
         "power_draw_w": None if power_mw is None else power_mw / 1000,
-        "energy_j": None if energy_mj is None else energy_mj / 1000,
     }
 
 
-def _note(values: dict[str, float | None], measured_s: float) -> str:
+def _under_load(inside: Sequence[Sample], work_ns: int) -> _Averages:
+    """Power by the slope of the energy counter: the board's own mean of a second still has what came before the load.
+
+    inside: samples of the load window. Without a counter power is the mean of the samples, and energy is not known.
+    """
+    counted = [sample for sample in inside if sample.energy_mj is not None]
+    energy_mj = _without_none([sample.energy_mj for sample in inside])
+    rises = energy_mj == sorted(energy_mj) and len({*energy_mj}) > 1
+    if not rises or counted[-1].at_ns - counted[0].at_ns < MIN_COUNTED_NS:
+        return {**_means(inside), "energy_j": None}
+    times_s = [(sample.at_ns - counted[0].at_ns) / 1e9 for sample in counted]
+    power_w = linear_regression(times_s, energy_mj).slope / 1e3
+    return {**_means(inside), "power_draw_w": power_w, "energy_j": power_w * work_ns / 1e9}
+
+
+def _note(values: dict[str, float | None], measured_s: float | None) -> str:
     notes = []
-    if measured_s < MIN_MEASURED_S:
+    if measured_s is not None:
         notes.append(
-            f"utilisation, power and energy need {MIN_MEASURED_S:g} s of measuring, this took {measured_s:.1f} s"
+            f"utilisation, power and energy need a load window or {MIN_MEASURED_S:g} s of measurement, "
+            f"this took {measured_s:.1f} s"
         )
     missing = [name for name, value in values.items() if value is None]
     if missing:
-        notes.append(f"no reading of {', '.join(missing)}")
+        notes.append(f"no readings of {', '.join(missing)}")
     return "; ".join(notes)
 
 
 def of_slice(readings: Readings) -> Readings:
-    """Mark readings of a MIG slice: all but the memory are its GPU's. Without energy, whose part is unknown."""
+    """Mark readings of a MIG slice: all except memory are its GPU's. Removes energy, whose share is unknown."""
     note = "; ".join(filter(None, [readings.note, SHARED]))
     return msgspec.structs.replace(readings, energy_j=None, note=note)
 
@@ -162,7 +196,7 @@ def _nearest(around: Sequence[Sample], windows: Sequence[Window]) -> list[Sample
 
 
 class _Moment(NamedTuple):
-    """A moment between two samples: their indices, the time since the first, and the time between them."""
+    """A time between two samples: their indices, nanoseconds since the first, and between them."""
 
     before: int
     after: int
@@ -171,7 +205,7 @@ class _Moment(NamedTuple):
 
 
 def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment] | None:
-    """Begin and end of each window. None where one of them is not between two samples, or these are far apart."""
+    """Start and end of each window; None where one is not between two samples, or these are far apart."""
     found: list[_Moment] = []
     last = len(times_ns) - 1
     for window in windows:
@@ -188,7 +222,7 @@ def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment
 
 
 class _Counters(NamedTuple):
-    """Reads cumulative counters between samples. moments: begins and ends of the windows."""
+    """Interpolates cumulative counters. moments: starts and ends of the windows."""
 
     times_ns: Sequence[int]
     moments: list[_Moment] | None
@@ -196,15 +230,15 @@ class _Counters(NamedTuple):
 
     def increase(self, values: Sequence[int | None]) -> float | None:
         """Rise of a counter within the windows; None where samples are missing or it fell."""
-        known, moments = _without_none(values), self.moments
-        if len(known) < len(values):
+        readable, moments = _without_none(values), self.moments
+        if len(readable) < len(values):
             kept = [at_ns for at_ns, value in zip(self.times_ns, values, strict=True) if value is not None]
             moments = _moments(kept, self.windows)
-        if moments is None or known != sorted(known):
+        if moments is None or readable != sorted(readable):
             return None
-        if known[0] == known[-1]:
-            return 0.0  # most counters stand still: saves the interpolation
-        at = [_between(known[moment.before], known[moment.after], moment) for moment in moments]
+        if readable[0] == readable[-1]:
+            return 0.0  # most counters do not rise: no interpolation needed
+        at = [_between(readable[moment.before], readable[moment.after], moment) for moment in moments]
         total = 0.0
         for begin, end in zip(at[::2], at[1::2], strict=True):
             total += end - begin

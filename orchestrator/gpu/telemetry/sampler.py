@@ -1,11 +1,11 @@
-"""The telemetry process: reads NVML for the whole run, in a process of its own, because NVML can hang.
+"""The telemetry process: reads NVML for the whole run, in a process of its own because NVML can hang.
 
     orchestrator ── Task, AwaitFree… ──▶ sampler ── a batch a second ──▶ telemetry/<uuid>.samples
     orchestrator ◀── Digest (1 Hz), DeviceFree, Unavailable ──┤            telemetry/health.records
     orchestrator ◀── XidSeen, GpuBroken, TooHot, ForeignSeen ─┘            SOCK_SEQPACKET, descriptor 3
 
-It never waits for the orchestrator: a full socket drops the digest and delays answers. A batch that the disk refuses is
-reported once, and is a gap. It ends when the socket closes, on SIGTERM, and with the orchestrator (process_start.py).
+It never waits for the orchestrator: a full socket drops the digest and delays answers. A batch that the disk refuses
+is reported once, and is a gap. It ends when the socket closes, on SIGTERM, and with the orchestrator.
 """
 
 import contextlib
@@ -38,15 +38,14 @@ MAX_MESSAGE_BYTES: Final = 256 * 1024
 
 _HEALTH: Final = "the health of the GPUs"
 _DIGEST_NS: Final = 1_000_000_000
-_FREE_POLL_MS: Final = 5.0
-"""How often used memory is read while a cell waits for its GPU. One reading takes some microseconds on an H200."""
+_FREE_POLL_MS: Final = 5.0  # while a cell waits for its GPU; one reading takes some microseconds on an H200
 _AWAIT_FREE: Final = codec.Decoder[AwaitFree](AwaitFree)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
     """First message to the sampler. files: UUID → file of samples. health: file of health records.
 
-    stop: when a GPU is too hot; None for never. hot: UUID → injected degrees, in place of the GPU's own.
+    stop: when a GPU is too hot, None for never. hot: UUID → injected degrees, in place of the GPU's own.
     """
 
     parent_pid: int
@@ -65,7 +64,7 @@ class _Waiting:
 
 
 class Sampler:
-    """Ticks, answers and files of one run."""
+    """Samples the GPUs of one run, and answers the orchestrator."""
 
     def __init__(self, nvml: Nvml, channel: socket.socket, task: Task) -> None:
         self._nvml = nvml
@@ -111,7 +110,7 @@ class Sampler:
         now = time.monotonic_ns()
         if now < self._next_ns:
             return
-        # Ticks keep to their grid: a late one does not shift those after it.
+        # A late tick does not shift those after it.
         self._next_ns += ((now - self._next_ns) // self._interval_ns + 1) * self._interval_ns
         newest = {uuid: self._read(uuid) for uuid in self._uuids}
         for uuid, sample in newest.items():
@@ -163,7 +162,7 @@ class Sampler:
                 self._over.append(uuid)
 
     def _complete(self, uuid: str) -> None:
-        """Write all that is known of a GPU whose launch is over, with a last reading behind its last block."""
+        """Write all samples of a GPU whose launch has ended, with a last one behind its last block."""
         if uuid in self._unwritten:
             self._unwritten[uuid].append(self._read(uuid))
         self._write()
@@ -175,7 +174,7 @@ class Sampler:
             return None
 
     def _receive(self) -> bool:
-        """Take requests; False when the orchestrator has closed the socket or is gone."""
+        """Read requests. False when the orchestrator has closed the socket or is gone."""
         while True:
             try:
                 data = self._channel.recv(MAX_MESSAGE_BYTES, socket.MSG_DONTWAIT)
@@ -194,7 +193,6 @@ class Sampler:
             self._outbox.popleft()
 
     def _send(self, message: FromSampler) -> bool:
-        """Send without waiting. False when the socket is full."""
         try:
             self._channel.send(codec.encode(message), socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -225,7 +223,7 @@ class Sampler:
 
     @contextlib.contextmanager
     def _complaining(self, what: str) -> Iterator[None]:
-        """Report the first OSError of the body's writes to `what`, and go on."""
+        """Report the first OSError of the body for `what`, and continue."""
         try:
             yield
         except OSError as error:
@@ -235,7 +233,7 @@ class Sampler:
 
 
 def main() -> int:
-    """Be the telemetry process of the orchestrator at the other end of descriptor 3."""
+    """Run the telemetry process of the orchestrator at the other end of descriptor 3."""
     with socket.socket(fileno=CONTROL_FD) as channel:
         data = channel.recv(MAX_MESSAGE_BYTES)
         if not data:
@@ -259,7 +257,7 @@ def _refuse(channel: socket.socket, reason: str) -> None:
 
 
 def _end_on_sigterm(channel: socket.socket) -> None:
-    """SIGTERM looks like a closed socket: it wakes the poll, and what is unwritten is written."""
+    """Treat SIGTERM like a closed socket: it wakes the poll, and unwritten samples are written."""
 
     def close(_number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(OSError):  # closed already: it is ending

@@ -1,6 +1,6 @@
-"""Readings of a GPU over a whole run, reduced to the hundreds of points that a chart needs. Pure.
+"""Samples of a GPU over a whole run, reduced to the hundreds of points that a chart needs. Pure.
 
-samples ──▶ stretches of equal length ──▶ of each: lowest, mean and highest reading
+samples ──▶ stretches of equal length ──▶ of each: lowest, mean and highest value
 """
 
 from bisect import bisect_left
@@ -12,10 +12,8 @@ from typing import Final
 
 from protocol.messages import Sample
 
-MOST_POINTS: Final = 400
-"""Of one GPU: about as many as a screen has pixels for."""
-ALL_POINTS: Final = 3200
-"""Of all GPUs of a run together."""
+MOST_POINTS: Final = 400  # of one GPU: about as many as a screen has pixels for
+ALL_POINTS: Final = 3200  # of all GPUs of a run together
 LEAST_POINTS: Final = 40
 
 READINGS: Final[Mapping[str, Callable[[Sample], float | None]]] = {
@@ -45,7 +43,7 @@ class Trace:
 
 
 def points(devices: int) -> int:
-    """How many points each of so many devices gets."""
+    """Number of points for each of `devices`."""
     return max(LEAST_POINTS, min(MOST_POINTS, ALL_POINTS // max(1, devices)))
 
 
@@ -59,7 +57,6 @@ def trace(samples: Sequence[Sample], most: int) -> Trace:
 
 
 def _stretches(samples: Sequence[Sample], most: int) -> list[Sequence[Sample]]:
-    """The samples by stretch of time, without empty stretches."""
     if len(samples) <= most:
         return [[sample] for sample in samples]
     first_ns = samples[0].at_ns
@@ -75,9 +72,9 @@ def _stretches(samples: Sequence[Sample], most: int) -> list[Sequence[Sample]]:
 
 
 def _curve(stretches: Sequence[Sequence[Sample]], read: Callable[[Sample], float | None]) -> Curve:
-    known = [[value for value in map(read, inside) if value is not None] for inside in stretches]
+    readable = [[value for value in map(read, inside) if value is not None] for inside in stretches]
     return Curve(
-        low=tuple(min(values, default=None) for values in known),
-        mean=tuple(fmean(values) if values else None for values in known),
-        high=tuple(max(values, default=None) for values in known),
+        low=tuple(min(values, default=None) for values in readable),
+        mean=tuple(fmean(values) if values else None for values in readable),
+        high=tuple(max(values, default=None) for values in readable),
     )

@@ -3,7 +3,7 @@
     foreign process ──contaminated──▶ Failure(CONTAMINATED): wait until it has left, measure again
     readings ──judge──▶ Failure(THROTTLED): cool down, measure again        None: the result counts
 
-A software power cap is normal for heavy work (docs/method.md, "Throttling").
+A software power cap is normal for heavy work (docs/method-reference.md, "Throttling").
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from orchestrator.gpu.telemetry.readings import Readings
 from protocol.failure import Category, Failure, Phase
 
 LIMIT: Final = 0.01
-"""Fraction of the measured time under slowdown from which a result is not to be believed."""
+"""Fraction of the measured time under slowdown above which a result does not count."""
 
 
 def throttled(readings: Readings) -> bool | None:
@@ -22,7 +22,7 @@ def throttled(readings: Readings) -> bool | None:
 
 
 def judge(readings: Readings) -> Failure | None:
-    """Why the result must not count; None where it may."""
+    """Why the result does not count; None where it does."""
     if readings.slowdown is None or not throttled(readings):
         return None
     evidence = {
@@ -34,18 +34,18 @@ def judge(readings: Readings) -> Failure | None:
     return Failure(
         category=Category.THROTTLED,
         message=f"the GPU was slowed down for {readings.slowdown * 100:.0f}% of the measured time "
-        f"({_why(readings)}); up to {LIMIT * 100:g}% is borne",
+        f"({_why(readings)}), the limit is {LIMIT * 100:g}%",
         phase=Phase.MEASURE,
         evidence={name: f"{value:g}" for name, value in evidence.items() if value is not None},
     )
 
 
-def contaminated(who: str) -> Failure:
-    """The failure of a result during which `who` computed on the GPU."""
-    return Failure(category=Category.CONTAMINATED, message=f"{who} computed on the GPU too", phase=Phase.MEASURE)
+def contaminated(process: str) -> Failure:
+    """Failure of a result during which `process` also computed on the GPU."""
+    return Failure(category=Category.CONTAMINATED, message=f"{process} also used the GPU", phase=Phase.MEASURE)
 
 
 def _why(readings: Readings) -> str:
-    reasons = clock_events.words([(readings.reasons or 0) & clock_events.SLOWDOWN]) or ("for temperature",)
+    reasons = clock_events.reason_names([(readings.reasons or 0) & clock_events.SLOWDOWN]) or ("for temperature",)
     hottest = "" if readings.temperature_max_c is None else f", {readings.temperature_max_c} degrees C"
     return ", ".join(reasons) + hottest

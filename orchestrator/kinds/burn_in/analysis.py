@@ -34,7 +34,7 @@ from orchestrator.kinds.burn_in.injected_faults import injected
 from orchestrator.kinds.burn_in.levels import requested
 from orchestrator.kinds.burn_in.links import Accused, Attributed
 from orchestrator.kinds.burn_in.lost_launches import Lost
-from orchestrator.kinds.burn_in.rate_courses import told_courses
+from orchestrator.kinds.burn_in.rate_courses import course_reports
 from orchestrator.kinds.burn_in.served_time import Span
 from orchestrator.kinds.burn_in.verdict import Judged
 from orchestrator.kinds.burn_in.wrong_bits import Share, Uncounted
@@ -51,42 +51,34 @@ _UNASKED: Final = Attributed(None)
 
 @dataclass(frozen=True)
 class _Good:
-    """A launch with a result. found: its verification as one device sees it."""
-
     attempt: Attempt
     cell: Cell
     evidence: LaunchEvidence
-    found: Attributed = _UNASKED
+    found: Attributed = _UNASKED  # verification as one device sees it
 
 
 @dataclass(frozen=True)
-class _Night:
-    """Facts of the whole burn-in. By device: paces, at_work, ahead.
-
-    uncounted: launches without a valid result that verified something. lost: without a result, and a finding.
-    waits: when a device may have waited for another. stalled: launches whose worker was suspended.
-    """
-
+class _Facts:
     archive: Archive
     evidence: Evidence
     health: HealthReport
-    asked: BurnIn
+    burn_in: BurnIn
     compared: Comparison
-    paces: Mapping[str, Mapping[str, RateVerdict]]
+    paces: Mapping[str, Mapping[str, RateVerdict]]  # by device
     soaks: Soaks
-    uncounted: tuple[Uncounted, ...]
+    uncounted: tuple[Uncounted, ...]  # launches without a valid result that verified something
     done: frozenset[tuple[str, int]]
-    lost: tuple[Lost, ...]
-    waits: Mapping[Segment, Sequence[Span]]
-    stalled: tuple[_Good, ...]
-    at_work: Mapping[str, busy_time.Work]
-    ahead: Mapping[str, Ahead]
+    lost: tuple[Lost, ...]  # launches without a result that are a finding
+    waits: Mapping[Segment, Sequence[Span]]  # when a device may have waited for another
+    stalled: tuple[_Good, ...]  # launches whose worker was suspended
+    at_work: Mapping[str, busy_time.Work]  # by device
+    ahead: Mapping[str, Ahead]  # by device
     untried: frozenset[str]
 
 
 def analyse(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnInReport:
     """Return the burn-in report of a run."""
-    asked = requested(archive.stored.configuration)
+    burn_in = requested(archive.stored.configuration)
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
         _Good(attempt, cells[attempt.start.cell], evidence.launches[attempt.start.launch])
@@ -94,169 +86,173 @@ def analyse(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
         if attempt.start.launch in evidence.launches
     ]
     uncounted = wrong_bits.uncounted(archive, evidence)
-    soaks = heat_soak.heat_soaks(archive, evidence, asked)
-    launched = [(one.attempt, one.cell, one.evidence) for one in good]
+    soaks = heat_soak.heat_soaks(archive, evidence, burn_in)
+    launched = [(launch.attempt, launch.cell, launch.evidence) for launch in good]
     rates = rate_checks.paces(archive.stored.devices, launched, evidence.devices, soaks)
-    lost = lost_launches.lost(archive, asked, evidence.damaged)
-    done = frozenset((one.cell.id, one.attempt.start.round) for one in good)
+    lost = lost_launches.lost(archive, burn_in, evidence.damaged)
+    done = frozenset((launch.cell.id, launch.attempt.start.round) for launch in good)
     at_work = busy_time.at_work(archive, evidence, lost)
-    night = _Night(
+    facts = _Facts(
         archive=archive,
         evidence=evidence,
         health=judged,
-        asked=asked,
+        burn_in=burn_in,
         compared=bit_comparison.compare(list(_samples(good, uncounted))),
         paces=rates,
         soaks=soaks,
         uncounted=uncounted,
         done=done,
         lost=lost,
-        waits=gpu_waits.waits_by_segment(archive, [one for one in lost if one.attempt.failure is not None]),
-        stalled=tuple(one for one in good if one.evidence.stalls),
+        waits=gpu_waits.waits_by_segment(archive, [launch for launch in lost if launch.attempt.failure is not None]),
+        stalled=tuple(launch for launch in good if launch.evidence.stalls),
         at_work=at_work,
         ahead=remaining_time.ahead(archive, at_work),
         untried=remaining_time.untried(archive, lost, done),
     )
     gpus = []
     seen = _seen(good, uncounted)
-    accused = links.accused(seen, night.compared.deviations, archive.stored.devices)
+    accused = links.accused(seen, facts.compared.deviations, archive.stored.devices)
     for device in archive.stored.devices:
-        mine = [_share(one, device, accused) for one in good if device.uuid in one.cell.devices]
-        work = _work(night, device, mine, tuple(wrong_bits.shares(uncounted, device, accused)))
-        gpus.append(_report(device, work, verdict.judge(work), mine, night))
+        mine = [_share(launch, device, accused) for launch in good if device.uuid in launch.cell.devices]
+        work = _work(facts, device, mine, tuple(wrong_bits.shares(uncounted, device, accused)))
+        gpus.append(_report(device, work, verdict.judge(work), mine, facts))
     return BurnInReport(
-        level=asked.level,
-        duration_seconds=asked.duration_s,
+        level=burn_in.level,
+        duration_seconds=burn_in.duration_s,
         tainted=archive.stored.configuration.tainted,
         verdict=worst((gpu.verdict for gpu in gpus), default=HealthVerdict.UNKNOWN),
         gpus=tuple(gpus),
-        links=tuple(links.rates([(one.cell, one.evidence) for one in good])),
-        wrong_transfers=links.found_wrong(seen),
+        links=tuple(links.rates([(launch.cell, launch.evidence) for launch in good])),
+        wrong_transfers=links.count_wrong(seen),
         injected=tuple(
             injected(
-                asked.injections, archive.stored.devices, launched, uncounted, paces=rates, too_hot=archive.too_hot
+                burn_in.injections, archive.stored.devices, launched, uncounted, paces=rates, too_hot=archive.too_hot
             )
         ),
     )
 
 
 def _seen(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> list[tuple[Cell, Mapping[str, Verification]]]:
-    counting = [(one.cell, links.seen_by(one.cell, one.evidence)) for one in good]
-    return [*counting, *((one.cell, one.seen) for one in uncounted)]
+    counting = [(launch.cell, links.seen_by(launch.cell, launch.evidence)) for launch in good]
+    return [*counting, *((launch.cell, launch.seen) for launch in uncounted)]
 
 
-def _share(one: _Good, device: Device, accused: Accused) -> _Good:
-    found = links.attributed(links.seen_by(one.cell, one.evidence), one.cell, device.uuid, accused)
+def _share(launch: _Good, device: Device, accused: Accused) -> _Good:
+    found = links.attributed(links.seen_by(launch.cell, launch.evidence), launch.cell, device.uuid, accused)
     return replace(
-        one,
-        evidence=replace(one.evidence, result=structs.replace(one.evidence.result, verification=found.verification)),
+        launch,
+        evidence=replace(
+            launch.evidence, result=structs.replace(launch.evidence.result, verification=found.verification)
+        ),
         found=found,
     )
 
 
 def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[Sample]:
-    """Return the bits of all launches. Other processes slow a GPU down but never change its bits."""
-    yield from wrong_bits.samples((one.attempt, one.cell, one.evidence.result.verification) for one in good)
-    yield from wrong_bits.samples((one.attempt, one.cell, one.seen[one.cell.devices[0]]) for one in uncounted)
+    """Bits of all launches. Other processes slow a GPU down but never change its bits."""
+    yield from wrong_bits.samples((launch.attempt, launch.cell, launch.evidence.result.verification) for launch in good)
+    yield from wrong_bits.samples(
+        (launch.attempt, launch.cell, launch.seen[launch.cell.devices[0]]) for launch in uncounted
+    )
 
 
-def _work(night: _Night, device: Device, mine: Sequence[_Good], beside: Sequence[Share]) -> Work:
+def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence[Share]) -> Work:
     """Collect the facts of one GPU. beside: its share of launches without a valid result."""
-    archive, evidence, compared = night.archive, night.evidence, night.compared
-    health, why = _health(device, night.health)
+    archive, evidence, compared = facts.archive, facts.evidence, facts.compared
+    health, why = _health(device, facts.health)
     verified = [(one, one.evidence.result.verification) for one in mine if one.evidence.result.verification is not None]
-    not_tested, work = _not_tested(night, device, verified), night.at_work[device.uuid]
+    not_tested, work = _not_tested(facts, device, verified), facts.at_work[device.uuid]
     return Work(
-        asked_s=night.asked.duration_s,
+        requested_s=facts.burn_in.duration_s,
         served_s=busy_time.served_s(work),
         cell_s=busy_time.longest_s(archive, device),
-        ahead=night.ahead[device.uuid],
+        ahead=facts.ahead[device.uuid],
         tallies=tallies.tallies([(one.cell, one.evidence) for one in mine], beside, device.kind),
         wrong=(
             *(wrong for one in mine for wrong in wrong_bits.wrong(one.attempt, one.cell, one.found)),
             *(wrong for share in beside for wrong in share.wrong),
         ),
         unclear=sum(one.found.unclear for one in mine) + sum(share.unclear for share in beside),
-        unread=tuple(wrong_bits.unread(night.uncounted, device)),
+        unread=tuple(wrong_bits.unread(facts.uncounted, device)),
         deviations=tuple(one for one in compared.deviations if one.sample.device == device.uuid),
         undecided=tuple(bit_comparison.undecided(device.uuid, compared)),
-        failures=(*lost_launches.failures(night.lost, night.done, device), *_skipped(archive, device)),
-        without_file=tuple(lost_launches.without_file(night.lost, night.done, device)),
-        made_up=tuple(lost_launches.made_up(night.lost, night.done, device)),
+        failures=(*lost_launches.failures(facts.lost, facts.done, device), *_skipped(archive, device)),
+        lost_results=tuple(lost_launches.lost_results(facts.lost, facts.done, device)),
+        repeated=tuple(lost_launches.repeated(facts.lost, facts.done, device)),
         health=health,
         health_reason=why,
-        paces=night.paces.get(device.uuid, {}),
+        paces=facts.paces.get(device.uuid, {}),
         not_tested=not_tested,
-        lost_time=_lost_time(night, device, work),
+        lost_time=_lost_time(facts, device, work),
         goes_on=evidence.goes_on,
         interrupted=_cut_short(archive),
         taken_out=archive.taken_out.get(device.uuid, ""),
         too_hot=_too_hot(archive, device),
         reboots=len({segment.boot_id for segment in archive.segments}) - 1,
         tainted=archive.stored.configuration.tainted,
-        planned=tuple(_planned(night, device, verified, not_tested)),
-        idle=tuple(busy_time.idle(work, _explained(night, device))),
+        planned=tuple(_planned(facts, device, verified, not_tested)),
+        idle=tuple(busy_time.idle(work, _explained(facts, device))),
         beside=tuple(one.evidence.beside for one in mine if one.evidence.beside),
     )
 
 
-def _explained(night: _Night, device: Device) -> Mapping[Segment, Sequence[Span]]:
-    """Return when this device may have waited for another. Its own stalls and lost results explain nothing."""
-    found = {segment: [*spans] for segment, spans in night.waits.items()}
-    for attempt, cell, _ in night.lost:
+def _explained(facts: _Facts, device: Device) -> Mapping[Segment, Sequence[Span]]:
+    """When this device may have waited for another. Its own stalls and lost results explain nothing."""
+    waits = {segment: [*spans] for segment, spans in facts.waits.items()}
+    for attempt, cell, _ in facts.lost:
         if attempt.failure is None and device.uuid in cell.devices:
-            found.setdefault(attempt.segment, []).append((attempt.start.at_ns, gpu_waits.over_ns(attempt)))
-    for one in night.stalled:
-        if device.uuid not in one.cell.devices:
-            found.setdefault(one.attempt.segment, []).extend(one.evidence.stalls)
-    return found
+            waits.setdefault(attempt.segment, []).append((attempt.start.at_ns, gpu_waits.over_ns(attempt)))
+    for launch in facts.stalled:
+        if device.uuid not in launch.cell.devices:
+            waits.setdefault(launch.attempt.segment, []).extend(launch.evidence.stalls)
+    return waits
 
 
-def _not_tested(night: _Night, device: Device, verified: Sequence[tuple[_Good, Verification]]) -> dict[str, str]:
-    archive = night.archive
-    found = links.not_tested(device, archive.stored, archive.taken_out) | heat_soak.not_tested(device, night.evidence)
+def _not_tested(facts: _Facts, device: Device, verified: Sequence[tuple[_Good, Verification]]) -> dict[str, str]:
+    archive = facts.archive
+    reasons = links.not_tested(device, archive.stored, archive.taken_out) | heat_soak.not_tested(device, facts.evidence)
     by_cell: dict[str, list[Verification]] = defaultdict(list)
-    for one, seen in verified:
-        name = f"{one.cell.workload} {one.cell.model} {one.cell.precision}"
+    for launch, seen in verified:
+        name = f"{launch.cell.workload} {launch.cell.model} {launch.cell.precision}"
         by_cell[name].append(seen)
         for what, reason in seen.not_tested.items():
-            found.setdefault(f"{name}: {what}", reason)
-    found |= memory_test.not_tested([seen for _, seen in verified]) | tallies.not_tested(by_cell)
-    found |= rate_checks.not_tested(night.paces.get(device.uuid, {}))
-    bits = {cell_name(one.cell) for one, seen in verified if seen.digests or seen.losses}
-    return found | bit_comparison.not_tested(device.uuid, night.compared, len(bits))
+            reasons.setdefault(f"{name}: {what}", reason)
+    reasons |= memory_test.not_tested([seen for _, seen in verified]) | tallies.not_tested(by_cell)
+    reasons |= rate_checks.not_tested(facts.paces.get(device.uuid, {}))
+    bits = {cell_name(launch.cell) for launch, seen in verified if seen.digests or seen.losses}
+    return reasons | bit_comparison.not_tested(device.uuid, facts.compared, len(bits))
 
 
 def _planned(
-    night: _Night, device: Device, verified: Sequence[tuple[_Good, Verification]], not_tested: Mapping[str, str]
+    facts: _Facts, device: Device, verified: Sequence[tuple[_Good, Verification]], not_tested: Mapping[str, str]
 ) -> Iterator[Planned]:
-    seen: dict[str, list[Verification]] = defaultdict(list)
-    for one, found in verified:
-        seen[one.cell.id].append(found)
-    for cell in night.archive.stored.plan.cells:
+    by_cell: dict[str, list[Verification]] = defaultdict(list)
+    for launch, verification in verified:
+        by_cell[launch.cell.id].append(verification)
+    for cell in facts.archive.stored.plan.cells:
         if device.uuid in cell.devices:
-            mine = seen[cell.id]
-            checks = sum(found.checks for found in mine)
+            mine = by_cell[cell.id]
+            checks = sum(verification.checks for verification in mine)
             prefix = f"{cell.workload} {cell.model} {cell.precision}: "
-            said = (why for what, why in not_tested.items() if what.startswith(prefix))
-            why = next(said, night.archive.dropped.get((cell.id, 0), ""))
-            impossible = bool(mine) and not checks and all(found.not_tested for found in mine)
-            yield Planned(cell.workload, cell_name(cell), checks, why, impossible, cell.id in night.untried)
+            reasons = (why for what, why in not_tested.items() if what.startswith(prefix))
+            why = next(reasons, facts.archive.dropped.get((cell.id, 0), ""))
+            impossible = bool(mine) and not checks and all(verification.not_tested for verification in mine)
+            yield Planned(cell.workload, cell_name(cell), checks, why, impossible, cell.id in facts.untried)
 
 
 def _skipped(archive: Archive, device: Device) -> Iterator[str]:
     for cell in archive.stored.plan.cells:
         scope = next((scope for scope in scopes(cell) if scope in archive.skipped), None)
         if device.uuid in cell.devices and scope is not None:
-            yield f"{cell_name(cell)}, all later rounds: it was skipped on every device: {archive.skipped[scope]}"
+            yield f"{cell_name(cell)}, all later rounds: skipped on every device: {archive.skipped[scope]}"
 
 
 def _health(device: Device, judged: HealthReport) -> tuple[HealthVerdict, str]:
-    for one in judged.gpus:
-        if one.gpu_uuid == device.uuid:
-            told = [signal.words for signal in one.signals if signal.state in {"FAIL", "WARN"}]
-            unread = [f"not read: {', '.join(one.lacking)}"] if one.lacking else []
-            return one.verdict, "; ".join([*told, *unread, *([one.note] if one.note else [])]) or str(one.verdict)
+    for gpu in judged.gpus:
+        if gpu.gpu_uuid == device.uuid:
+            signals = [signal.words for signal in gpu.signals if signal.state in {"FAIL", "WARN"}]
+            unread = [f"not read: {', '.join(gpu.lacking)}"] if gpu.lacking else []
+            return gpu.verdict, "; ".join([*signals, *unread, *([gpu.note] if gpu.note else [])]) or str(gpu.verdict)
     return HealthVerdict.NOT_APPLICABLE, ""
 
 
@@ -267,13 +263,17 @@ def _too_hot(archive: Archive, device: Device) -> str:
     return f"{reason}; first at {iso(seconds)}"
 
 
-def _lost_time(night: _Night, device: Device, work: busy_time.Work) -> str:
-    stalled = ((one.attempt, one.cell, one.evidence.stalls) for one in night.stalled if device.uuid in one.cell.devices)
-    lost = [one for one in night.lost if device.uuid in one.cell.devices]
-    waited = {segment: [*spans] for segment, spans in _explained(night, device).items()}
-    for segment, span in gpu_waits.for_links(night.archive, device.uuid):
+def _lost_time(facts: _Facts, device: Device, work: busy_time.Work) -> str:
+    stalled = (
+        (launch.attempt, launch.cell, launch.evidence.stalls)
+        for launch in facts.stalled
+        if device.uuid in launch.cell.devices
+    )
+    lost = [launch for launch in facts.lost if device.uuid in launch.cell.devices]
+    waited = {segment: [*spans] for segment, spans in _explained(facts, device).items()}
+    for segment, span in gpu_waits.for_links(facts.archive, device.uuid):
         waited.setdefault(segment, []).append(span)
-    return lost_time.words(night.archive, work, stalled, lost, waited)
+    return lost_time.describe(facts.archive, work, stalled, lost, waited)
 
 
 def _cut_short(archive: Archive) -> str:
@@ -284,7 +284,7 @@ def _cut_short(archive: Archive) -> str:
     return f"{finished.reason}, {when}" if finished.interrupted else ""
 
 
-def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], night: _Night) -> GpuBurnIn:
+def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], facts: _Facts) -> GpuBurnIn:
     readings = [one.evidence.readings for one in mine if one.attempt.start.device == device.uuid]
     temperatures = [one.temperature_max_c for one in readings if one.temperature_max_c is not None]
     powers = [one.power_draw_w for one in readings if one.power_draw_w is not None]
@@ -294,13 +294,13 @@ def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], n
         verdict=judged.verdict,
         action=judged.action,
         reasons=tuple(ReasonReport(verdict=one.verdict, text=one.text, action=one.action) for one in judged.reasons),
-        asked_seconds=work.asked_s,
+        asked_seconds=work.requested_s,
         served_seconds=work.served_s,
         under_load_seconds=sum(tally.measured_s for tally in work.tallies.values()),
         rounds=len({one.attempt.start.round for one in mine}),
         checks=tuple(tallies.check(workload, tally) for workload, tally in work.tallies.items()),
-        compared_launches=night.compared.compared.get(device.uuid, 0),
-        heat_soak=heat_soak.reported(device, night.soaks),
+        compared_launches=facts.compared.compared.get(device.uuid, 0),
+        heat_soak=heat_soak.reported(device, facts.soaks),
         paces=tuple(_pace(kind, told) for kind, told in work.paces.items()),
         temperature_max_c=max(temperatures, default=None),
         average_power_draw_w=sum(powers) / len(powers) if powers else None,
@@ -313,14 +313,14 @@ def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], n
     )
 
 
-def _pace(kind: str, told: RateVerdict) -> PaceReport:
-    why = told.why
+def _pace(kind: str, judged: RateVerdict) -> PaceReport:
+    why = judged.why
     return PaceReport(
         kind=kind,
-        pace=told.pace,
-        text=told.words,
+        pace=judged.pace,
+        text=judged.words,
         reason=None if why is None else why.reason,
         reason_text="" if why is None else why.words,
         rate_per_clock_percent=None if why is None else why.per_clock_percent,
-        courses=tuple(told_courses(told.courses)),
+        courses=tuple(course_reports(judged.courses)),
     )

@@ -1,9 +1,7 @@
 """Compare launches that had to give the same bits, between rounds and between GPUs. Pure.
 
-The key has everything that may change correct bits: GPU model, driver, libraries, batch size. Without an output from
-more than half of the GPUs of a key nothing is claimed. A GPU without usual bits contradicts itself: what all others
-usually give is right if more than half of all GPUs gave it at least once. So a GPU that always gives the same bits is
-outvoted only by more than half of all GPUs.
+A key names what may change correct bits: GPU model, driver, libraries, batch size. Bits are right if more than half of
+the GPUs of a key usually gave them, or gave them at least once and no GPU usually gives others.
 """
 
 from collections import Counter, defaultdict
@@ -29,29 +27,23 @@ class Sample:
 
 @dataclass(frozen=True)
 class Deviation:
-    """A launch with unexpected bits. at: position of the first digest that differs.
-
-    against, of: so many of the compared GPUs (between_gpus), or launches of this GPU, gave the expected bits.
-    """
+    """A launch with unexpected bits."""
 
     sample: Sample
-    at: int
-    against: int
-    of: int
+    at: int  # position of the first digest that differs
+    against: int  # so many gave the expected bits
+    of: int  # of so many launches of this GPU, or compared GPUs
     between_gpus: bool
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """deviations: in order of launches. undecided: cell and key → devices that disagree without a majority.
+    """Result of comparing all launches."""
 
-    compared: device → number of compared launches. alone: device → cells that no other device ran with its key.
-    """
-
-    deviations: tuple[Deviation, ...]
-    undecided: Mapping[tuple[str, tuple[str, ...]], tuple[str, ...]]
-    compared: Mapping[str, int]
-    alone: Mapping[str, tuple[str, ...]]
+    deviations: tuple[Deviation, ...]  # in order of launches
+    undecided: Mapping[tuple[str, tuple[str, ...]], tuple[str, ...]]  # cell and key → devices that disagree
+    compared: Mapping[str, int]  # device → number of compared launches
+    alone: Mapping[str, tuple[str, ...]]  # device → cells that no other device ran with its key
 
 
 def compare(samples: Sequence[Sample]) -> Comparison:
@@ -84,9 +76,9 @@ def undecided(device: str, compared: Comparison) -> Iterator[str]:
     """Return the cells of a device without a majority, with the reason."""
     for (cell, _), devices in compared.undecided.items():
         if devices == (device,):
-            yield f"{cell}: its rounds disagree, and no majority of them says which is right"
+            yield f"{cell}: the bits of its rounds differ, without a majority that shows which are right"
         elif device in devices:
-            yield f"{cell}: GPUs of one kind disagree, and no majority says which is right"
+            yield f"{cell}: the bits of sibling GPUs differ, without a majority that shows which are right"
 
 
 def not_tested(device: str, compared: Comparison, cells: int) -> dict[str, str]:
@@ -95,32 +87,31 @@ def not_tested(device: str, compared: Comparison, cells: int) -> dict[str, str]:
     if not alone:
         return {}
     which = "" if len(alone) == cells else f"{', '.join(alone)}: "
-    rounds = "" if compared.compared.get(device) else ", and its own in one round alone"
-    why = f"{which}no other one has its model, driver, libraries and batch size here{rounds}"
-    return {"bits against other devices'": why}
+    rounds = "" if compared.compared.get(device) else ", and only one round of its own has bits"
+    why = f"{which}no other device of this run has the same model, driver, libraries and batch size{rounds}"
+    return {"bits compared with other devices": why}
 
 
 def _by_device(group: Sequence[Sample]) -> dict[str, list[Digests]]:
-    found: dict[str, list[Digests]] = defaultdict(list)
+    by_device: dict[str, list[Digests]] = defaultdict(list)
     for sample in group:
-        found[sample.device].append(sample.digests)
-    return found
+        by_device[sample.device].append(sample.digests)
+    return by_device
 
 
-def _most(given: Sequence[Digests]) -> Digests | None:
-    """Return what a device gave in more than half of its launches, or None."""
-    digests, times = Counter(given).most_common(1)[0]
-    return digests if times * 2 > len(given) else None
+def _most(digests_of_launches: Sequence[Digests]) -> Digests | None:
+    digests, times = Counter(digests_of_launches).most_common(1)[0]
+    return digests if times * 2 > len(digests_of_launches) else None
 
 
 def _majority(group: Sequence[Sample], usual: Mapping[str, Digests | None]) -> tuple[Digests | None, int]:
-    """Return the right digests and how many devices gave them; (None, 0) without a majority."""
-    known = Counter(digests for digests in usual.values() if digests is not None)
-    for digests, votes in known.most_common(1):
+    """Right digests and how many devices gave them; (None, 0) without a majority."""
+    usual_counts = Counter(digests for digests in usual.values() if digests is not None)
+    for digests, votes in usual_counts.most_common(1):
         if votes * 2 > len(usual):
             return digests, votes
         gave = len({sample.device for sample in group if sample.digests == digests})
-        if len(known) == 1 and gave * 2 > len(usual):
+        if len(usual_counts) == 1 and gave * 2 > len(usual):
             return digests, gave
     return None, 0
 
@@ -128,7 +119,6 @@ def _majority(group: Sequence[Sample], usual: Mapping[str, Digests | None]) -> t
 def _deviations(
     group: Sequence[Sample], usual: Mapping[str, Digests | None], right: Digests | None, votes: int
 ) -> Iterator[Deviation]:
-    """Return launches that differ from most GPUs or, without a majority, from the usual bits of their GPU."""
     for sample in group:
         expected = usual[sample.device] if right is None else right
         if expected is None or sample.digests == expected:

@@ -1,8 +1,7 @@
 """Attribute wrong bits on the way between devices to one of them. Pure.
 
     own numbers wrong before they were sent ────────────▶ that device; what others received of them follows
-    anything else wrong by itself ──────────────────────▶ that device explains its copies
-    copies between it and others wrong in any launch ───▶ likewise
+    anything else wrong by itself, in any launch ───────▶ that device explains its copies
     proven faulty by another check ─────────────────────▶ likewise
     copies between one device and several others wrong ─▶ that device explains them all
     copies between two devices, not explained ──────────▶ their link: either device, or what lies between
@@ -22,32 +21,26 @@ from itertools import islice
 
 from protocol.verification import BEFORE_SENT, WARMING_UP, Mismatch, Verification
 
-_Pairs = frozenset[frozenset[str]]
-"""Pairs of devices with a wrong copy, in either direction."""
+_Pairs = frozenset[frozenset[str]]  # Pairs of devices with a wrong copy, in either direction
 
 
 @dataclass(frozen=True)
 class Blamed:
-    """A mismatch that counts against `device`. ends: sender and receiver of a copy.
-
-    link: either end is at fault, or what lies between; it counts against both. doubtful: it may follow from another
-    device's fault. culprit: the device that is probably at fault.
-    """
+    """A mismatch that counts against `device`."""
 
     device: str
     mismatch: Mismatch
-    ends: tuple[str, str] | None = None
-    link: bool = False
-    doubtful: bool = False
-    culprit: str | None = None
+    ends: tuple[str, str] | None = None  # sender and receiver of a copy
+    link: bool = False  # either end or the path between is at fault: it counts against both
+    doubtful: bool = False  # it may follow from another device's fault
+    culprit: str | None = None  # device that is probably at fault
 
 
 def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[str] = ()) -> dict[str, int]:
-    """Return the devices that explain wrong copies, and the number of their partners; 0 for wrong own numbers.
+    """Map devices that explain wrong copies to the number of their partners; 0 for wrong own numbers.
 
-    launches: what each device found in link launches. proven: devices proven faulty by other checks.
-    Wrong own numbers explain all copies of a device. Of the remaining connected copies the smallest set of devices that
-    covers them is to blame if it is unique, else the one that is unique when nothing is known.
+    launches: what each device found in link launches. proven: devices proven faulty by other checks. The smallest
+    set of devices that covers the other copies explains them, if it is unique.
     """
     own = {device for seen in launches for device, one in seen.items() if any(_own(device, one))} | {*proven}
     wrong = frozenset(frozenset(pair) for seen in launches for pair in _copies(seen))
@@ -56,7 +49,7 @@ def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[
 
 
 def blamed(seen: Mapping[str, Verification], culprits: Collection[str], *, cut_off: bool = False) -> list[Blamed]:
-    """Return the mismatches of one launch with the device they count against. cut_off: it ended before its result."""
+    """Return the mismatches of a launch by blamed device. cut_off: it ended before its result."""
     found = [Blamed(device, one) for device, verification in seen.items() for one in _own(device, verification)]
     for ends, wrong in _copies(seen).items():
         found += [one for mismatch in wrong for one in _of_copy(mismatch, ends, culprits)]
@@ -80,7 +73,7 @@ def _own(device: str, verification: Verification) -> Iterator[Mismatch]:
 
 
 def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mismatch]]:
-    """Return wrong copies by sender and receiver, without those that were wrong before they were sent."""
+    """Wrong copies by sender and receiver, without those that were wrong before they were sent."""
     found: dict[tuple[str, str], list[Mismatch]] = defaultdict(list)
     for receiver, verification in seen.items():
         for one in verification.kept:
@@ -93,7 +86,7 @@ def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mism
 
 
 def _was_wrong_before(sent: Verification, copy: Mismatch) -> bool:
-    """Whether the sender's numbers were wrong before this copy. After its last kept mismatch they are assumed to be."""
+    """Whether the sender's numbers were wrong before. After its last kept mismatch they count as wrong."""
     wrong = [_when(one) for one in sent.kept if one.what.startswith(BEFORE_SENT)]
     more = bool(wrong) and sent.mismatches > len(sent.kept)
     return _when(copy) in wrong or (more and _when(copy) > _when(sent.kept[-1]))
@@ -123,14 +116,14 @@ def _connected(wrong: _Pairs) -> Iterator[_Pairs]:
 
 
 def _beside(known: Collection[str], together: _Pairs) -> Iterator[str]:
-    """Return the fewest devices that explain what the known ones do not."""
+    """The fewest devices that explain what the known ones do not."""
     left = frozenset(pair for pair in together if pair.isdisjoint(known))
     for part in _connected(left):
         yield from _explaining(part) or _explaining(together) & frozenset[str]().union(*part)
 
 
 def _explaining(wrong: _Pairs) -> frozenset[str]:
-    """Return the unique smallest set of devices that covers all pairs; empty if it is not unique."""
+    """The smallest set of devices that covers all pairs; empty if it is not unique."""
     for most in range(1, len(wrong) + 1):
         match list(islice(_in_all(wrong, most), 2)):
             case []:
@@ -143,7 +136,7 @@ def _explaining(wrong: _Pairs) -> frozenset[str]:
 
 
 def _in_all(wrong: _Pairs, most: int) -> Iterator[frozenset[str]]:
-    """Return covers of at most `most` devices. Branches on the busiest device: itself, or all its partners."""
+    """Covers of at most `most` devices. Branches on the busiest device: itself, or all its partners."""
     if not wrong:
         yield frozenset()
         return

@@ -25,7 +25,7 @@ Work = Mapping[Segment, Load]
 
 def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mapping[str, Work]:
     """Return the work of each device, by UUID. lost: launches that are a finding."""
-    asked = requested(archive.stored.configuration)
+    burn_in = requested(archive.stored.configuration)
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
         (attempt, evidence.launches[attempt.start.launch])
@@ -35,10 +35,10 @@ def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mappi
     halted = lost_launches.pauses(archive)
     return {
         device.uuid: work(
-            (one for one in good if device.uuid in cells[one[0].start.cell].devices),
+            (launch for launch in good if device.uuid in cells[launch[0].start.cell].devices),
             lost_launches.cut_off(archive, lost, device),
             halted,
-            asked.cell_s[device.kind],
+            burn_in.cell_s[device.kind],
         )
         for device in archive.stored.devices
     }
@@ -46,24 +46,24 @@ def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mappi
 
 def remaining(archive: Archive, evidence: Evidence) -> Remaining:
     """Return the remaining time of a burn-in. Quarantined devices do not count, unless all are."""
-    asked = requested(archive.stored.configuration)
-    return remaining_of(archive, at_work(archive, evidence, lost_launches.lost(archive, asked)))
+    burn_in = requested(archive.stored.configuration)
+    return remaining_of(archive, at_work(archive, evidence, lost_launches.lost(archive, burn_in)))
 
 
 def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
-    """Return the remaining time from when each device was at work."""
-    asked = requested(archive.stored.configuration)
+    """Return the remaining time. at_work: work by device."""
+    burn_in = requested(archive.stored.configuration)
     out = staying_out(at_work, archive.taken_out)
     waited_for = [device for device in archive.stored.devices if device.uuid not in out]
     seconds = {device: served_s(at_work[device.uuid]) for device in waited_for}
-    left_s = asked.duration_s - min(seconds.values()) - closing_s(asked.duration_s)
+    left_s = burn_in.duration_s - min(seconds.values()) - closing_s(burn_in.duration_s)
     return Remaining(
         min(seconds.values()),
         left_s,
         any(
-            served_time.is_short(s, asked.duration_s, longest_s(archive, device))
+            served_time.is_short(served, burn_in.duration_s, longest_s(archive, device))
             and launch_s(archive, device) <= left_s
-            for device, s in seconds.items()
+            for device, served in seconds.items()
         ),
     )
 
@@ -71,18 +71,15 @@ def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
 def longest_s(archive: Archive, device: Device) -> float:
     """Return the seconds of the longest planned launch. On a CPU a replay takes longer than a short cell."""
     stored = archive.stored
-    asked, models = requested(stored.configuration), stored.configuration.by_name
-    cell_s, scale = asked.cell_s[device.kind], estimate.scale(stored.configuration, device, stored.devices)
+    burn_in, models = requested(stored.configuration), stored.configuration.by_name
+    cell_s, scale = burn_in.cell_s[device.kind], estimate.scale(stored.configuration, device, stored.devices)
     mine = (cell for cell in stored.plan.cells if device.uuid in cell.devices)
     works_s = (estimate.timed_work_s(cell, models[cell.model], device, cell_s, scale) for cell in mine)
     return max(works_s, default=cell_s)
 
 
 def launch_s(archive: Archive, device: Device) -> float:
-    """Return the typical seconds of a launch, its start included.
-
-    Never less than the shortest estimate, by which `resume` decides what it launches (state/time_budget.py).
-    """
+    """Return typical seconds of a launch, at least the estimate that `resume` uses (time_budget.py)."""
     stored = archive.stored
     cells = {cell.id: cell for cell in stored.plan.cells}
     mine = [cell for cell in cells.values() if device.uuid in cell.devices]
@@ -99,11 +96,13 @@ def launch_s(archive: Archive, device: Device) -> float:
 
 
 def _unfinished_s(archive: Archive, device: Device) -> float:
-    """Return the seconds of the longest launch cut off at work, among cells without a result."""
-    asked = requested(archive.stored.configuration)
+    burn_in = requested(archive.stored.configuration)
     done = {attempt.start.cell for attempt in archive.attempts if attempt.promised}
-    stopped = lost_launches.cut_off(archive, lost_launches.lost(archive, asked), device)
-    return max((one.lasted_ms / 1000 for one in stopped if one.lasted_ms and one.start.cell not in done), default=0.0)
+    stopped = lost_launches.cut_off(archive, lost_launches.lost(archive, burn_in), device)
+    return max(
+        (attempt.lasted_ms / 1000 for attempt in stopped if attempt.lasted_ms and attempt.start.cell not in done),
+        default=0.0,
+    )
 
 
 def work(
@@ -112,10 +111,7 @@ def work(
     halted: Mapping[Segment, tuple[Span, ...]],
     cell_s: float,
 ) -> Work:
-    """Return the work of a device. good: its launches with a result. halted: of all sessions in order.
-
-    cut_off: launches that ended with the run; each counts for at most cell_s, because the begin of its work is unknown.
-    """
+    """Return the work of a device: launches with a result, and at most cell_s of each that was cut off."""
     first = next(iter(halted), None)
     loads = {
         segment: Load(halts=halted[segment], since_ns=segment.monotonic_ns if segment == first else None)
@@ -126,7 +122,7 @@ def work(
             begin_ns, end_ns = (min(max(at_ns, attempt.start.at_ns), over_ns(attempt)) for at_ns in evidence.worked_ns)
             loads[attempt.segment].launches.append((begin_ns, end_ns))
             loads[attempt.segment].stalls.extend(evidence.stalls)
-    for attempt in cut_off:
+    for attempt in cut_off:  # when its work began is unknown
         begin_ns, end_ns = attempt.start.at_ns, over_ns(attempt)
         loads[attempt.segment].launches.append((max(begin_ns, end_ns - round(cell_s * 1e9)), end_ns))
         loads[attempt.segment].cut_off.append((begin_ns, end_ns))

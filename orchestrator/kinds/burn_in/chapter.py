@@ -1,16 +1,16 @@
 """The burn-in chapter of the report. GPUs with the same reasons share a finding."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os.path import commonprefix
-from typing import Final
+from typing import Final, TypeVar
 
 from orchestrator.analysis.root_cause import out_of_time
 from orchestrator.config.naming import plural
 from orchestrator.figures.burn_in import BurnInReport, CheckReport, Fate, GpuBurnIn, InjectedReport, ReasonReport
 from orchestrator.figures.report import Report
 from orchestrator.gpu.health.judges import Action
-from orchestrator.gpu.health.verdict import GRAVEST_FIRST
+from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 from orchestrator.report.chapters import health
 from orchestrator.report.device_labels import groups, label_of, labels
 from orchestrator.report.layout import Answer
@@ -18,38 +18,37 @@ from orchestrator.report.numbers import duration
 from orchestrator.report.sections import MOST_ROWS, SHOWN_REASONS, Badge, Column, Finding, Rank, Section, Table
 from protocol.cell import Workload
 
+T = TypeVar("T", int, float)
 COLUMNS: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "FLOP", "Max C", "W")
-_PRIORITIES: Final = {"FLOP": 2, "Rounds": 1}
-"""Columns that a narrow format drops. The JSON report has them."""
+_PRIORITIES: Final = {"FLOP": 2, "Rounds": 1}  # Columns that a narrow format drops. The JSON report has them
 _LONGEST_TITLE: Final = 80
-_MOST_AN_HOUR: Final = 1
-"""Only bounds up to this many errors per hour are shown. No GPU in use makes more."""
+_MOST_AN_HOUR: Final = 1  # Only bounds up to this many errors per hour are shown. No GPU in use makes more
 
 
 def burn_in(report: Report) -> Section | None:
     """Return the burn-in chapter; None for another kind of run."""
-    night = report.burn_in
-    if night is None:
+    result = report.burn_in
+    if result is None:
         return None
-    titles, *rows = zip(*_columns_of(night, report), strict=True)
+    titles, *rows = zip(*_columns_of(result, report), strict=True)
     columns = tuple(
         Column(title, number=place > 1, priority=_PRIORITIES.get(title, 0)) for place, title in enumerate(titles)
     )
-    verdicts = [(who, health.badge(gpu.verdict), *rest) for gpu, (who, _, *rest) in zip(night.gpus, rows, strict=True)]
+    verdicts = [(who, health.badge(gpu.verdict), *rest) for gpu, (who, _, *rest) in zip(result.gpus, rows, strict=True)]
     return Section(
         "burn-in",
         "Burn-in",
-        (f"{requested_time(night)}. {meaning(night)}",),
+        (f"{requested_time(result)}. {meaning(result)}",),
         tables=(Table("Burn-in", columns, tuple(verdicts), name="burn-in"),),
-        findings=tuple(_findings(night, report)),
+        findings=tuple(_findings(result, report)),
     )
 
 
-def _findings(night: BurnInReport, report: Report) -> Iterator[Finding]:
+def _findings(result: BurnInReport, report: Report) -> Iterator[Finding]:
     kinds = (f"{labels(group.devices)}: {group.shown.gpu_name}" for group in groups(report))
     yield from _finding("What was tested", "", kinds)
     alike: dict[tuple[ReasonReport, ...], list[GpuBurnIn]] = {}
-    for gpu in sorted(night.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict)):
+    for gpu in sorted(result.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict)):
         alike.setdefault(gpu.reasons, []).append(gpu)
     for reasons, gpus in alike.items():
         if reasons:
@@ -66,36 +65,84 @@ def _findings(night: BurnInReport, report: Report) -> Iterator[Finding]:
     yield from _finding(
         "What earlier runs found", "earlier", (f"{who}: {earlier}" for who, earlier in named if earlier)
     )
-    yield from _finding("What was injected", "injected", injected(night))
-    yield from _finding("What was checked", "", evidence(night))
-    planned = any(gpu.unfinished for gpu in night.gpus)
+    yield from _finding("What was injected", "injected", injected(result))
+    yield from _finding("What was checked", "", evidence(result))
+    planned = any(gpu.unfinished for gpu in result.gpus)
     untested = Rank.GRAVEST if planned else Rank.TOLD
-    yield from _finding("What was not tested", "not tested", not_tested(night), untested, SHOWN_REASONS)
-    yield from _finding("What the rates were judged by", "rates", _warming_up(night))
+    yield from _finding("What was not tested", "not tested", not_tested(result), untested, SHOWN_REASONS)
+    yield from _finding("What the rates were judged by", "rates", _warming_up(result))
     yield from _finding("What the health signals say", "health", _health(report))
     yield from _finding("Launches without a result", "launches", _without_result(report))
+
+
+def each_gpu(report: Report) -> Section | None:
+    """Return a finding for each GPU, the gravest first: verdict, one line of evidence, what to do.
+
+    GPUs that PASS without a remark share a line.
+    """
+    if report.burn_in is None:
+        return None
+    ordered = sorted(report.burn_in.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict))
+    well = [gpu for gpu in ordered if gpu.verdict is HealthVerdict.PASS and not gpu.reasons]
+    findings = [_briefly(gpu, report) for gpu in ordered if gpu not in well]
+    if well:
+        of_well = [device for device in report.gpu_info if device.gpu_uuid in {gpu.gpu_uuid for gpu in well}]
+        findings.append(Finding(health.badge(HealthVerdict.PASS), f"{labels(of_well)}: {_work(well)}"))
+    return Section("gpus", "GPUs", findings=tuple(findings))
+
+
+def _work(gpus: Sequence[GpuBurnIn]) -> str:
+    """Return what these GPUs did, each figure as a range over them."""
+    checks, wrong = (
+        [sum(getattr(check, name) for check in gpu.checks) for gpu in gpus] for name in ("checks", "mismatches")
+    )
+    hottest = [gpu.temperature_max_c for gpu in gpus if gpu.temperature_max_c is not None]
+    figures = (
+        _range([gpu.under_load_seconds for gpu in gpus], short),
+        f"{_range([gpu.rounds for gpu in gpus], str)} {'round' if {gpu.rounds for gpu in gpus} == {1} else 'rounds'}",
+        f"{_range(checks, '{:,}'.format)} checks",
+        f"{_range(wrong, str)} wrong",
+        f"{_range(hottest, '{:.0f}'.format)} °C" if hottest else "",
+    )
+    return ", ".join(filter(None, figures))
+
+
+def _range(values: Sequence[T], shown: Callable[[T], str]) -> str:
+    """Return the least and the most: "9,000 to 9,100"."""
+    return " to ".join(dict.fromkeys(map(shown, (min(values), max(values)))))
+
+
+def _briefly(gpu: GpuBurnIn, report: Report) -> Finding:
+    more = f" (and {plural(len(gpu.reasons) - 1, 'more reason')})" if len(gpu.reasons) > 1 else ""
+    evidence = [f"{reason.text}{more}" for reason in gpu.reasons[:1]]
+    (device,) = (one for one in report.gpu_info if one.gpu_uuid == gpu.gpu_uuid)
+    board = {"at": device.pci_address, "serial": device.serial}
+    which = ", ".join((str(gpu.action), *(f"{name} {value}" for name, value in board.items() if value)))
+    todo = [f"to do: {which}"] if gpu.action is not Action.NOTHING else []
+    who = label_of(gpu.gpu_uuid, report)
+    return Finding(health.badge(gpu.verdict), f"{who}: {_work([gpu])}", (*evidence, *todo))
 
 
 def _finding(
     title: str, label: str, lines: Iterable[str], first: Rank = Rank.TOLD, most: int = MOST_ROWS
 ) -> Iterator[Finding]:
-    told = tuple(lines)
-    if told:
-        yield Finding(None, title, told, opened=True, label=label, most=most, ranks=(first, Rank.TOLD))
+    texts = tuple(lines)
+    if texts:
+        yield Finding(None, title, texts, opened=True, label=label, most=most, ranks=(first, Rank.TOLD))
 
 
 def answer(report: Report) -> Answer | None:
     """Return the gravest verdict and its GPUs: "PASS: 3 of 3 GPUs", "FAIL: GPU 1 of 2"."""
-    night = report.burn_in
-    if night is None:
+    result = report.burn_in
+    if result is None:
         return None
-    gravest = {gpu.gpu_uuid for gpu in night.gpus if gpu.verdict is night.verdict}
+    gravest = {gpu.gpu_uuid for gpu in result.gpus if gpu.verdict is result.verdict}
     devices = [device for device in report.gpu_info if device.gpu_uuid in gravest]
     kind = "GPU" if all(device.kind == "cuda" for device in report.gpu_info) else "device"
-    count = len(night.gpus)
+    count = len(result.gpus)
     who = f"{count} of {plural(count, kind)}" if len(devices) == count else f"{labels(devices)} of {count}"
-    injected = f", with faults injected{proven(night)}" if night.tainted else ""
-    return Answer(Badge(f"{night.verdict}: {who}{injected}", health.TONES[night.verdict]), requested_time(night))
+    injected = f", with faults injected{proven(result)}" if result.tainted else ""
+    return Answer(Badge(f"{result.verdict}: {who}{injected}", health.TONES[result.verdict]), requested_time(result))
 
 
 def profile(report: Report) -> str:
@@ -103,39 +150,40 @@ def profile(report: Report) -> str:
     return report.test_configuration.profile if report.burn_in is None else f"burn-in, level {report.burn_in.level}"
 
 
-def injected(night: BurnInReport) -> Iterator[str]:
-    """Describe the injected faults, undetected ones first. Each line begins with its outcome, in case it is cut off."""
-    told = [(_fate(one), one) for one in night.injected]
-    for fate, one in sorted(told, key=lambda pair: list(Fate).index(pair[0])):
-        yield f"{fate.upper()}: {one.fault}: {one.outcome.removeprefix(f'{fate}: ')}"
+def injected(result: BurnInReport) -> Iterator[str]:
+    """Describe the injected faults, undetected ones first."""
+    by_fate = [(_fate(fault), fault) for fault in result.injected]
+    for fate, fault in sorted(by_fate, key=lambda pair: list(Fate).index(pair[0])):
+        yield f"{fate.upper()}: {fault.fault}: {fault.outcome.removeprefix(f'{fate}: ')}"
 
 
-def proven(night: BurnInReport) -> str:
+def proven(result: BurnInReport) -> str:
     """Return how many faults were injected and found, as a suffix of "injected on purpose"."""
-    asked = len(night.injected)
-    done = sum(_fate(one) is not Fate.UNDONE for one in night.injected)
-    found = sum(one.found for one in night.injected)
-    brought = f", {done} of {asked} BROUGHT ABOUT" if done < asked else ""
+    total = len(result.injected)
+    done = sum(_fate(fault) is not Fate.UNDONE for fault in result.injected)
+    found = sum(fault.found for fault in result.injected)
+    effective = f", {done} of {total} TOOK EFFECT" if done < total else ""
     if not done:
-        return brought
-    return f"{brought}, {found} of {done} found" if found == done else f"{brought}, NOT ALL FOUND: {found} of {done}"
+        return effective
+    return (
+        f"{effective}, {found} of {done} found" if found == done else f"{effective}, NOT ALL FOUND: {found} of {done}"
+    )
 
 
-def _fate(one: InjectedReport) -> Fate:
-    return one.fate or (Fate.FOUND if one.found else Fate.MISSED)
+def _fate(fault: InjectedReport) -> Fate:
+    return fault.fate or (Fate.FOUND if fault.found else Fate.MISSED)
 
 
-def _columns_of(night: BurnInReport, report: Report) -> Iterator[tuple[str, ...]]:
-    """Return title and values of each column. A column without values (temperature of a CPU) is dropped."""
-    every = zip(COLUMNS, *(_row(gpu, report) for gpu in night.gpus), strict=True)
+def _columns_of(result: BurnInReport, report: Report) -> Iterator[tuple[str, ...]]:
+    every = zip(COLUMNS, *(_row(gpu, report) for gpu in result.gpus), strict=True)
     return (column for column in every if any(column[1:]))
 
 
-def meaning(night: BurnInReport) -> str:
+def meaning(result: BurnInReport) -> str:
     """Return what the verdicts prove."""
-    if night.tainted:
-        return f"Faults were injected on purpose{proven(night)}: this says nothing about the GPUs."
-    return "PASS says that no error was seen in the checks below, never that there is none."
+    if result.tainted:
+        return f"Faults were injected on purpose{proven(result)}: the verdicts say nothing about the GPUs."
+    return "PASS means that the checks below saw no error. It does not prove that there is none."
 
 
 def _row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
@@ -153,11 +201,11 @@ def _row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
     )
 
 
-def requested_time(night: BurnInReport) -> str:
+def requested_time(result: BurnInReport) -> str:
     """Return the level, the requested time, and the shortest and longest time at work."""
-    served = sorted(gpu.served_seconds for gpu in night.gpus)
+    served = sorted(gpu.served_seconds for gpu in result.gpus)
     at_work = " to ".join(dict.fromkeys(duration(seconds) for seconds in (*served[:1], *served[-1:])))
-    return f"Level {night.level}, {duration(night.duration_seconds)} asked for, {at_work} at work"
+    return f"Level {result.level}, {duration(result.duration_seconds)} requested, {at_work} at work"
 
 
 def short(seconds: float) -> str:
@@ -171,7 +219,7 @@ def short(seconds: float) -> str:
 
 
 def _who(gpus: Sequence[GpuBurnIn], report: Report) -> str:
-    """Name these GPUs and the action; for a single GPU also serial and PCI address, as far as the line has room."""
+    """Name GPUs and action; for a single GPU also serial and PCI address, as far as there is room."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     alike = [devices[gpu.gpu_uuid] for gpu in gpus]
     todo = f": {gpus[0].action}" if gpus[0].action is not Action.NOTHING else ""
@@ -183,12 +231,12 @@ def _who(gpus: Sequence[GpuBurnIn], report: Report) -> str:
 
 
 def _reasons(reasons: Sequence[ReasonReport]) -> Iterator[str]:
-    told = Counter(f"{reason.verdict}: {reason.text}" for reason in reasons)
-    return (text if count == 1 else f"{text} ({count} times)" for text, count in told.items())
+    counts = Counter(f"{reason.verdict}: {reason.text}" for reason in reasons)
+    return (text if count == 1 else f"{text} ({count} times)" for text, count in counts.items())
 
 
-def _warming_up(night: BurnInReport) -> Iterator[str]:
-    soaks = [gpu.heat_soak for gpu in night.gpus if gpu.heat_soak is not None]
+def _warming_up(result: BurnInReport) -> Iterator[str]:
+    soaks = [gpu.heat_soak for gpu in result.gpus if gpu.heat_soak is not None]
     if not soaks:
         return
     seconds = sorted(soak.left_out_seconds for soak in soaks if soak.left_out_seconds is not None)
@@ -196,19 +244,18 @@ def _warming_up(night: BurnInReport) -> Iterator[str]:
     first = ["the first round"] if len(seconds) < len(soaks) else []
     left_out = " and ".join([*([" to ".join(spans)] if spans else []), *first])
     why = ", or ".join(dict.fromkeys(ending for soak in soaks for ending in soak.ended_because))
-    yield f"judged without {left_out} of warming up, until {why}"
+    yield f"judged without {left_out} of warm-up, until {why}"
 
 
 def _health(report: Report) -> Iterator[str]:
-    """Return the health verdicts. The signals behind a WARN or FAIL are among the reasons."""
-    told: dict[str, list[str]] = {}
+    by_verdict: dict[str, list[str]] = {}
     devices = {device.gpu_uuid: device for device in report.gpu_info}
-    for one in report.health.gpus:
-        if one.applicable:
-            told.setdefault(health.words(one), []).append(one.gpu_uuid)
-    if not told:
+    for gpu in report.health.gpus:
+        if gpu.applicable:
+            by_verdict.setdefault(health.verdict_text(gpu), []).append(gpu.gpu_uuid)
+    if not by_verdict:
         return
-    parts = [f"{labels([devices[uuid] for uuid in uuids])}: {words}" for words, uuids in told.items()]
+    parts = [f"{labels([devices[uuid] for uuid in uuids])}: {words}" for words, uuids in by_verdict.items()]
     yield "; ".join([*parts, f"the machine: {report.health.node.verdict}"])
 
 
@@ -217,49 +264,49 @@ def _without_result(report: Report) -> Iterator[str]:
     if ended:
         yield f"ended by the time limit: {ended}"
     if failed := len(report.failures) - ended:
-        yield f"without a result: {failed}; where their logs are is in the JSON report"
+        yield f"without a result: {failed} (the JSON report has the paths of their logs)"
 
 
-def evidence(night: BurnInReport) -> Iterator[str]:
+def evidence(result: BurnInReport) -> Iterator[str]:
     """Describe the checks, over all GPUs, and the rates of the links."""
-    for kind in dict.fromkeys(check.check for gpu in night.gpus for check in gpu.checks):
-        told = [check for gpu in night.gpus for check in gpu.checks if check.check == kind]
-        wrong = sum(check.mismatches for check in told)
-        transfers = night.wrong_transfers if kind == Workload.LINKS else wrong
-        checks = sum(check.checks for check in told)
-        found = f", {wrong:,} wrong" if wrong or transfers else _bound(told)
+    for kind in dict.fromkeys(check.check for gpu in result.gpus for check in gpu.checks):
+        reports = [check for gpu in result.gpus for check in gpu.checks if check.check == kind]
+        wrong = sum(check.mismatches for check in reports)
+        transfers = result.wrong_transfers if kind == Workload.LINKS else wrong
+        checks = sum(check.checks for check in reports)
+        found = f", {wrong:,} wrong" if wrong or transfers else _bound(reports)
         if transfers != wrong:  # a copy may count against both ends, what follows from another one against none
-            follow = ", some of which follow from others" if transfers > wrong else ""
-            found += f" by device ({plural(transfers, 'wrong transfer')}{follow})"
-        shares = [check.covered_share for check in told if check.covered_share is not None]
-        moved = sum(check.verified_bytes for check in told) / 1e9
+            excess = "others are consequences" if transfers > wrong else "a copy may count against both ends"
+            found = f", {plural(transfers, 'wrong transfer')}: {wrong:,} attributed to devices ({excess})"
+        shares = [check.covered_share for check in reports if check.covered_share is not None]
+        moved = sum(check.verified_bytes for check in reports) / 1e9
         least = "at least " if len(set(shares)) > 1 else ""
         covered = f", {moved:,.1f} GB, {least}{100 * min(shares):.0f} % of it covered" if shares else ""
         # A launch of links is shared by its devices.
-        launches = sum(one.launches for one in (night.links if kind == Workload.LINKS else told))
+        launches = sum(counted.launches for counted in (result.links if kind == Workload.LINKS else reports))
         yield f"{kind}: {checks:,} checks in {plural(launches, 'launch', 'launches')}{covered}{found}"
-    yield from _links(night)
+    yield from _links(result)
 
 
-def _bound(told: Sequence[CheckReport]) -> str:
-    """Return the error rate that the least checked GPU excludes; per hour only after at least three hours."""
-    each = [check.error_bound for check in told if check.error_bound is not None]
-    hourly = [check.error_bound_per_hour for check in told if check.error_bound_per_hour is not None]
+def _bound(reports: Sequence[CheckReport]) -> str:
+    """Error rate that the least checked GPU excludes; per hour only after three hours."""
+    each = [check.error_bound for check in reports if check.error_bound is not None]
+    hourly = [check.error_bound_per_hour for check in reports if check.error_bound_per_hour is not None]
     if not each:
         return ""
-    by_the_hour = f", {max(hourly):.2g} an hour" if hourly and max(hourly) <= _MOST_AN_HOUR else ""
-    return f"; excluded with 95 %: errors > {max(each):.1e} a check{by_the_hour}"
+    by_the_hour = f" and {max(hourly):.2g} per hour" if hourly and max(hourly) <= _MOST_AN_HOUR else ""
+    return f", 0 wrong (error rate below {max(each):.1e} per check{by_the_hour}, 95 % confidence)"
 
 
-def not_tested(night: BurnInReport) -> list[str]:
+def not_tested(result: BurnInReport) -> list[str]:
     """Return what was not tested and why, planned checks first. Checks with the same reason share a line."""
-    unfinished = {what for gpu in night.gpus for what in gpu.unfinished}
+    unfinished = {what for gpu in result.gpus for what in gpu.unfinished}
     alike: dict[tuple[bool, str], set[str]] = {}
-    for gpu in night.gpus:
+    for gpu in result.gpus:
         for what, why in gpu.not_tested.items():
             alike.setdefault((what not in unfinished, why), set()).add(what)
-    told = sorted((impossible, f"{_joined(sorted(whats))}: {why}") for (impossible, why), whats in alike.items())
-    return [words for _, words in told]
+    lines = sorted((impossible, f"{_joined(sorted(whats))}: {why}") for (impossible, why), whats in alike.items())
+    return [words for _, words in lines]
 
 
 def _joined(names: Sequence[str]) -> str:
@@ -269,16 +316,16 @@ def _joined(names: Sequence[str]) -> str:
     return begin + ", ".join(name.removeprefix(begin) for name in names)
 
 
-def _links(night: BurnInReport) -> Iterator[str]:
-    for one in night.links:
+def _links(result: BurnInReport) -> Iterator[str]:
+    for link in result.links:
         rates = {
-            "copies": one.copies_gb_per_second,
-            "all-reduce": one.all_reduce_gb_per_second,
-            "on the bus": one.all_reduce_bus_gb_per_second,
-            "to the host": one.to_host_gb_per_second,
-            "from the host": one.to_device_gb_per_second,
+            "copies": link.copies_gb_per_second,
+            "all-reduce": link.all_reduce_gb_per_second,
+            "on the bus": link.all_reduce_bus_gb_per_second,
+            "to the host": link.to_host_gb_per_second,
+            "from the host": link.to_device_gb_per_second,
         }
-        told = ", ".join(f"{what} {rate:.3g} GB/s" for what, rate in rates.items() if rate is not None)
-        if told:
-            among = f"links of {plural(len(one.gpu_uuids), 'device')}, {one.precision}"
-            yield f"{among}, each: {told}; {one.connection}"
+        texts = ", ".join(f"{what} {rate:.3g} GB/s" for what, rate in rates.items() if rate is not None)
+        if texts:
+            among = f"links of {plural(len(link.gpu_uuids), 'device')}, {link.precision}"
+            yield f"{among}, each: {texts}; {link.connection}"

@@ -21,12 +21,12 @@ def cell_name(cell: Cell) -> str:
 
 @dataclass(frozen=True)
 class RateVerdict:
-    """Verdict on one kind of rate. aside: which work was not judged, and why; also part of words."""
+    """Verdict on one kind of rate."""
 
     pace: Pace
     words: str
     why: Why | None = None
-    aside: str = ""
+    aside: str = ""  # which work was not judged, and why; also part of words
     courses: Mapping[str, Course] = field(default_factory=dict)
 
 
@@ -58,17 +58,14 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Planned:
-    """A planned cell of a GPU and its number of checks. why: there are none. untried: it lacked only time.
-
-    impossible: the software cannot verify here, which is excused if other cells of the check were verified.
-    """
+    """A planned cell of a GPU and its number of checks."""
 
     workload: Workload
     name: str
     checks: int
-    why: str = ""
-    impossible: bool = False
-    untried: bool = False
+    why: str = ""  # why there are no checks
+    impossible: bool = False  # the software cannot verify here: excused if other cells of the check were verified
+    untried: bool = False  # it lacked only time
 
 
 @dataclass(frozen=True)
@@ -81,42 +78,37 @@ class Idle:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What completes a burn-in: `resume` for left_s, with launches of launch_s, or a new one with options `least`."""
+    """What completes a burn-in: `resume`, or a new one."""
 
-    left_s: float
-    launch_s: float
-    least: str
+    left_s: float  # remaining time, for `resume`
+    launch_s: float  # length of its launches
+    least: str  # options of a new burn-in
 
 
 @dataclass(frozen=True)
 class Work:
-    """All facts of one GPU after a burn-in. Texts are empty where there is nothing to say.
+    """All facts of one GPU after a burn-in. Texts are empty where there is nothing to report."""
 
-    asked_s, served_s: seconds requested and at work. cell_s: the longest launch. unread: mismatches cannot be read.
-    unclear: mismatches without details that may be its own. undecided: cells in which GPUs disagree.
-    beside: other processes on the GPU, one text per contaminated launch. not_tested: check → reason.
-    """
-
-    asked_s: float
-    served_s: float
-    cell_s: float
+    requested_s: float  # requested
+    served_s: float  # at work
+    cell_s: float  # the longest launch
     ahead: Ahead
     tallies: Mapping[Workload, Tally]
     planned: tuple[Planned, ...]
     idle: tuple[Idle, ...] = ()
-    beside: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()  # other processes on the GPU, one text per contaminated launch
     wrong: tuple[Wrong, ...] = ()
-    unclear: int = 0
-    unread: tuple[str, ...] = ()
+    unclear: int = 0  # mismatches without details that may be its own
+    unread: tuple[str, ...] = ()  # launches whose mismatches cannot be read
     deviations: tuple[Deviation, ...] = ()
-    undecided: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()  # cells in which GPUs disagree
     failures: tuple[str, ...] = ()
-    without_file: tuple[str, ...] = ()
-    made_up: tuple[str, ...] = ()
+    lost_results: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
     health: HealthVerdict = HealthVerdict.NOT_APPLICABLE
     health_reason: str = ""
     paces: Mapping[str, RateVerdict] = field(default_factory=dict)
-    not_tested: Mapping[str, str] = field(default_factory=dict)
+    not_tested: Mapping[str, str] = field(default_factory=dict)  # check → reason
     lost_time: str = ""
     goes_on: bool = False
     interrupted: str = ""

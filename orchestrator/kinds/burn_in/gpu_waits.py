@@ -1,7 +1,7 @@
 """When a device may have waited for others, as far as the journal shows. Pure.
 
-It waits while a failed launch is repeated, while another process computes on a GPU or memory is not given back (until
-the GPU is given up, state/blocked_gpus.py). Waits before a launch on several GPUs (`for_links`) excuse no gap.
+It waits while a failed launch is repeated, another process uses a GPU, or memory is not given back, until the GPU is
+given up (state/blocked_gpus.py).
 """
 
 import bisect
@@ -19,40 +19,39 @@ from orchestrator.state.attempts import Attempt
 from orchestrator.state.blocked_gpus import PATIENCE_S
 from orchestrator.store.records import Foreign, Segment
 
-_STEP_NS: Final = 1_000_000_000
-"""The longest time from one launch to the next without waiting."""
+_STEP_NS: Final = 1_000_000_000  # The longest time from one launch to the next without waiting
 _LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
 """After this time the GPU is given up and nobody waits for it."""
 
 
 def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
     """Return the waits on any device, by session. lost: failed launches of the whole run."""
-    found: dict[Segment, list[Span]] = defaultdict(list)
+    waits: dict[Segment, list[Span]] = defaultdict(list)
     again = {(attempt.start.cell, attempt.start.round) for attempt, _, _ in lost}
     for attempt in archive.attempts:
         if (attempt.start.cell, attempt.start.round) in again:
-            found[attempt.segment].append((attempt.start.at_ns, over_ns(attempt)))
+            waits[attempt.segment].append((attempt.start.at_ns, over_ns(attempt)))
     for segment, span in _memory(archive):
-        found[segment].append(span)
+        waits[segment].append(span)
     if not archive.stored.configuration.allow_busy:  # else nobody is waited for
         for segment, records in archive.foreign.items():
-            found[segment].extend(_foreign(records))
-    return found
+            waits[segment].extend(_foreign(records))
+    return waits
 
 
 def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
-    """Return when a device waited for others that were still at work, before a launch on all of them."""
+    """Yield waits before a launch on several devices, for the report. They excuse no gap."""
     several = {cell.id: len(cell.devices) > 1 for cell in archive.stored.plan.cells if uuid in cell.devices}
     for segment in archive.segments:
-        attempts = [one for one in archive.attempts if one.segment == segment]
-        mine = [one for one in attempts if one.start.cell in several]
-        others = [(one.start.at_ns, over_ns(one)) for one in attempts if one.start.cell not in several]
-        begun = (one.start.at_ns for one in mine if several[one.start.cell])
+        attempts = [attempt for attempt in archive.attempts if attempt.segment == segment]
+        mine = [attempt for attempt in attempts if attempt.start.cell in several]
+        others = [(attempt.start.at_ns, over_ns(attempt)) for attempt in attempts if attempt.start.cell not in several]
+        begun = (attempt.start.at_ns for attempt in mine if several[attempt.start.cell])
         dropped = (at_ns for (cell, _), at_ns in archive.dropped_ns.get(segment, {}).items() if several.get(cell))
         ends = sorted([*begun, *dropped, math.inf])
-        begins = [*(one.start.at_ns for one in mine), math.inf]
-        for one, next_ns in zip(mine, begins[1:], strict=True):
-            idle_ns = over_ns(one)
+        begins = [*(attempt.start.at_ns for attempt in mine), math.inf]
+        for attempt, next_ns in zip(mine, begins[1:], strict=True):
+            idle_ns = over_ns(attempt)
             until_ns = ends[bisect.bisect_right(ends, idle_ns)]
             if idle_ns + _STEP_NS <= until_ns <= next_ns and until_ns < math.inf:
                 last_ns = max((end_ns for begin_ns, end_ns in others if begin_ns < until_ns), default=idle_ns)
@@ -67,18 +66,18 @@ def over_ns(attempt: Attempt) -> int:
 
 def _foreign(records: Iterable[Foreign]) -> Iterator[Span]:
     since: dict[str, int] = {}
-    for one in records:
-        if one.by:
-            since.setdefault(one.device, one.at_ns)
-        elif one.device in since:
-            came_ns = since.pop(one.device)
-            yield came_ns, min(one.at_ns, came_ns + _LONGEST_NS)
+    for record in records:
+        if record.by:
+            since.setdefault(record.device, record.at_ns)
+        elif record.device in since:
+            came_ns = since.pop(record.device)
+            yield came_ns, min(record.at_ns, came_ns + _LONGEST_NS)
     for came_ns in since.values():
         yield came_ns, came_ns + _LONGEST_NS
 
 
 def _memory(archive: Archive) -> Iterator[tuple[Segment, Span]]:
-    """Return the spans between a launch that did not give its memory back and the next one there."""
+    """Spans from a launch that did not give its memory back to the next launch on the device."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     launched: dict[tuple[Segment, str], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:

@@ -1,8 +1,4 @@
-"""The end of a GPU's heat soak, before which its rates are not judged. Pure.
-
-It ends when the hottest window so far has risen by at most `rise_c` over the last `windows`, or at a cap. The hottest
-window is used because light cells of a round cool the GPU down. Wrong bits are judged from the first product on.
-"""
+"""The end of a GPU's heat soak, before which its rates are not judged. Pure."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -24,13 +20,10 @@ from protocol.cell import Device, DeviceKind
 
 @dataclass(frozen=True)
 class HeatSoak:
-    """The unjudged first part of a GPU's work. Windows are counted as in stats/windows.py.
-
-    until: the first judged window; None if no temperature was read, which excludes the first round.
-    """
+    """The unjudged first part of a GPU's work. Windows are counted as in stats/windows.py."""
 
     begin: int
-    until: int | None
+    until: int | None  # first judged window; None without temperatures, which excludes the first round
     ending: Ending
     reached_c: float | None = None
 
@@ -44,47 +37,49 @@ class HeatSoak:
         return None if self.until is None else (self.until - self.begin) * WINDOW_NS / 1e9
 
 
-def heat_soak(work: Sequence[Climate], begin: int, end: int, asked_s: float, rule: HeatSoakRule) -> HeatSoak:
+def heat_soak(work: Sequence[Climate], begin: int, end: int, requested_s: float, rule: HeatSoakRule) -> HeatSoak:
     """Return the heat soak of a GPU at work in the windows `begin` to `end`, both included."""
     readings = [
-        (one.number, one.temperature_c) for one in work if begin <= one.number <= end and one.temperature_c is not None
+        (climate.number, climate.temperature_c)
+        for climate in work
+        if begin <= climate.number <= end and climate.temperature_c is not None
     ]
     if not readings:
         return HeatSoak(begin, None, Ending.FIRST_ROUND)
-    cap = begin + rule.most_windows(asked_s)
+    cap = begin + rule.most_windows(requested_s)
     hottest: list[float] = []
     for number, temperature_c in readings:
         if number >= cap:
             return HeatSoak(begin, cap, Ending.CAP, hottest[-1] if hottest else temperature_c)
+        # Lighter cells cool the GPU down, so the hottest window so far counts.
         hottest.append(max([temperature_c, *hottest[-1:]]))
         if len(hottest) > rule.windows and hottest[-1] - hottest[-1 - rule.windows] <= rule.rise_c:
             return HeatSoak(begin, number + 1, Ending.STEADY, hottest[-1])
     return HeatSoak(begin, end + 1, Ending.WORK_ENDED, hottest[-1])
 
 
-Soaks = Mapping[tuple[str, Segment], HeatSoak]
-"""Heat soaks by device and session: a GPU cools down between sessions."""
+Soaks = Mapping[tuple[str, Segment], HeatSoak]  # Heat soaks by device and session: a GPU cools down between sessions
 
 
-def heat_soaks(archive: Archive, evidence: Evidence, asked: BurnIn) -> Soaks:
+def heat_soaks(archive: Archive, evidence: Evidence, terms: BurnIn) -> Soaks:
     """Return the heat soak of every device and session with a launch."""
     attempts: dict[tuple[str, Segment], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:
         attempts[attempt.start.device, attempt.segment].append(attempt)
     rule = levels.load().heat_soak
-    found = {}
+    soaks = {}
     for (uuid, segment), made in attempts.items():
         climates = evidence.devices.get(uuid, DeviceEvidence()).climates.get(segment.boot_id, ())
         begin, end = min(one.start.at_ns for one in made), max(map(over_ns, made))
-        found[uuid, segment] = heat_soak(climates, begin // WINDOW_NS, end // WINDOW_NS, asked.duration_s, rule)
-    return found
+        soaks[uuid, segment] = heat_soak(climates, begin // WINDOW_NS, end // WINDOW_NS, terms.duration_s, rule)
+    return soaks
 
 
 def not_tested(device: Device, evidence: Evidence) -> dict[str, str]:
     """Report that a GPU without temperature readings cannot be stopped for heat."""
     climates = evidence.devices.get(device.uuid, DeviceEvidence()).climates.values()
     read = any(one.temperature_c is not None for own in climates for one in own)
-    return {} if read or device.kind is not DeviceKind.CUDA else {"stop for heat": "no temperature was read"}
+    return {} if read or device.kind is not DeviceKind.CUDA else {"temperature limit": "no temperature readings"}
 
 
 def reported(device: Device, soaks: Soaks) -> HeatSoakReport | None:

@@ -1,13 +1,9 @@
-"""Whether each injected fault was found. Pure.
-
-A slowed GPU is slow from the start, so only its siblings show it. A launch without a valid result counts only if the
-fault was found in it.
-"""
+"""Decide whether each injected fault was found. A slowed GPU shows only beside its siblings. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from orchestrator.config.naming import plural
-from orchestrator.config.run_configuration import Asked
+from orchestrator.config.run_configuration import InjectedFault
 from orchestrator.figures.burn_in import Fate, InjectedReport, Pace
 from orchestrator.kinds.burn_in import injections, links
 from orchestrator.kinds.burn_in.findings import RateVerdict, cell_name
@@ -18,7 +14,7 @@ from protocol.verification import Verification
 
 
 def injected(
-    asked: Sequence[Asked],
+    faults: Sequence[InjectedFault],
     devices: Sequence[Device],
     good: Sequence[Launched],
     uncounted: Sequence[Uncounted],
@@ -26,23 +22,25 @@ def injected(
     paces: Mapping[str, Mapping[str, RateVerdict]],
     too_hot: Collection[str],
 ) -> Iterator[InjectedReport]:
-    """Return the outcome of each fault, in order. uncounted: verified launches without a valid result."""
-    known = {device.uuid: device for device in devices}
-    for one in asked:
-        mine = [launch for launch in good if one.device in launch[1].devices]
-        if one.hot_c is not None:
-            fate, outcome = Fate.MISSED, "not found: it was never at a limit for ten seconds"
-            if one.device in too_hot:
-                fate, outcome = Fate.FOUND, "found: its load was ended"
-        elif one.slow_percent:
-            fate, outcome = _slowed(mine, paces.get(one.device, {}))
+    """Return the outcome of each fault. A launch without a valid result counts only if it found the fault."""
+    by_uuid = {device.uuid: device for device in devices}
+    for request in faults:
+        mine = [launch for launch in good if request.device in launch[1].devices]
+        if request.hot_c is not None:
+            fate, outcome = Fate.MISSED, "not found: the GPU was never at a limit for ten seconds"
+            if request.device in too_hot:
+                fate, outcome = Fate.FOUND, "found: the load of the GPU was ended"
+        elif request.slow_percent:
+            fate, outcome = _slowed(mine, paces.get(request.device, {}))
         else:
-            asked_for = [launch for launch in mine if launch[0].start.round == one.round]
-            beside = (other for other in uncounted if other.attempt.start.round == one.round)
-            fate, outcome = _flipped(asked_for, sum(_shows(other.seen, one.device) for other in beside), one.device)
-        fault = injections.description(one, known[one.device])
+            of_round = [launch for launch in mine if launch[0].start.round == request.round]
+            beside = (other for other in uncounted if other.attempt.start.round == request.round)
+            fate, outcome = _flipped(
+                of_round, sum(_shows(other.seen, request.device) for other in beside), request.device
+            )
+        fault = injections.describe(request, by_uuid[request.device])
         found = fate is Fate.FOUND
-        yield InjectedReport(gpu_uuid=one.device, fault=fault, found=found, outcome=outcome, fate=fate)
+        yield InjectedReport(gpu_uuid=request.device, fault=fault, found=found, outcome=outcome, fate=fate)
 
 
 def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, str]:
@@ -51,14 +49,14 @@ def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, st
     found = [(cell, _shows(links.seen_by(cell, evidence), device)) for _, cell, evidence in mine]
     missed = dict.fromkeys(cell_name(cell) for cell, shows in found if not shows)
     number = more + sum(shows for _, shows in found)
-    words = f"brought about in {plural(len(mine) + more, 'launch', 'launches')}, found in {number}"
+    outcome = f"injected into {plural(len(mine) + more, 'launch', 'launches')}, found in {number}"
     if missed:
-        return Fate.IN_PART if number else Fate.MISSED, f"{words}, not in {', '.join(missed)}"
-    return Fate.FOUND, words
+        return Fate.IN_PART if number else Fate.MISSED, f"{outcome}, not in {', '.join(missed)}"
+    return Fate.FOUND, outcome
 
 
 def _shows(seen: Mapping[str, Verification], device: str) -> bool:
-    """Whether a device found own mismatches, or others found some in what it sent. Received data proves nothing."""
+    """Whether a device found own mismatches, or others found some in what it sent."""
     if device in seen and seen[device].mismatches > len(seen[device].kept):
         return True  # what no details are kept of
     return any(
@@ -71,9 +69,9 @@ def _shows(seen: Mapping[str, Verification], device: str) -> bool:
 def _slowed(mine: Sequence[Launched], paces: Mapping[str, RateVerdict]) -> tuple[Fate, str]:
     launches = sum(1 for _, cell, _ in mine if cell.workload is not Workload.LINKS)
     if not launches:
-        return Fate.UNDONE, "it never did anything by itself"
-    words = f"brought about in {plural(launches, 'launch', 'launches')}"
-    if any(told.pace is Pace.SLOWER and kind.startswith(BESIDE) for kind, told in paces.items()):
-        return Fate.FOUND, f"{words}, found {BESIDE}"
-    why = f"{BESIDE}: {paces[BESIDE].words}" if BESIDE in paces else "no rate of it was judged"
-    return Fate.MISSED, f"{words}, not found: {why}"
+        return Fate.UNDONE, "the GPU has no result of work on its own"
+    outcome = f"injected into {plural(launches, 'launch', 'launches')}"
+    if any(verdict.pace is Pace.SLOWER and kind.startswith(BESIDE) for kind, verdict in paces.items()):
+        return Fate.FOUND, f"{outcome}, found {BESIDE}"
+    why = f"{BESIDE}: {paces[BESIDE].words}" if BESIDE in paces else "the rates of the GPU were not judged"
+    return Fate.MISSED, f"{outcome}, not found: {why}"

@@ -17,14 +17,14 @@ from orchestrator.gpu.telemetry.overheating import TemperatureStop
 from orchestrator.kinds.burn_in import busy_time, chapter, injections, levels, more_rounds, planning
 from orchestrator.kinds.burn_in.analysis import analyse
 from orchestrator.kinds.burn_in.levels import requested
+from orchestrator.report.chapters.brief import limits
 from orchestrator.report.chapters.comparisons import costs, thresholds
 from orchestrator.report.chapters.devices import devices
 from orchestrator.report.layout import Layout
 from orchestrator.state.archive import Archive
 from protocol.cell import Cell, Device
 
-HANGS_S: Final = 60.0
-"""Allowed time of a phase beyond twice the length of its cell."""
+HANGS_S: Final = 60.0  # Allowed time of a phase beyond twice the length of its cell
 _SHOWN_REASONS: Final = 3
 
 
@@ -34,32 +34,32 @@ def plan(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the terms of a launch. A phase beyond twice the length of its cell and a minute is ended as hanging."""
-    asked, own = requested(configuration), configuration.deadlines
-    cell_s = asked.cell_s[device.kind]
+    """Return the terms of a launch."""
+    burn_in, own = requested(configuration), configuration.deadlines
+    cell_s = burn_in.cell_s[device.kind]
     most_s = 2 * cell_s + HANGS_S
     return LaunchTerms(
         measurement=msgspec.structs.replace(configuration.measurement, min_s=cell_s, max_s=cell_s),
         deadlines=msgspec.structs.replace(
             own, build=min(own.build, most_s), warm_up=min(own.warm_up, most_s), measure=min(own.measure, most_s)
         ),
-        injection=injections.for_launch(asked.injections, device.uuid, slot[1], cell.workload),
-        steps=asked.steps.get(device.uuid),
+        injection=injections.for_launch(burn_in.injections, device.uuid, slot[1], cell.workload),
+        steps=burn_in.steps.get(device.uuid),
     )
 
 
 def telemetry_terms(configuration: Configuration) -> TelemetryTerms:
     """Return the temperature limit and the injected temperatures."""
-    asked = requested(configuration)
-    return TelemetryTerms(TemperatureStop(celsius=asked.max_temperature_c), injections.hot(asked.injections))
+    burn_in = requested(configuration)
+    return TelemetryTerms(TemperatureStop(celsius=burn_in.max_temperature_c), injections.hot(burn_in.injections))
 
 
 def as_reported(stored: StoredRun) -> Configuration:
     """Return the configuration with the models and batch sizes of its cells."""
-    cells, known = stored.plan.cells, stored.configuration.by_name
+    cells, models = stored.plan.cells, stored.configuration.by_name
     return msgspec.structs.replace(
         stored.configuration,
-        models=tuple(known[name] for name in dict.fromkeys(cell.model for cell in cells)),
+        models=tuple(models[name] for name in dict.fromkeys(cell.model for cell in cells)),
         batch_sizes=tuple(sorted({cell.batch_size for cell in cells})),
         training_batch_sizes=(),
         generation_batch_sizes=(),
@@ -80,12 +80,12 @@ def analysed(archive: Archive, evidence: Evidence, health: HealthReport) -> Kind
 
 
 def _unproven(report: BurnInReport) -> Iterator[str]:
-    fates = [one.fate for one in report.injected]
+    fates = [fault.fate for fault in report.injected]
     if undone := fates.count(Fate.UNDONE):
         it = "it" if undone == 1 else "them"
         yield (
-            f"{undone} of {plural(len(fates), 'fault')} never brought about, so nothing proves that checks find {it}: "
-            f"inject {it} into a burn-in that comes to {it}"
+            f"{undone} of {plural(len(fates), 'injected fault')} never took effect, so the burn-in does not show that "
+            f"its checks find {it}. Inject {it} into a longer burn-in"
         )
 
 
@@ -96,7 +96,7 @@ def _reasons(report: BurnInReport, verdict: HealthVerdict, labels: Mapping[str, 
             first = gpu.reasons[0].text if gpu.reasons else "no reason was recorded"
             named.setdefault(first, []).append(labels[gpu.gpu_uuid])
     if len(named) > _SHOWN_REASONS:
-        named = {"each for reasons of its own": [name for names in named.values() for name in names]}
+        named = {"each for its own reasons": [name for names in named.values() for name in names]}
     for first, names in named.items():
         yield f"burn-in, {', '.join(names)}: {verdict}: {first}"
 
@@ -105,21 +105,22 @@ BURN_IN: Final = Kind(
     name="burn-in",
     plan=plan,
     launch_terms=launch_terms,
-    # Threads sleep while they wait for each other. On two cores that others used too, two threads that spun took 1.9 to
-    # 2.3 ms for a product of bf16, and 0.1 to 0.3 ms where they slept: one CPU device came to half of its cells in a
-    # minute. In other runs a CPU device is measured as torch works by itself.
-    worker_environment={"OMP_WAIT_POLICY": "PASSIVE"},
+    # On two cores that others used too, two waiting threads that spun took 1.9 to 2.3 ms for a product of bf16, and 0.1
+    # to 0.3 ms where they slept.
+    worker_environment=lambda _: {"OMP_WAIT_POLICY": "PASSIVE"},
     telemetry_terms=telemetry_terms,
     next_rounds=more_rounds.more,
     remaining=busy_time.remaining,
+    works_around_halts=True,
     report=ReportTerms(
         health_level="burn-in",
         as_reported=as_reported,
-        short_of_launches="measured at least once, with rounds still to be done",
+        short_of_launches="measured at least once, with rounds remaining",
         analyse=analysed,
     ),
     layout=Layout(
         text=(chapter.burn_in,),
+        brief=(chapter.each_gpu, limits),
         markdown=(chapter.burn_in,),
         html=(chapter.burn_in, thresholds, costs, devices),
         title="Burn-in",

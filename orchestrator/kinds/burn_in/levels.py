@@ -16,8 +16,7 @@ from protocol.cell import DeviceKind, Precision, Workload
 CHECKS: Final = (Workload.SOAK, Workload.TRUTH, Workload.MEMORY, Workload.REPLAY, Workload.LINKS)
 """Checks of every round at every level, where the devices have them. Without each of them there is no PASS."""
 LONGEST: Final = "full"
-_SHORTEST_ROUND: Final = 0.5
-"""Share of even the shortest duration that a round gets. The rest is for starting."""
+_SHORTEST_ROUND: Final = 0.5  # Share of even the shortest duration that a round gets. The rest is for starting
 
 
 def requested(configuration: Configuration) -> BurnIn:
@@ -59,9 +58,9 @@ class HeatSoakRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_s: float
     most_share: float
 
-    def most_windows(self, asked_s: float) -> int:
+    def most_windows(self, requested_s: float) -> int:
         """Return the windows after which a GPU is judged even while it still warms up."""
-        return math.ceil(min(self.most_s, self.most_share * asked_s) * 1e9 / WINDOW_NS)
+        return math.ceil(min(self.most_s, self.most_share * requested_s) * 1e9 / WINDOW_NS)
 
 
 class StepsRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

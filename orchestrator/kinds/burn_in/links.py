@@ -18,9 +18,8 @@ from protocol.cell import Cell, Device, Workload
 from protocol.result import SeriesName
 from protocol.verification import Mismatch, Verification
 
-LATER: Final = ": in later rounds"
-"""Suffix of links that were tested, but not until the end of the burn-in."""
-_NONE = "it has none in this run"
+LATER: Final = ": in later rounds"  # Suffix of links that were tested, but not until the end of the burn-in
+_NONE = "the device has none in this run"
 _SLICE = "a slice of a GPU has no links of its own"
 
 
@@ -32,14 +31,11 @@ class Accused(NamedTuple):
 
 
 class Attributed(NamedTuple):
-    """What one device of a launch verified, with the mismatches that count against it. None: nothing.
+    """What one device of a launch verified, with the mismatches that count against it."""
 
-    doubts: for each mismatch why it may be no fault of this device, or "". unclear: more of them without details.
-    """
-
-    verification: Verification | None
-    doubts: tuple[str, ...] = ()
-    unclear: int = 0
+    verification: Verification | None  # None: nothing
+    doubts: tuple[str, ...] = ()  # for each mismatch why another device may be at fault, or ""
+    unclear: int = 0  # more mismatches, without details
 
 
 def seen_by(cell: Cell, evidence: LaunchEvidence) -> dict[str, Verification]:
@@ -54,7 +50,7 @@ def accused(
     deviations: Iterable[Deviation],
     devices: Iterable[Device],
 ) -> Accused:
-    """Return the devices that explain wrong copies. A device with errors while it works alone is proven faulty."""
+    """Return the devices that explain wrong copies. Errors of a device that works alone prove a fault."""
     transfers = [seen for cell, seen in launches if cell.workload is Workload.LINKS]
     proven = {one.sample.device for one in deviations}
     for cell, seen in launches:
@@ -63,29 +59,34 @@ def accused(
     return Accused(blame.culprits(transfers, proven), {device.uuid: device.label for device in devices})
 
 
-def _is_proof(found: Verification) -> bool:
-    return found.mismatches > 0 and not (found.kept and all(map(verdict.another_algorithm, found.kept)))
+def _is_proof(verification: Verification) -> bool:
+    return verification.mismatches > 0 and not (
+        verification.kept and all(map(verdict.another_algorithm, verification.kept))
+    )
 
 
 def attributed(
     seen: Mapping[str, Verification], cell: Cell, device: str, accused: Accused, *, cut_off: bool = False
 ) -> Attributed:
-    """Return what a launch says of one of its devices. cut_off: the launch ended before all devices had a result."""
+    """Return what a launch shows of one device. cut_off: it ended before all had a result."""
     own = seen.get(device)
     if own is None or len(cell.devices) == 1:
         return Attributed(own, () if own is None else ("",) * len(own.kept))
     mine = [one for one in blame.blamed(seen, accused.culprits, cut_off=cut_off) if one.device == device]
     more = sum(one.mismatches - len(one.kept) for one in (seen.values() if mine else (own,)))
-    kept = tuple(_in_words(one, accused) for one in mine)
+    kept = tuple(_describe(one, accused) for one in mine)
     doubts = tuple(_doubt(one, accused, cut_off=cut_off) for one in mine)
     verified = msgspec.structs.replace(own, mismatches=len(kept) + more, kept=kept)
     return Attributed(verified, doubts, 0 if mine else more)
 
 
-def found_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> int:
+def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> int:
     """Count wrong copies, sums and own numbers, each once. Each may count against two devices."""
     return sum(
-        found.mismatches for cell, seen in launches if cell.workload is Workload.LINKS for found in seen.values()
+        verification.mismatches
+        for cell, seen in launches
+        if cell.workload is Workload.LINKS
+        for verification in seen.values()
     )
 
 
@@ -94,27 +95,27 @@ def not_tested(device: Device, run: StoredRun, taken_out: Collection[str]) -> di
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
     labels = {other.uuid: other.label for other in run.devices}
-    found = {}
+    reasons = {}
     for cell in run.plan.cells:
         out = [labels[uuid] for uuid in cell.devices if uuid in taken_out and uuid != device.uuid]
         if cell.workload is Workload.LINKS and device.uuid in cell.devices and out:
             what = f"{cell.workload} {cell.model} {cell.precision}{LATER}"
-            found[what] = f"{' and '.join(out)} was taken out, and all of them are needed"
-    return found
+            reasons[what] = f"{' and '.join(out)} quarantined, and this check needs all devices"
+    return reasons
 
 
 def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
     """Return the rates of each link cell: medians over its launches."""
     cells = {cell.id: cell for cell, _ in good if cell.workload is Workload.LINKS}
     for cell_id, cell in cells.items():
-        launches = [evidence for one, evidence in good if one.id == cell_id]
+        launches = [evidence for of, evidence in good if of.id == cell_id]
         size = len(cell.devices)
         added_up = _rate(launches, SeriesName.ALL_REDUCE)
         yield LinksReport(
             gpu_uuids=cell.devices,
             precision=cell.precision,
             connection=next(
-                (one.result.verification.method for one in launches if one.result.verification is not None), ""
+                (launch.result.verification.method for launch in launches if launch.result.verification is not None), ""
             ),
             launches=len(launches),
             copies_gb_per_second=_rate(launches, SeriesName.COPIES),
@@ -125,41 +126,38 @@ def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
         )
 
 
-def _in_words(one: Blamed, accused: Accused) -> Mismatch:
-    if one.ends is None:
-        way = " (the device is at fault, or the way to it)" if one.mismatch.of_all and not one.doubtful else ""
-        return msgspec.structs.replace(one.mismatch, what=f"{one.mismatch.what}{way}")
-    sender, receiver = (accused.labels[end] for end in one.ends)
-    whose = " (one of the two is at fault, or what lies between them)" if one.link else ""
-    if one.culprit == one.device:
-        whose = f" ({_fault_of(one.device, accused)})"
-    return msgspec.structs.replace(one.mismatch, what=f"copy from {sender} to {receiver}{whose}")
+def _describe(blamed: Blamed, accused: Accused) -> Mismatch:
+    if blamed.ends is None:
+        way = " (the device or the path to it is at fault)" if blamed.mismatch.of_all and not blamed.doubtful else ""
+        return msgspec.structs.replace(blamed.mismatch, what=f"{blamed.mismatch.what}{way}")
+    sender, receiver = (accused.labels[end] for end in blamed.ends)
+    cause = " (one of the two or the path between them is at fault)" if blamed.link else ""
+    if blamed.culprit == blamed.device:
+        cause = f" ({_fault_of(blamed.device, accused)})"
+    return msgspec.structs.replace(blamed.mismatch, what=f"copy from {sender} to {receiver}{cause}")
 
 
-def _doubt(one: Blamed, accused: Accused, *, cut_off: bool) -> str:
-    if not one.doubtful:
+def _doubt(blamed: Blamed, accused: Accused, *, cut_off: bool) -> str:
+    if not blamed.doubtful:
         return ""
-    if one.culprit is not None:
-        told = _fault_of(one.culprit, accused)
-        if one.ends is None:
-            return f"{told}; but a wrong sum does not tell from whom it has that, so this one is not cleared"
-        return f"{told}; but a wrong copy does not tell at which end, so this one is not cleared"
-    when = "were wrong too, or not looked at yet" if cut_off else "were wrong too"
-    return f"sums, copies or numbers of others {when}, so it may be one of them, or what lies between"
+    if blamed.culprit is not None:
+        clue = "sum does not show which device" if blamed.ends is None else "copy does not show which end"
+        return f"Cannot be attributed: {_fault_of(blamed.culprit, accused)}, but a wrong {clue} caused it"
+    when = "were wrong too, or not checked yet" if cut_off else "were wrong too"
+    return f"Cannot be attributed: results of other devices {when}, so one of them or the path between may be the cause"
 
 
 def _fault_of(culprit: str, accused: Accused) -> str:
-    why = "which had numbers wrong without any other device"
+    why = "which had wrong results without any other device"
     if others := accused.culprits[culprit]:
-        why = f"whose copies with {plural(others, 'device')} were wrong, or of a way that these copies share"
+        why = f"whose copies with {plural(others, 'device')} were wrong, or of a path that these copies share"
     return f"probably the fault of {accused.labels[culprit]}, {why}"
 
 
 def _rate(launches: Sequence[LaunchEvidence], series: SeriesName) -> float | None:
-    """Return GB/s (1e9 bytes), or None without such a series."""
-    found = [
-        one.result.bytes_per_iteration[series] / one.figures.means_ms[series] / 1e6
-        for one in launches
-        if series in one.result.bytes_per_iteration and one.figures.means_ms.get(series)
+    rates_gb = [
+        launch.result.bytes_per_iteration[series] / launch.figures.means_ms[series] / 1e6
+        for launch in launches
+        if series in launch.result.bytes_per_iteration and launch.figures.means_ms.get(series)
     ]
-    return median(found) if found else None
+    return median(rates_gb) if rates_gb else None

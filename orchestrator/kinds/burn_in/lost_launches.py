@@ -29,10 +29,8 @@ from protocol.cell import Cell, Device
 from protocol.failure import Category, Failure, Phase
 
 HUNG_CELLS: Final = 3
-HUNG_S: Final = 20.0
-"""A launch hangs after HUNG_CELLS times its planned length and these seconds for its start."""
-_AS_OTHERS: Final = 2
-"""It does not hang within this many times the longest launch of its kind."""
+HUNG_S: Final = 20.0  # A launch hangs after HUNG_CELLS times its planned length and these seconds for its start
+_AS_OTHERS: Final = 2  # It does not hang within this many times the longest launch of its kind
 
 
 class Lost(NamedTuple):
@@ -51,8 +49,8 @@ def pauses(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:
     }
 
 
-def lost(archive: Archive, asked: BurnIn, damaged: Mapping[int, str] = MappingProxyType({})) -> tuple[Lost, ...]:
-    """Return all launches that are a finding on a device. damaged: launch → what is wrong with its result file."""
+def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = MappingProxyType({})) -> tuple[Lost, ...]:
+    """Return all launches that are a finding. damaged: launch → what is wrong with its result file."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     kinds = {device.uuid: device.kind for device in archive.stored.devices}
     longest_s, halted = _longest_s(archive.attempts, cells), pauses(archive)
@@ -60,7 +58,7 @@ def lost(archive: Archive, asked: BurnIn, damaged: Mapping[int, str] = MappingPr
     for attempt in archive.attempts:
         cell, failure = cells[attempt.start.cell], attempt.failure
         if failure is not None and has_trait(failure.category, Trait.WITH_RUN):
-            planned_s = HUNG_CELLS * asked.cell_s[kinds[cell.devices[0]]] + HUNG_S
+            planned_s = HUNG_CELLS * burn_in.cell_s[kinds[cell.devices[0]]] + HUNG_S
             most_s = max(planned_s, _AS_OTHERS * longest_s[cell_name(cell)])
             failure = _hung(attempt, halted[attempt.segment], most_s)
         if attempt.start.launch in damaged:
@@ -83,47 +81,46 @@ def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Itera
 
 def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
     """Return the failed launches of a device that were not repeated. done: cells and rounds with a result."""
-    for one in _not_made_up(launches, done, device):
-        if one.failure.category is not Category.RESULT_LOST:
-            yield _words(*one)
+    for launch in _not_repeated(launches, done, device):
+        if launch.failure.category is not Category.RESULT_LOST:
+            yield _describe(*launch)
 
 
-def without_file(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
+def lost_results(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
     """Return the launches of a device whose result file is lost; `resume` measures them again."""
-    for one in _not_made_up(launches, done, device):
-        if one.failure.category is Category.RESULT_LOST:
-            yield _words(*one)
+    for launch in _not_repeated(launches, done, device):
+        if launch.failure.category is Category.RESULT_LOST:
+            yield _describe(*launch)
 
 
-def made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
+def repeated(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
     """Return the failed launches of a device that were repeated, except those blamed on others or on the outside."""
-    for one in launches:
-        ours = device.uuid in one.cell.devices and (one.failure.device or device.uuid) == device.uuid
-        if ours and _is_made_up(one, done) and not has_trait(one.failure.category, Trait.FROM_OUTSIDE):
-            yield _words(*one)
+    for launch in launches:
+        ours = device.uuid in launch.cell.devices and (launch.failure.device or device.uuid) == device.uuid
+        if ours and _is_repeated(launch, done) and not has_trait(launch.failure.category, Trait.FROM_OUTSIDE):
+            yield _describe(*launch)
 
 
-def _not_made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[Lost]:
-    for one in launches:
-        if device.uuid in one.cell.devices and not _is_made_up(one, done):
-            yield one
+def _not_repeated(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[Lost]:
+    for launch in launches:
+        if device.uuid in launch.cell.devices and not _is_repeated(launch, done):
+            yield launch
 
 
-def _is_made_up(one: Lost, done: Collection[tuple[str, int]]) -> bool:
-    start, failure = one.attempt.start, one.failure
+def _is_repeated(launch: Lost, done: Collection[tuple[str, int]]) -> bool:
+    start, failure = launch.attempt.start, launch.failure
     excused = failure.stopped is True or failure.phase in BEFORE_DEVICE
     hung = failure.category is Category.DEADLINE and not excused
     return not hung and (start.cell, start.round) in done
 
 
-def _words(attempt: Attempt, cell: Cell, failure: Failure) -> str:
+def _describe(attempt: Attempt, cell: Cell, failure: Failure) -> str:
     at_ns = attempt.end.at_ns if attempt.end is not None and attempt.lasted_ms is not None else attempt.start.at_ns
     when = iso(attempt.segment.at(at_ns))  # the clock of a later segment may be another one
     return f"{cell_name(cell)}, round {attempt.start.round + 1}, {when}: {failure.category}: {failure.message}"
 
 
 def _longest_s(attempts: Sequence[Attempt], cells: Mapping[str, Cell]) -> Mapping[str, float]:
-    """Return the seconds of the longest launch with a result, by name of the cell."""
     found: dict[str, float] = defaultdict(float)
     for one in attempts:
         if one.promised is not None and one.lasted_ms is not None:
@@ -133,12 +130,11 @@ def _longest_s(attempts: Sequence[Attempt], cells: Mapping[str, Cell]) -> Mappin
 
 
 def _hung(attempt: Attempt, halted: Sequence[Span], most_s: float) -> Failure | None:
-    """Return the failure of a launch that was at work for more than `most_s` when the run ended it."""
     if attempt.failure is None or attempt.lasted_ms is None:
         return None
     begin_ns, lasted_ns = attempt.start.at_ns, round(attempt.lasted_ms * 1e6)
     at_work_s = (lasted_ns - served_time.overlap_ns((begin_ns, begin_ns + lasted_ns), halted)) / 1e9
     if at_work_s <= most_s:
         return None
-    words = f"still at work after {at_work_s:.0f} s, when the run ended it; {most_s:.0f} s are enough"
-    return Failure(category=Category.DEADLINE, message=words, phase=attempt.failure.phase)
+    message = f"still at work after {at_work_s:.0f} s, when the run ended ({most_s:.0f} s suffice)"
+    return Failure(category=Category.DEADLINE, message=message, phase=attempt.failure.phase)

@@ -1,4 +1,4 @@
-"""Explain when a device of a burn-in was not at work. Time that counts as served is not reported. Pure."""
+"""Explain when a device of a burn-in was not at work and the time did not count as served. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,8 @@ from orchestrator.store.records import Segment
 from orchestrator.system.calendar_times import iso
 from protocol.cell import Cell
 
-_TOLD_S: Final = 1.0
-"""Shorter losses are not reported."""
-_CUT_OFF: Final = "a launch was cut off, which counts for the length of a cell"
+_REPORTED_S: Final = 1.0  # Shorter losses are not reported
+_CUT_OFF: Final = "a launch was cut off, which counts only for the length of a cell"
 
 
 @dataclass(frozen=True)
@@ -30,31 +29,28 @@ class Missing:
     why: str
 
 
-def words(
+def describe(
     archive: Archive,
     work: Work,
-    stood_still: Iterable[tuple[Attempt, Cell, Sequence[Span]]],
+    stalled: Iterable[tuple[Attempt, Cell, Sequence[Span]]],
     lost: Sequence[Lost],
     waits: Mapping[Segment, Sequence[Span]],
 ) -> str:
-    """Describe the longest loss of a device and the number of losses; "" if there is none.
-
-    stood_still: its stalled launches. lost: its failed launches. waits: when it may have waited for another device.
-    """
-    found = [
-        Missing(attempt.segment.at(begin_ns), (end_ns - begin_ns) / 1e9, f"a worker stood still in {cell_name(cell)}")
-        for attempt, cell, stalls in stood_still
+    """Describe the longest loss of a device and the number of losses; "" without any."""
+    losses = [
+        Missing(attempt.segment.at(begin_ns), (end_ns - begin_ns) / 1e9, f"a worker was paused in {cell_name(cell)}")
+        for attempt, cell, stalls in stalled
         for begin_ns, end_ns in stalls
     ]
     for segment, lasted_s in zip(archive.segments, archive.durations_s, strict=True):
-        failed = [one for one in lost if one.attempt.segment == segment]
-        found += _gaps(segment, lasted_s, work.get(segment, Load()), failed, waits.get(segment, ()))
-    found += _mostly_gaps(work)
-    if not found:
+        failed = [loss for loss in lost if loss.attempt.segment == segment]
+        losses += _gaps(segment, lasted_s, work.get(segment, Load()), failed, waits.get(segment, ()))
+    losses += _mostly_gaps(work)
+    if not losses:
         return ""
-    longest, first = max(found, key=lambda one: one.seconds), min(found, key=lambda one: one.at)
-    others = f", the longest of {len(found)} times, the first of them {iso(first.at)}" if len(found) > 1 else ""
-    return f"{longest.why}, {longest.seconds:.0f} s from {iso(longest.at)} on{others}"
+    longest, first = max(losses, key=lambda loss: loss.seconds), min(losses, key=lambda loss: loss.at)
+    others = f" (the longest of {len(losses)} losses, the first at {iso(first.at)})" if len(losses) > 1 else ""
+    return f"{longest.why}, {longest.seconds:.0f} s from {iso(longest.at)}{others}"
 
 
 def _gaps(
@@ -64,29 +60,28 @@ def _gaps(
     spans = served_time.joined(load.launches)
     if not spans:
         if lasted_s:
-            yield Missing(segment.at(begin_ns), lasted_s, "it was ended before any launch was at work")
+            yield Missing(segment.at(begin_ns), lasted_s, "the session ended before any launch was at work")
         return
     edges = [(begin_ns, begin_ns), *spans, (end_ns, end_ns)]
     for place, gap in enumerate(served_time.between(edges)):
         counted = {0: served_time.started_s(load), len(spans): 0.0}
         counted_s = counted[place] if place in counted else served_time.ordinary_s(gap, load.halts)
-        if (seconds := (gap[1] - gap[0]) / 1e9 - counted_s) >= _TOLD_S:
-            ordinary = {0: "the first launch began late", len(spans): "nothing more was launched"}
-            why = _why(gap, failed, waits, load) or ordinary.get(place, "nothing was launched")
+        if (seconds := (gap[1] - gap[0]) / 1e9 - counted_s) >= _REPORTED_S:
+            ordinary = {0: "the first launch began late", len(spans): "no launch followed"}
+            why = _why(gap, failed, waits, load) or ordinary.get(place, "no launch was at work")
             yield Missing(segment.at(gap[0]), seconds, why)
 
 
 def _mostly_gaps(work: Work) -> Iterator[Missing]:
-    """Return gaps that do not count because the launches between them were shorter."""
     for segment, load in work.items():
         found = served_time.parts(load)
-        if (seconds := found.between_s - found.worked_s) >= _TOLD_S:
+        if (seconds := found.between_s - found.worked_s) >= _REPORTED_S:
             begin_ns, _ = min(load.launches)
             others_s = (
                 found.between_s - sum(end_ns - start_ns for start_ns, end_ns in served_time.joined(load.cut_off)) / 1e9
             )
-            cut_off = others_s - found.worked_s < _TOLD_S
-            why = _CUT_OFF if cut_off else "launches were at work for less than the gaps between them"
+            cut_off = others_s - found.worked_s < _REPORTED_S
+            why = _CUT_OFF if cut_off else "launches were shorter than the gaps between them"
             yield Missing(segment.at(begin_ns), seconds, why)
 
 
@@ -95,11 +90,11 @@ def _why(gap: Span, failed: Sequence[Lost], waits: Sequence[Span], load: Load) -
         if attempt.start.at_ns < gap[1] and over_ns(attempt) > gap[0]:
             return f"a launch of {cell_name(cell)} failed: {failure.category}"
     if _any_in(gap, load.halts):
-        return "the orchestrator stood still"
+        return "the orchestrator was suspended"
     if _any_in(gap, load.cut_off):
         return _CUT_OFF
     if _any_in(gap, waits):
-        return "it waited for another device, or for who else used it"
+        return "the device waited for another device or for other processes on it"
     return ""
 
 

@@ -1,8 +1,6 @@
 """Add a round to a burn-in whose planned launches are done before its time is up. Pure.
 
-The plan has the rounds that fit if every cell takes its full time. Skipped, failed and quarantined cells leave time.
-Devices that share cells get a round together, numbered one more than their last. A round without any result is the
-last one, so that a device on which nothing works is not launched for hours.
+Devices that share cells get a round together. A round without any result is the last one.
 """
 
 import random
@@ -20,7 +18,7 @@ def more(state: RunState, seed: int, fits: Callable[[Cell], bool]) -> tuple[Slot
     looked_at: set[str] = set()
     for uuid in state.devices:
         if uuid not in looked_at and _is_through(state, uuid):
-            together = _together(state, uuid)
+            together = _sharing(state, uuid)
             looked_at.update(together)
             found += _round(state, together, seed, fits)
     return tuple(found)
@@ -31,20 +29,19 @@ def _is_through(state: RunState, uuid: str) -> bool:
     return device.running is None and not device.quarantined and gangs.first(state, uuid) is None
 
 
-def _together(state: RunState, uuid: str) -> Sequence[str]:
-    """Return the devices that share a runnable cell with this one, itself first."""
+def _sharing(state: RunState, uuid: str) -> Sequence[str]:
     shared = (cell.devices for cell in state.cells.values() if uuid in cell.devices)
     whole = (devices for devices in shared if not any(state.devices[other].quarantined for other in devices))
     return tuple(dict.fromkeys([uuid, *(other for devices in whole for other in devices)]))
 
 
 def _round(state: RunState, uuids: Sequence[str], seed: int, fits: Callable[[Cell], bool]) -> Iterable[Slot]:
-    """Return one more round in the same random order on each device; empty if their last round had no result."""
+    """One more round in the same random order on each device; empty if their last one had no result."""
     queues = [_cells_of(state, uuid, uuids) for uuid in uuids]
     ids = list(dict.fromkeys(cell.id for cells in queues for cell in cells))
     earlier = _so_far(state, ids)
-    whole = next((number for number in earlier if all((one, number) in state.slots for one in ids)), None)
-    if whole is None or not any(state.slots[one, whole].status is SlotStatus.MEASURED for one in ids):
+    whole = next((number for number in earlier if all((cell_id, number) in state.slots for cell_id in ids)), None)
+    if whole is None or not any(state.slots[cell_id, whole].status is SlotStatus.MEASURED for cell_id in ids):
         return ()
     number = earlier[0] + 1
     places = list(range(len(queues[0])))
@@ -54,14 +51,12 @@ def _round(state: RunState, uuids: Sequence[str], seed: int, fits: Callable[[Cel
 
 
 def _so_far(state: RunState, ids: Iterable[str]) -> Sequence[int]:
-    """Return the rounds of these cells, last first."""
     number = 0
-    while any((one, number) in state.slots for one in state.cells):
+    while any((cell_id, number) in state.slots for cell_id in state.cells):
         number += 1
-    return [earlier for earlier in reversed(range(number)) if any((one, earlier) in state.slots for one in ids)]
+    return [earlier for earlier in reversed(range(number)) if any((cell_id, earlier) in state.slots for cell_id in ids)]
 
 
 def _cells_of(state: RunState, uuid: str, among: Sequence[str]) -> list[Cell]:
-    """Return the cells of a device in a round, shared ones last, in the same order on all siblings."""
     mine = (cell for cell in state.cells.values() if uuid in cell.devices and set(cell.devices) <= set(among))
     return sorted(mine, key=lambda cell: len(cell.devices))

@@ -8,14 +8,13 @@ from orchestrator.config.options import Kind, Need, Option
 
 CONFIG_FILE: Final = "configs/burn_in.yaml"
 COLDEST_C: Final = 30
-HOTTEST_C: Final = 120
-"""Range of a temperature limit: no GPU at work is colder, and none works hotter."""
+HOTTEST_C: Final = 120  # Range of a temperature limit: no GPU at work is colder, and none works hotter
 
 
 class BurnInNeed(enum.StrEnum):
     """What an option needs to have an effect in a burn-in; the value is the message that it is missing."""
 
-    STEPS = "it is about --steps"
+    STEPS = "it needs --steps"
 
 
 def level_names() -> Iterable[str]:
@@ -30,30 +29,30 @@ OPTIONS: Final = (
         "--burn-in DURATION",
         "burn_in.duration",
         Kind.TEXT,
-        "Load and verify every device for so long (10m, 8h, 1h30m), and give each a verdict.",
+        "Load and verify every device for this long (10m, 8h, 1h30m); one verdict per device.",
     ),
     Option(
         "--level NAME",
         "burn_in.level",
         Kind.TEXT,
-        "Of a burn-in: quick, standard or full.",
-        default="by its duration, up to 10m, up to 1h, longer",
+        "quick, standard or full.",
+        default="up to 10m, up to 1h, longer",
         choices=level_names,
     ),
     Option(
         "--inject FAULT",
         "burn_in.inject",
         Kind.WORDS,
-        "In a burn-in, prove that a fault is found: flip:<gpu>:<round>[:bits], slow:<gpu>:<percent> or "
-        "hot:<gpu>:<celsius>; such a run can never pass.",
+        "Inject a fault, to prove that it is found: flip:<gpu>:<round>[:bits], slow:<gpu>:<percent> or "
+        "hot:<gpu>:<celsius>; such a run cannot pass.",
         separator="",
     ),
     Option(
         "--max-temperature CELSIUS",
         "burn_in.max_temperature",
         Kind.NUMBER,
-        "In a burn-in, end the load of a GPU that is so hot for 10 s.",
-        default="where it slows itself down",
+        "Stop the load of a GPU that is this hot for 10 s.",
+        default="its slowdown limit",
         needs=Need.GPUS,
         least=COLDEST_C,
         most=HOTTEST_C,
@@ -62,13 +61,13 @@ OPTIONS: Final = (
         "--steps",
         "burn_in.steps",
         Kind.SWITCH,
-        "In a burn-in, go from idle to full load and back too, each GPU at its own time.",
+        "Also step between idle and full load, each GPU at its own time.",
     ),
     Option(
         "--in-phase",
         "burn_in.in_phase",
         Kind.SWITCH,
-        "With --steps, all GPUs at the same time.",
+        "With --steps, step all GPUs at the same time.",
         needs=BurnInNeed.STEPS,
     ),
 )
@@ -92,6 +91,6 @@ DECIDED: Final = frozenset(
 )
 """Keys without effect in a burn-in. A model of the user's may have one: it can replace a shipped model."""
 
-OWN_CELLS: Final = f"a burn-in has cells of its own ({CONFIG_FILE})"
+OWN_CELLS: Final = f"a burn-in has its own cells ({CONFIG_FILE})"
 REASONS: Final[Mapping[enum.StrEnum, str]] = {Need.OWN_MODEL: OWN_CELLS}
 """Reasons why an option has no effect in a burn-in."""

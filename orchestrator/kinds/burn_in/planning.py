@@ -1,7 +1,7 @@
 """Plan the rounds of a burn-in. Pure.
 
-Round 0 begins with the soak, which warms the devices up. Every round launches every cell once, in an order that all
-devices share: their loads compare, and they reach shared cells together. Rounds that do not fit are dropped (ADR 12).
+Round 0 begins with the soak, which warms the devices up. Every round launches every cell once, in the same order on all
+devices, so that they reach shared cells together. Rounds that do not fit are dropped (ADR 12).
 """
 
 import math
@@ -16,22 +16,20 @@ from orchestrator.plan.planner import cell_seed, modes_of, rounds_of
 from protocol.cell import Cell, Device, DeviceKind, Mode, Precision, Workload
 
 PRODUCTS: Final = "gemm"
-MEMORY: Final = "hbm"
-"""Probes that do the work of the checks and name their cells."""
-LINKS: Final = "peers"
-"""Stands for a model in cells on several devices."""
+MEMORY: Final = "hbm"  # Probes that do the work of the checks and name their cells
+LINKS: Final = "peers"  # Stands for a model in cells on several devices
 
 
 def make(configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Plan:
     """Return the plan of a burn-in. Raises ConfigError for an injected fault in a round that is not planned."""
-    asked = requested(configuration)
+    burn_in = requested(configuration)
     (mode,) = modes_of(configuration, devices)
     cells: dict[str, Cell] = {}
     order: dict[str, tuple[tuple[str, int], ...]] = {}
     for device in devices:
         mine = list(_cells(configuration, device, devices, table, mode))
         cells |= {cell.id: cell for cell in mine}
-        many = math.ceil(asked.duration_s / _round_s(mine, configuration, device, devices))
+        many = math.ceil(burn_in.duration_s / _round_s(mine, configuration, device, devices))
         orders = rounds_of(len(mine), many, configuration.seed, first=0)
         order[device.uuid] = tuple(
             (mine[which].id, number) for number, positions in enumerate(orders) for which in positions
@@ -42,20 +40,17 @@ def make(configuration: Configuration, devices: Sequence[Device], table: BurnInT
 
 
 def _round_s(mine: Sequence[Cell], configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
-    """Return the seconds of work in a round, without starts."""
-    asked = requested(configuration)
+    burn_in = requested(configuration)
     scale, models = estimate.scale(configuration, device, devices), configuration.by_name
     return math.fsum(
-        estimate.timed_work_s(cell, models[cell.model], device, asked.cell_s[device.kind], scale) for cell in mine
+        estimate.timed_work_s(cell, models[cell.model], device, burn_in.cell_s[device.kind], scale) for cell in mine
     )
 
 
 def linked(device: Device, devices: Sequence[Device]) -> tuple[str, ...]:
-    """Return the devices whose links are tested together with this one, itself included; empty if none are.
-
-    A single GPU is linked to the host. A slice of a GPU has no links: NCCL takes one process per GPU.
-    """
+    """Return the devices whose links are tested with this one, itself included; empty without links."""
     alike = tuple(other.uuid for other in devices if other.kind is device.kind and other.slice_of is None)
+    # NCCL takes one process per GPU, so slices have no links. A single GPU is linked to the host.
     enough = 1 if device.kind is DeviceKind.CUDA else 2
     return alike if device.uuid in alike and len(alike) >= enough else ()
 
@@ -63,9 +58,8 @@ def linked(device: Device, devices: Sequence[Device]) -> tuple[str, ...]:
 def _cells(
     configuration: Configuration, device: Device, devices: Sequence[Device], table: BurnInTable, mode: Mode
 ) -> Iterator[Cell]:
-    """Yield the cells of one round, the heaviest first, those on several devices last."""
-    asked, alone = requested(configuration), (device.uuid,)
-    level, sizes = table.levels[asked.level], table.devices[device.kind]
+    burn_in, alone = requested(configuration), (device.uuid,)
+    level, sizes = table.levels[burn_in.level], table.devices[device.kind]
 
     def cell(
         workload: Workload,
@@ -91,12 +85,14 @@ def _cells(
         yield cell(Workload.SOAK, PRODUCTS, precision, sizes.side)
     for precision in level.truth:
         yield cell(Workload.TRUTH, PRODUCTS, precision, sizes.side)
-    if asked.steps:
+    if burn_in.steps:
         yield cell(Workload.STEPS, PRODUCTS, level.soak[0], sizes.side)
     yield cell(Workload.MEMORY, MEMORY, Precision.FP32, None)
     for model, precision in level.replay[device.kind].items():
-        known = configuration.by_name[model].sizes
-        yield cell(Workload.REPLAY, model, precision, None if known is None else known.default, batch=sizes.batch)
+        input_sizes = configuration.by_name[model].sizes
+        yield cell(
+            Workload.REPLAY, model, precision, None if input_sizes is None else input_sizes.default, batch=sizes.batch
+        )
     if together := linked(device, devices):
         for precision in level.links:
             yield cell(Workload.LINKS, LINKS, precision, sizes.links_mib, on=together)

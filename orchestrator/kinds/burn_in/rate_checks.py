@@ -1,7 +1,7 @@
-"""Judge whether a GPU slowed down or is slower than its siblings, and why, from rates after the heat soak. Pure.
+"""Judge whether a GPU slowed down or is slower than its siblings, and why. Pure.
 
-Only GPUs of one product are compared. CPU devices share their cores, so they are not judged. The memory test has no
-rate: the steps of its patterns differ by a factor of eight, and a launch ends within one pattern.
+Rates count after the heat soak. CPU devices share their cores, so they are not judged. The memory test has no rate: its
+patterns differ by a factor of eight, and a launch ends within one.
 """
 
 from collections import Counter, defaultdict
@@ -26,12 +26,12 @@ from orchestrator.stats.windows import WINDOW_NS, Window
 from orchestrator.store.records import Segment
 from protocol.cell import Cell, Device, DeviceKind, Workload
 
-OVER_TIME: Final = "over the night"
-BESIDE: Final = "beside its siblings"
+OVER_TIME: Final = "over time"
+BESIDE: Final = "compared with its siblings"
 _PACES: Final = {
     drift.DriftVerdict.SLOWING: Pace.SLOWER,
     drift.DriftVerdict.STEADY: Pace.STEADY,
-    drift.DriftVerdict.TOO_SHORT: Pace.UNTOLD,
+    drift.DriftVerdict.TOO_SHORT: Pace.INCONCLUSIVE,
 }
 BESIDE_BY_WORKLOAD: Final = {
     Workload.SOAK: BESIDE,
@@ -39,11 +39,11 @@ BESIDE_BY_WORKLOAD: Final = {
     Workload.REPLAY: f"{BESIDE} in training",
 }
 """Workloads whose rate is the GPU's own. Each is judged separately: steady load would hide noisier training."""
-_WAITED: Final = "it waited for the host, whose doing that is"
-_FEW: Final = "too few others did that more than once without waiting for the host"
+_WAITED: Final = "the GPU waited for the host, so its rate is the host's"
+_ALL_WAITED: Final = "not judged: the GPU waited for the host in all of its work"
+_FEW: Final = "too few siblings have more than one launch that did not wait for the host"
 Launched = tuple[Attempt, Cell, LaunchEvidence]
-Rates = Sequence[tuple[Window, Reading]]
-"""Windows of one GPU with its readings."""
+Rates = Sequence[tuple[Window, Reading]]  # Windows of one GPU with its readings
 
 
 def paces(
@@ -70,25 +70,23 @@ def paces(
             if not soaks[one[0].start.device, one[0].segment].leaves_out(one[0].start.round, one[0].start.at_ns)
         ]
         for workload, title in BESIDE_BY_WORKLOAD.items():
-            for uuid, told in _beside_siblings([one for one in warm if one[1].workload is workload]).items():
-                found[uuid][title] = told
+            for uuid, judged in _beside_siblings([one for one in warm if one[1].workload is workload]).items():
+                found[uuid][title] = judged
     return found
 
 
-def not_tested(told: Mapping[str, RateVerdict]) -> dict[str, str]:
+def not_tested(verdicts: Mapping[str, RateVerdict]) -> dict[str, str]:
     """Return which rates of a device were not judged, with the reason."""
-    said = {kind: one.words if one.pace is Pace.UNTOLD else one.aside for kind, one in told.items()}
-    return {f"speed {kind}": words for kind, words in said.items() if words}
+    reasons = {kind: one.words if one.pace is Pace.INCONCLUSIVE else one.aside for kind, one in verdicts.items()}
+    return {f"speed {kind}": words for kind, words in reasons.items() if words}
 
 
-# ── what is left out ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── windows that count ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _shifts(mine: Sequence[Launched]) -> Mapping[str, int]:
-    """Return by how many windows each boot's numbers are shifted. mine: in the order of the journal.
-
-    The monotonic clock restarts with the host. A later boot is placed by the calendar, but behind the earlier windows.
-    """
+    """By how many windows each boot's numbers are shifted. mine: in the order of the journal."""
+    # The monotonic clock restarts with the host: the calendar places a later boot, behind the earlier windows.
     segments: dict[str, Segment] = {}
     numbers: dict[str, list[int]] = defaultdict(list)
     for attempt, _, evidence in mine:
@@ -114,11 +112,10 @@ def _rates(
     soaks: Soaks,
     shifts: Mapping[str, int],
 ) -> Iterator[tuple[Window, Reading]]:
-    """Return the judged windows of a GPU, without launches that waited for the host."""
     climates = seen[uuid].climates if uuid in seen else {}
     at = {(boot, one.number): one for boot, own in climates.items() for one in own}
     for attempt, _, evidence in mine:
-        if attempt.start.device != uuid or evidence.result.launch_bound:
+        if attempt.start.device != uuid or evidence.result.host_bound:
             continue
         soak = soaks[uuid, attempt.segment]
         for window in evidence.rates:
@@ -135,12 +132,12 @@ def _rates(
 
 
 def _waited(own: Sequence[Launched]) -> bool:
-    return sum(bool(evidence.result.launch_bound) for _, _, evidence in own) * 2 > len(own)
+    return sum(bool(evidence.result.host_bound) for _, _, evidence in own) * 2 > len(own)
 
 
 def _at_work(own: Sequence[Launched]) -> Sequence[Launched]:
-    """Return the launches that show a GPU's speed; all if most waited for the host: it is at least that fast."""
-    return own if _waited(own) else [one for one in own if not one[2].result.launch_bound]
+    """Launches that show a GPU's speed; all if most waited for the host, for it is at least that fast."""
+    return own if _waited(own) else [one for one in own if not one[2].result.host_bound]
 
 
 def _waited_in(own: Sequence[Launched]) -> list[str]:
@@ -151,7 +148,7 @@ def _waited_in(own: Sequence[Launched]) -> list[str]:
 
 
 def _aside(kinds: Sequence[str], why: str = _WAITED) -> str:
-    return f"nothing is said of {', '.join(kinds)}: {why}" if kinds else ""
+    return f"{', '.join(kinds)} not judged: {why}" if kinds else ""
 
 
 def _joined(*parts: str) -> str:
@@ -162,32 +159,35 @@ def _joined(*parts: str) -> str:
 
 
 def _begin(mine: Sequence[Launched], rates: Rates) -> float:
-    """Return when the first judged window began, in seconds since the epoch; 0 without windows."""
     if not rates:
         return 0.0
     segment = mine[0][0].segment
     return segment.wall + (min(window.number for window, _ in rates) * WINDOW_NS - segment.monotonic_ns) / 1e9
 
 
-def _drift(one: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -> RateVerdict:
-    pace, paced = _PACES[one.verdict], [evidence for _, _, evidence in own if evidence.rates]
-    if paced and all(evidence.result.launch_bound for evidence in paced):
-        return RateVerdict(pace, "it waited for the host in all of its work", courses=rate_courses.by_reference(one))
-    why = _why_it_slowed(one, rates) if pace is Pace.SLOWER else None
+def _drift(judged: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -> RateVerdict:
+    pace, paced = _PACES[judged.verdict], [evidence for _, _, evidence in own if evidence.rates]
+    if paced and all(evidence.result.host_bound for evidence in paced):
+        return RateVerdict(
+            pace,
+            "not judged: the GPU waited for the host in all of its work",
+            courses=rate_courses.by_reference(judged),
+        )
+    why = _why_it_slowed(judged, rates) if pace is Pace.SLOWER else None
     aside = _aside(_waited_in(own))
-    words = _joined(rate_courses.in_words(one, begin), aside)
-    return RateVerdict(pace, words, why, aside=aside, courses=rate_courses.by_reference(one))
+    words = _joined(rate_courses.describe(judged, begin), aside)
+    return RateVerdict(pace, words, why, aside=aside, courses=rate_courses.by_reference(judged))
 
 
-def _why_it_slowed(one: Drift, rates: Rates) -> Why | None:
-    """Explain the slowdown by the kind of work that lost most, or ran most; None if the GPU itself lost nothing."""
-    kinds = one.kinds if one.slows_against_siblings else one.raw_kinds
+def _why_it_slowed(judged: Drift, rates: Rates) -> Why | None:
+    """Explain by the work that lost most, or ran most; None if the GPU itself lost nothing."""
+    kinds = judged.kinds if judged.slows_against_siblings else judged.raw_kinds
     slowing = {key: course for key, course in kinds.items() if course.verdict is drift.DriftVerdict.SLOWING}
     lost = {key: course.change.value for key, course in (slowing or kinds).items() if course.change is not None}
     ran = Counter(window.key for window, _ in rates)
     worst = min(lost, key=lost.__getitem__) if lost else max(ran, key=ran.__getitem__, default=None)
     ordered = sorted((pair for pair in rates if pair[0].key == worst), key=lambda pair: pair[0].number)
-    return _reported_cause(slowdown_reasons.over([reading for _, reading in ordered])) if ordered else None
+    return _reported_cause(slowdown_reasons.over_time([reading for _, reading in ordered])) if ordered else None
 
 
 def _reported_cause(why: Why) -> Why | None:
@@ -213,35 +213,29 @@ def _beside_siblings(warm: Sequence[Launched]) -> dict[str, RateVerdict]:
         )
         for name, by_gpu in groups.items()
     ]
-    told = siblings.judge(cells, margins.load().shares, asked=len(BESIDE_BY_WORKLOAD))
+    told = siblings.judge(cells, margins.load().shares, judgements=len(BESIDE_BY_WORKLOAD))
     return {one.gpu: _sibling(one, groups, [cell for cell in cells if one.gpu in cell.rates]) for one in told}
 
 
 def _sibling(
-    one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]], cells: Sequence[SiblingCell]
+    sibling: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]], cells: Sequence[SiblingCell]
 ) -> RateVerdict:
-    """Return the verdict on one GPU. cells: its own. Cells that were not judged are named."""
-    waited = [cell.name for cell in cells if one.gpu in cell.waited]
-    few = [cell.name for cell in cells if cell.name not in one.alone and one.gpu not in cell.waited]
+    waited = [cell.name for cell in cells if sibling.gpu in cell.waited]
+    few = [cell.name for cell in cells if cell.name not in sibling.alone and sibling.gpu not in cell.waited]
     own = {name: by_gpu for name, by_gpu in groups.items() if name not in waited}
-    aside = _joined(_aside(waited), _aside(few, _FEW)) if one.alone else ""
-    words = one.why
-    if one.verdict is not siblings.SiblingVerdict.STRAGGLER:
-        if not one.slow_cells:
-            pace = Pace.STEADY if one.verdict is siblings.SiblingVerdict.OK else Pace.UNTOLD
-            return RateVerdict(pace, _joined(words, aside), aside=aside)
-        slow = (f"{name} at {effect.ratio:.1%} of theirs" for name, effect in one.slow_cells.items())
-        words = f"slower by more than the margin in {', '.join(slow)}"
-    return RateVerdict(Pace.SLOWER, _joined(words, aside), _why_it_is_slow(one, own), aside)
+    aside = _joined(_aside(waited), _aside(few, _FEW)) if sibling.alone else ""
+    if (sibling.verdict.is_finding or sibling.slow_cells) and sibling.gpu not in sibling.faster:
+        return RateVerdict(Pace.SLOWER, _joined(sibling.why, aside), _why_it_is_slow(sibling, own), aside)
+    pace = Pace.STEADY if sibling.verdict is siblings.SiblingVerdict.OK else Pace.INCONCLUSIVE
+    return RateVerdict(pace, _joined(sibling.why, aside), aside=aside)
 
 
-def _why_it_is_slow(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> Why | None:
-    """Explain by the cell in which the GPU is slowest compared with the medians of the others."""
+def _why_it_is_slow(sibling: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> Why | None:
     found = []
     for by_gpu in groups.values():
-        if one.gpu in by_gpu and len(by_gpu) >= siblings.LEAST_GPUS:
-            others = slowdown_reasons.typical([_reading(own) for uuid, own in by_gpu.items() if uuid != one.gpu])
-            own = _reading(by_gpu[one.gpu])
+        if sibling.gpu in by_gpu and len(by_gpu) >= siblings.LEAST_GPUS:
+            others = slowdown_reasons.typical([_reading(own) for uuid, own in by_gpu.items() if uuid != sibling.gpu])
+            own = _reading(by_gpu[sibling.gpu])
             found.append((own.rate / others.rate, others, own))
     if not found:
         return None
@@ -268,6 +262,5 @@ def _rate(one: Launched) -> float:
 
 
 def _bound(launched: Sequence[Launched]) -> Bound:
-    """Return what limits a cell: power if the driver capped most of its launches, else the clock."""
     capped = [bool((evidence.readings.reasons or 0) & POWER_CAP) for _, _, evidence in launched]
     return Bound.POWER if sum(capped) * 2 > len(capped) else Bound.CLOCK

@@ -10,16 +10,16 @@ from orchestrator.system.calendar_times import iso
 
 SIBLINGS: Final = "against its siblings"
 ITSELF: Final = "by itself"
-_ROOM: Final = "look at the room's temperature over the night first, then measure again"
+_ROOM: Final = "Check the room temperature during the burn-in, then measure again"
 
 
-def by_reference(one: Drift) -> dict[str, Course]:
+def by_reference(drift: Drift) -> dict[str, Course]:
     """Return the courses by what the rates were compared with."""
-    relative = {} if one.relative is None else {SIBLINGS: one.relative}
-    return {**relative, ITSELF: one.raw}
+    relative = {} if drift.relative is None else {SIBLINGS: drift.relative}
+    return {**relative, ITSELF: drift.raw}
 
 
-def told_courses(courses: Mapping[str, Course]) -> Iterator[CourseReport]:
+def course_reports(courses: Mapping[str, Course]) -> Iterator[CourseReport]:
     """Return the courses for the report."""
     for against, course in courses.items():
         change, per_hour = course.change, course.per_hour
@@ -35,36 +35,36 @@ def told_courses(courses: Mapping[str, Course]) -> Iterator[CourseReport]:
         )
 
 
-def in_words(one: Drift, begin: float) -> str:
+def describe(drift: Drift, begin: float) -> str:
     """Describe both courses and the conclusion. begin: seconds since the epoch at the first judged window."""
-    if one.verdict is DriftVerdict.TOO_SHORT:
-        return _open(one)
-    told = [_course(against, course) for against, course in by_reference(one).items() if course.change is not None]
-    alone = one.verdict is DriftVerdict.SLOWING and not one.slows_against_siblings
+    if drift.verdict is DriftVerdict.TOO_SHORT:
+        return _open(drift)
+    texts = [_course(against, course) for against, course in by_reference(drift).items() if course.change is not None]
+    alone = drift.verdict is DriftVerdict.SLOWING and not drift.slows_against_siblings
     if alone:  # what shows it comes first
-        told.reverse()
-    words = f"{', '.join([*told, *_kinds(one)])}, over {one.raw.hours:.1f} h from {iso(begin)} on"
-    if one.raw.step_h is not None:
-        words += f", at once at {iso(begin + one.raw.step_h * 3600)}"
-    if one.verdict is DriftVerdict.STEADY:
-        kinds = one.kinds if one.had_siblings else one.raw_kinds
-        untold = sum(course.verdict is DriftVerdict.TOO_SHORT for course in kinds.values())
-        return f"{words}; {plural(untold, 'kind')} of work alone cannot be told" if untold else words
+        texts.reverse()
+    words = f"{', '.join([*texts, *_kinds(drift)])}, over {drift.raw.hours:.1f} h from {iso(begin)}"
+    if drift.raw.step_h is not None:
+        words += f", in one step at {iso(begin + drift.raw.step_h * 3600)}"
+    if drift.verdict is DriftVerdict.STEADY:
+        kinds = drift.kinds if drift.had_siblings else drift.raw_kinds
+        open_kinds = sum(course.verdict is DriftVerdict.TOO_SHORT for course in kinds.values())
+        return f"{words}; {plural(open_kinds, 'kind')} of work inconclusive by itself" if open_kinds else words
     if not alone:
         return words
-    if one.had_siblings and one.relative is not None and one.relative.verdict is DriftVerdict.STEADY:
-        return f"all slow alike, the room perhaps: {words}; {_ROOM}"
-    return f"{words}; nothing shows whether it is the GPU or the room: {_ROOM}"
+    if drift.had_siblings and drift.relative is not None and drift.relative.verdict is DriftVerdict.STEADY:
+        return f"all siblings slow down alike, perhaps because of the room: {words}. {_ROOM}"
+    return f"{words}. The GPU or the room may be the cause. {_ROOM}"
 
 
-def _open(one: Drift) -> str:
-    course = one.open_course
+def _open(drift: Drift) -> str:
+    course = drift.open_course
     unsteady = course is not None and course.change is not None and course.needed_h is None
-    because = "too unsteady to tell" if unsteady else "too short to tell"
-    hours = f"; about {course.needed_h:.1f} h would tell" if course is not None and course.needed_h else ""
-    if one.had_siblings and course is one.raw:
-        return f"as its siblings; {because} whether all of them slow{hours}"
-    return f"{because} whether it slows{hours}"
+    because = "rates too unsteady" if unsteady else "burn-in too short"
+    hours = f" (about {course.needed_h:.1f} h needed)" if course is not None and course.needed_h else ""
+    if drift.had_siblings and course is drift.raw:
+        return f"steady against its siblings; {because} to see whether all of them slow down{hours}"
+    return f"{because} to see whether the GPU slows down{hours}"
 
 
 def _course(against: str, course: Course) -> str:
@@ -73,8 +73,8 @@ def _course(against: str, course: Course) -> str:
     return f"{change.value:+.1f} % ({change.low:+.1f} to {change.high:+.1f}) {against}"
 
 
-def _kinds(one: Drift) -> Iterator[str]:
-    for against, whole, kinds in ((SIBLINGS, one.relative, one.kinds), (ITSELF, one.raw, one.raw_kinds)):
+def _kinds(drift: Drift) -> Iterator[str]:
+    for against, whole, kinds in ((SIBLINGS, drift.relative, drift.kinds), (ITSELF, drift.raw, drift.raw_kinds)):
         if whole is None or whole.verdict is DriftVerdict.SLOWING:
             continue
         for kind, course in kinds.items():

@@ -18,29 +18,29 @@ LONGER: Final = 2
 def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[str, Ahead]:
     """Return by device what completes its burn-in. A finished burn-in with its time served has no time left."""
     stored, finished = archive.stored, archive.finished
-    asked = requested(stored.configuration)
+    burn_in = requested(stored.configuration)
     so_far = busy_time.remaining_of(archive, at_work)
     over = finished is not None and not finished.interrupted and not finished.broken and not so_far.short
-    least = _least(archive, asked)
+    least = _least(archive, burn_in)
     return {
         device.uuid: Ahead(0.0 if over else so_far.left_s, busy_time.launch_s(archive, device), least)
         for device in stored.devices
     }
 
 
-def _least(archive: Archive, asked: BurnIn) -> str:
+def _least(archive: Archive, burn_in: BurnIn) -> str:
     """Return length and level of a new burn-in as options; without the level if the table no longer has it."""
     stored, table = archive.stored, levels.load()
-    longer_s = LONGER * asked.duration_s
-    if asked.level not in table.levels:
+    longer_s = LONGER * burn_in.duration_s
+    if burn_in.level not in table.levels:
         return written(min(longer_s, LONGEST_S))
     least_s = time_needed.least_s(stored.plan, stored.configuration, stored.devices, table)
-    return f"{written(min(least_s if least_s > asked.duration_s else longer_s, LONGEST_S))} --level {asked.level}"
+    return f"{written(min(least_s if least_s > burn_in.duration_s else longer_s, LONGEST_S))} --level {burn_in.level}"
 
 
 def untried(archive: Archive, lost: Iterable[Lost], done: Collection[tuple[str, int]]) -> frozenset[str]:
     """Return the cells without a failure and without a result. done: cells and rounds with a result."""
-    tried = {cell_id for cell_id, _ in done} | {one.cell.id for one in lost}
+    tried = {cell_id for cell_id, _ in done} | {launch.cell.id for launch in lost}
     return frozenset(
         cell.id
         for cell in archive.stored.plan.cells

@@ -1,23 +1,22 @@
-"""The length of a burn-in round and the number of rounds that fit. The figures add up as they are shown. Pure."""
+"""The length of a burn-in round and the number of rounds that fit, as they are shown. Pure."""
 
 import math
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from orchestrator.config.naming import plural
 from orchestrator.config.run_configuration import Configuration, Plan
 from orchestrator.errors import ConfigError
 from orchestrator.kinds.burn_in.levels import requested
 from orchestrator.state.time_budget import Budget
 from protocol.cell import Device
 
-_WHOLE_S: Final = 100.0
-"""From here on seconds are shown without tenths."""
-_WHOLE_ROUNDS: Final = 10
-"""From here on rounds are shown without tenths."""
+_WHOLE_S: Final = 100.0  # From here on seconds are shown without tenths
+_WHOLE_ROUNDS: Final = 10  # From here on rounds are shown without tenths
 
 
 class Rounds(NamedTuple):
-    """Rounds of one device: seconds of the launches of the first round in order, their sum, and rounds that fit."""
+    """Rounds of a device: seconds of each launch of the first round, their sum, and rounds that fit."""
 
     launches_s: tuple[float, ...]
     round_s: float
@@ -26,29 +25,29 @@ class Rounds(NamedTuple):
 
 def of(plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device) -> Rounds:
     """Return the rounds of one of the run's devices."""
-    asked = requested(configuration)
+    burn_in = requested(configuration)
     cells = {cell.id: cell for cell in plan.cells}
-    budget = Budget(configuration, devices, asked.duration_s, began=0.0)
+    budget = Budget(configuration, devices, burn_in.duration_s, began=0.0)
     first = (cells[cell_id] for cell_id, number in plan.order[device.uuid] if number == 0)
     launches_s = tuple(_shown_s(budget.expected_s(cell)) for cell in first)
     round_s = _shown_s(math.fsum(launches_s))
     return Rounds(launches_s, round_s, _rounded_down(budget.for_launches_s(device) / round_s))
 
 
-def in_words(seconds: float) -> str:
+def format_launch(seconds: float) -> str:
     """Return the duration of a launch: "1.4 s", "121 s"."""
     return f"{seconds:.{int(seconds < _WHOLE_S)}f} s"
 
 
-def round_in_words(seconds: float) -> str:
+def format_round(seconds: float) -> str:
     """Return the duration of a round: "13.2 s", "4 min 43 s"."""
     if seconds < _WHOLE_S:
-        return in_words(seconds)
+        return format_launch(seconds)
     minutes, rest_s = divmod(round(seconds), 60)
     return f"{minutes} min" + (f" {rest_s} s" if rest_s else "")
 
 
-def how_many(rounds: float) -> str:
+def format_count(rounds: float) -> str:
     """Return a number of rounds: "4.7", "101"."""
     return f"{rounds:.{int(rounds < _WHOLE_ROUNDS)}f}"
 
@@ -58,10 +57,10 @@ def require_planned(plan: Plan, configuration: Configuration, devices: Sequence[
     for number, device in _flipped(configuration, devices):
         planned = 1 + max(last for _, last in plan.order[device.uuid])
         if number >= planned:
-            possible, are = of(plan, configuration, devices, device).possible, "is" if planned == 1 else "are"
+            possible = of(plan, configuration, devices, device).possible
             raise ConfigError(
-                f"--inject flip: there is no round {number + 1} on {device.label}: {planned} {are} planned, with "
-                f"time for about {how_many(possible)}. {_to_choose(possible)}"
+                f"--inject flip: {device.label} has no round {number + 1}: {plural(planned, 'round')} planned, time "
+                f"for about {format_count(possible)}. {_advice(possible)}"
             )
 
 
@@ -70,10 +69,10 @@ def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -
     for number, device in _flipped(configuration, devices):
         possible = of(plan, configuration, devices, device).possible
         if number + 1 > possible:
-            what = "reached" if number >= possible else "gone through to its end"
+            what = "start" if number >= possible else "complete"
             yield (
-                f"--inject flip: there is time for about {how_many(possible)} rounds on {device.label}, so that round "
-                f"{number + 1} is probably not {what}, and may prove nothing. {_to_choose(possible)}"
+                f"--inject flip: {device.label} has time for about {format_count(possible)} rounds, so round "
+                f"{number + 1} will probably not {what}. {_advice(possible)}"
             )
 
 
@@ -84,14 +83,14 @@ def _flipped(configuration: Configuration, devices: Sequence[Device]) -> Iterato
             yield one.round, by_uuid[one.device]
 
 
-def _to_choose(possible: float) -> str:
+def _advice(possible: float) -> str:
     match int(possible):
         case 0:
             return "Choose a longer --burn-in"
         case 1:
             return "Choose round 1, or a longer --burn-in"
         case whole:
-            return f"Choose one of the rounds 1 to {whole}, or a longer --burn-in"
+            return f"Choose a round from 1 to {whole}, or a longer --burn-in"
 
 
 def _shown_s(seconds: float) -> float:

@@ -4,8 +4,7 @@
                counted as served:    ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓ and at most ORDINARY_S of each gap,
                but in each session no more gaps than ▓▓▓▓, and nothing while the orchestrator was suspended
 
-A gap takes 1 to 2 s on a GPU, a start up to 20 s. Only the first session's start counts: a resumed run has its time
-from the end of the imports (state/time_budget.py). Stalls of a worker (stats/stalls.py) do not count.
+A gap takes 1 to 2 s on a GPU, a start up to 20 s. Only the start of the first session counts (state/time_budget.py).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,34 +17,27 @@ from protocol.failure import Phase
 ORDINARY_S: Final = 20.0
 """Counted seconds of a gap: on a node the import took 12 s, a first context 5 s, a later launch 0.5 to 1.3 s."""
 SHARE: Final = 0.95
-LATE_S: Final = 10.0
-"""A device must serve SHARE of the requested time, less this and one cell."""
-LONG_S: Final = 60.0
-"""Longer unexplained gaps are reported: nothing planned takes so long."""
+LATE_S: Final = 10.0  # A device must serve SHARE of the requested time, less this and one cell
+LONG_S: Final = 60.0  # Longer unexplained gaps are reported: nothing planned takes so long
 AT_WORK: Final = frozenset({Phase.WARM_UP, Phase.MEASURE, Phase.FINISH})
 """Phases of a launch in which its device works. Before them it imports and builds."""
 
-Span = tuple[int, int]
-"""Begin and end in monotonic nanoseconds of one session."""
+Span = tuple[int, int]  # Begin and end in monotonic nanoseconds of one session
 
 
 @dataclass(frozen=True)
 class Load:
-    """Work of a device in one session of a run.
-
-    halts: when the orchestrator was suspended. since_ns: from when on its start counts; None: not at all.
-    cut_off: launches that ended with the run. Only their last part is among `launches`.
-    """
+    """Work of a device in one session of a run."""
 
     launches: list[Span] = field(default_factory=list)
     stalls: list[Span] = field(default_factory=list)
-    halts: tuple[Span, ...] = ()
-    since_ns: int | None = None
-    cut_off: list[Span] = field(default_factory=list)
+    halts: tuple[Span, ...] = ()  # when the orchestrator was suspended
+    since_ns: int | None = None  # from when on its start counts; None: not at all
+    cut_off: list[Span] = field(default_factory=list)  # ended with the run; only their last part is among `launches`
 
 
 class Parts(NamedTuple):
-    """Seconds of a device in a session: at work in launches, in ordinary gaps between them, before the first launch."""
+    """Seconds of a device in a session: in launches, in ordinary gaps between them, before the first."""
 
     worked_s: float
     between_s: float
@@ -77,13 +69,13 @@ def started_s(load: Load) -> float:
 
 
 def ordinary_s(gap: Span, halts: Iterable[Span]) -> float:
-    """Return the counted seconds of a gap. The time while the orchestrator was suspended does not count."""
+    """Return the counted seconds of a gap, without those in which the orchestrator was suspended."""
     return min(sum(end - begin for begin, end in without((gap,), halts)) / 1e9, ORDINARY_S)
 
 
-def is_short(served_s: float, asked_s: float, cell_s: float) -> bool:
+def is_short(served_s: float, requested_s: float, cell_s: float) -> bool:
     """Whether the served time is too short. cell_s: the longest launch, which may not have fit at the end."""
-    return served_s < SHARE * asked_s - LATE_S - cell_s
+    return served_s < SHARE * requested_s - LATE_S - cell_s
 
 
 def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
@@ -102,10 +94,10 @@ def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
 
 def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int, float]]:
     """Return begin and unexplained seconds of each long gap. explained: when an awaited device was not ready."""
-    known = joined(explained)
+    explained_spans = joined(explained)
     for begin, end in between(joined(work)):
-        if (untold_s := (end - begin - overlap_ns((begin, end), known)) / 1e9) > LONG_S:
-            yield begin, untold_s
+        if (unexplained_s := (end - begin - overlap_ns((begin, end), explained_spans)) / 1e9) > LONG_S:
+            yield begin, unexplained_s
 
 
 def overlap_ns(span: Span, others: Iterable[Span]) -> int:
@@ -116,13 +108,13 @@ def overlap_ns(span: Span, others: Iterable[Span]) -> int:
 
 def joined(spans: Iterable[Span]) -> Sequence[Span]:
     """Return the spans in order, with overlapping ones merged."""
-    found: list[Span] = []
+    merged: list[Span] = []
     for begin, end in sorted(spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:
-            found.append((begin, end))
-    return found
+            merged.append((begin, end))
+    return merged
 
 
 def between(spans: Sequence[Span]) -> Iterator[Span]:

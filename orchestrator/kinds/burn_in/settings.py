@@ -36,10 +36,8 @@ _LINKS: Final = ModelSpec(
 _MEASUREMENT: Final = Measurement(
     relative_half_width=0.0, block_s=0.25, warm_up_cap_s=0.0, min_s=0.0, max_s=0.0, warm_up_iterations=1
 )
-"""No target interval: a cell measures for its full length (BurnIn.cell_s).
-
-The GPU waits for the host between blocks. At 0.25 s a window of 10 s, by which rates are judged, has 40 blocks, and
-the shortest cell 3.
+"""A cell measures for its full length. With blocks of 0.25 s, between which a GPU waits for the host, a window of 10 s,
+by which rates are judged, has 40 blocks, and the shortest cell 3.
 """
 SHORTEST_S: Final = 30.0
 LONGEST_S: Final = 14 * 86_400.0
@@ -57,9 +55,7 @@ def seconds(text: str, origin: str = "--burn-in") -> float:
     if _DURATION.fullmatch(text) is None:
         meant = "".join(text.lower().split())
         if _DURATION.fullmatch(meant) is not None:
-            raise ConfigError(
-                f"{origin} {text}: a duration is written in lower case and without blanks. Did you mean {meant}?"
-            )
+            raise ConfigError(f"{origin} {text}: write durations in lower case without spaces. Did you mean {meant}?")
         raise ConfigError(
             f"{origin} {text}: expected a duration with units (s, m, h or d), {span}, such as 10m, 8h or 1h30m"
         )
@@ -85,8 +81,8 @@ def of_settings(
         for key in (LEVEL, INJECT, MAX_TEMPERATURE, STEPS, IN_PHASE):
             if settings.values.get(key):
                 raise ConfigError(
-                    f"{settings.origin(key)}: it is a part of a burn-in. Add --burn-in with a duration ({DURATION} in "
-                    "a file), or leave it out."
+                    f"{settings.origin(key)}: only a burn-in has this setting. Add --burn-in with a duration "
+                    f"({DURATION} in a file), or remove the setting."
                 )
         return configuration
     refuse_mistakes(settings, table)
@@ -101,7 +97,7 @@ def on_devices(
 ) -> Configuration:
     """Add what depends on the devices: injected faults and load steps. Raises ConfigError."""
     if settings.values.get(INJECT):
-        faults = [word for word, _ in settings.words(INJECT)]
+        faults = [word for word, _ in settings.items(INJECT)]
         configuration = with_injections(configuration, faults, devices, settings.origin(INJECT))
     if settings.find(STEPS, bool):
         in_phase = bool(settings.find(IN_PHASE, bool))
@@ -131,8 +127,8 @@ def configured(
     name = level or table.level_for(duration_s)
     if Mode.SOLO in configuration.modes:
         raise ConfigError(
-            f"{origin}: it loads all devices at once; with --solo (benchmark.mode) each would be idle while the others "
-            "work. Leave that out, or name one device with --gpu-ids."
+            f"{origin}: a burn-in loads all devices at once, so --solo (benchmark.mode) cannot be used. Remove it, or "
+            "name one device with --gpu-ids."
         )
     return msgspec.structs.replace(
         configuration,
@@ -153,7 +149,7 @@ def configured(
 def with_steps(
     configuration: Configuration, devices: Sequence[Device], table: BurnInTable, *, in_phase: bool
 ) -> Configuration:
-    """Add load steps: the devices in turn over a period, or all together. Cells get shorter for the additional cell."""
+    """Add load steps: the devices in turn over a period, or all together. Other cells get shorter."""
     burn_in = configuration.burn_in
     assert burn_in is not None
     rule = table.steps
@@ -183,14 +179,14 @@ def with_injections(
     cpus = {device.uuid: device.label for device in devices if device.kind is DeviceKind.CPU}
     for one in parsed:
         if one.device in cpus and one.hot_c is not None:
-            raise ConfigError(f"{origin} hot: {cpus[one.device]} has no temperature that is read; choose a GPU")
+            raise ConfigError(f"{origin} hot: {cpus[one.device]} has no temperature readings. Choose a GPU")
         if one.device in cpus and one.slow_percent:
-            raise ConfigError(f"{origin} slow: nobody judges the rates of {cpus[one.device]}; choose a GPU")
+            raise ConfigError(f"{origin} slow: the rates of {cpus[one.device]} are not judged. Choose a GPU")
         alike = sum(device.name == names[one.device] for device in devices)
         if one.slow_percent and alike < LEAST_GPUS:
             raise ConfigError(
-                f"{origin} slow: a GPU that is slow from the beginning on is found beside {LEAST_GPUS - 1} others of "
-                f"its kind at the least, and this run has {alike - 1}. Add GPUs, or choose another fault"
+                f"{origin} slow: finding a slow GPU takes at least {LEAST_GPUS - 1} sibling GPUs, and this run has "
+                f"{alike - 1}. Add GPUs, or choose another fault"
             )
     for device in devices:
         injections.require_one_of_each(parsed, device, origin)

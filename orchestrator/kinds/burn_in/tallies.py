@@ -1,8 +1,4 @@
-"""Sums over all launches of one check on one GPU, and how their outputs were compared. Pure.
-
-A digest that fails its trial in a process is replaced (worker/verify/digest.py). On one device with the same libraries
-it fails always or never; a single failure is a sign of a fault.
-"""
+"""Sums over all launches of one check on one GPU, and how their outputs were compared. Pure."""
 
 import re
 from collections import Counter, defaultdict
@@ -36,14 +32,14 @@ def tallies(
 
 
 def _tally(group: Sequence[LaunchEvidence], more: int, kind: DeviceKind) -> Tally:
-    found = [one.result.verification for one in group if one.result.verification is not None]
+    found = [launch.result.verification for launch in group if launch.result.verification is not None]
     return Tally(
         launches=len(group),
-        checks=sum(one.checks for one in found),
-        operations=sum(one.operations for one in found),
-        verified_bytes=sum(one.verified_bytes for one in found),
-        measured_s=sum(one.measured_s for one in group),
-        mismatches=sum(one.mismatches for one in found) + more,
+        checks=sum(verification.checks for verification in found),
+        operations=sum(verification.operations for verification in found),
+        verified_bytes=sum(verification.verified_bytes for verification in found),
+        measured_s=sum(launch.measured_s for launch in group),
+        mismatches=sum(verification.mismatches for verification in found) + more,
         method=method(found),
         covered=memory_test.covered(found, kind),
     )
@@ -70,11 +66,11 @@ def check(workload: Workload, tally: Tally) -> CheckReport:
 def method(launches: Sequence[Verification]) -> str:
     """Describe how the outputs of one check were compared; for a memory test also how often per pattern."""
     ways: dict[str, str] = {}
-    for one in launches:
-        ways.setdefault(_way(one), one.method)
-    told = "; ".join(ways.values())
+    for verification in launches:
+        ways.setdefault(_way(verification), verification.method)
+    described = "; ".join(ways.values())
     times = ", ".join(f"{name} {times}" for name, times in memory_test.marched(launches).items())
-    return f"{told}, times from end to end: {times}" if times else told
+    return f"{described}, complete passes: {times}" if times else described
 
 
 def not_tested(cells: Mapping[str, Sequence[Verification]]) -> dict[str, str]:
@@ -84,13 +80,14 @@ def not_tested(cells: Mapping[str, Sequence[Verification]]) -> dict[str, str]:
         ways = Counter(map(_way, launches))
         if len(ways) > 1:
             (_, most), *others = ways.most_common()
-            told = ", ".join(f"{way} in {count}" for way, count in others)
-            found[f"{name} in one way all night"] = (
-                f"{told} of {most + sum(count for _, count in others)} launches; the same way is right always or never "
-                "on a sound GPU, so test it again"
+            # A digest that fails its trial is replaced (worker/verify/digest.py), on a healthy GPU always or never.
+            exceptions = ", ".join(f"{way} in {count}" for way, count in others)
+            found[f"{name} with one method throughout"] = (
+                f"{exceptions} of {most + sum(count for _, count in others)} launches. On a healthy GPU a method works "
+                "always or never, so test the GPU again"
             )
     return found
 
 
-def _way(one: Verification) -> str:
-    return _SHARE.sub("", one.method).rstrip(", ")
+def _way(verification: Verification) -> str:
+    return _SHARE.sub("", verification.method).rstrip(", ")

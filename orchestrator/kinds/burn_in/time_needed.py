@@ -1,7 +1,4 @@
-"""Whether a burn-in has time for a whole round, and the shortest duration that has. Pure.
-
-Cells get shorter with the duration; starts and the fewest steps of a replay do not.
-"""
+"""Whether a burn-in has time for a whole round, and the shortest duration that has. Pure."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -18,10 +15,8 @@ from orchestrator.state.time_budget import closing_s
 from protocol.cell import Cell, Device, DeviceKind
 
 SLOWER: Final = {DeviceKind.CUDA: 1, DeviceKind.CPU: 3}
-"""Factor on estimated starts and replay steps. CPU devices share cores with each other and the host.
-
-Three of them on two cores took 4 to 13 s for the first import (estimate 4 s) and 0.5 to 0.9 s between launches. A step
-of lstm took 0.4 to 0.5 s at a load of four on two cores (estimate 0.15 to 0.18 s).
+"""Factor on estimated starts and replay steps. CPU devices share cores: three on two cores took 4 to 13 s for the first
+import (estimate 4 s) and 0.5 to 0.9 s between launches; a step of lstm took 0.4 to 0.5 s (estimate 0.15 to 0.18 s).
 """
 _STEP_S: Final = 10
 _SHOWN: Final = 3
@@ -29,8 +24,8 @@ _SHOWN: Final = 3
 
 def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Iterator[str]:
     """Warn about cells that will be UNKNOWN because the duration is too short."""
-    asked = configuration.burn_in
-    if asked is None:
+    burn_in = configuration.burn_in
+    if burn_in is None:
         return
     late = dict.fromkeys(name for device in devices for name in _late(plan, configuration, devices, device))
     if late:
@@ -38,17 +33,17 @@ def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], t
         shown, more = list(late)[:_SHOWN], len(late) - _SHOWN
         names = listed([*shown, plural(more, "more cell")] if more > 0 else shown, "and")
         yield (
-            f"a burn-in of {written(asked.duration_s)} has hardly room for one whole round of level {asked.level}: "
-            f"{names} may not come to an end, which is UNKNOWN. --burn-in {least} --level {asked.level} has room"
+            f"a burn-in of {written(burn_in.duration_s)} may be too short for one round of level {burn_in.level}: "
+            f"{names} may not complete, which gives UNKNOWN. Use --burn-in {least} --level {burn_in.level}"
         )
 
 
 def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> float:
     """Return the shortest duration of this level with time for one whole round, in steps of _STEP_S."""
-    asked = requested(configuration)
+    burn_in = requested(configuration)
 
     def needed_s(device: Device, duration_s: float) -> float:
-        cell_s = table.cell_s(duration_s, device.kind, asked.level, steps=bool(asked.steps))
+        cell_s = table.cell_s(duration_s, device.kind, burn_in.level, steps=bool(burn_in.steps))
         *_, end_s = itertools.accumulate(_lasting(plan, configuration, devices, device, cell_s))
         return end_s + closing_s(duration_s)
 
@@ -59,18 +54,18 @@ def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device],
 
 
 def _late(plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device) -> Iterator[str]:
-    asked = requested(configuration)
-    lasting = _lasting(plan, configuration, devices, device, asked.cell_s[device.kind])
+    burn_in = requested(configuration)
+    lasting = _lasting(plan, configuration, devices, device, burn_in.cell_s[device.kind])
     _, *ends = itertools.accumulate(lasting)
     for cell, end_s in zip(_first_round(plan, device), ends, strict=True):
-        if end_s + closing_s(asked.duration_s) > asked.duration_s:
+        if end_s + closing_s(burn_in.duration_s) > burn_in.duration_s:
             yield cell_name(cell)
 
 
 def _lasting(
     plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device, cell_s: float
 ) -> Iterator[float]:
-    """Return the seconds of the start of the run, then of each launch of the first round."""
+    """Seconds of the start of the run, then of each launch of the first round."""
     slower, scale = SLOWER[device.kind], SLOWER[device.kind] * estimate.sharing(device, devices)
     yield slower * estimate.shared_start_s(configuration, [device])
     for cell in _first_round(plan, device):

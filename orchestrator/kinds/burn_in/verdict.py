@@ -1,12 +1,10 @@
-"""Judge one GPU after a burn-in. Pure.
+"""Judge one GPU after a burn-in. The gravest verdict wins, and all reasons are reported. Pure.
 
-    FAIL      wrong bits in computing, memory or transfers, or a hardware fault seen by the health checks
-    UNKNOWN   too little time at work, contaminated by another process, a planned cell without a check, or wrong bits
-              that cannot be attributed to one GPU
-    WARN      slower over time or than its siblings, a health warning, or a failed launch that was repeated
-    PASS      every planned cell was checked for the requested time, and nothing was found
-
-The gravest verdict wins, and all reasons are reported.
+FAIL      wrong bits in computing, memory or transfers, or a hardware fault seen by the health checks
+UNKNOWN   too little time at work, contaminated by another process, a planned cell without a check, or wrong bits
+          that cannot be attributed to one GPU
+WARN      slower over time or than its siblings, a health warning, or a failed launch that was repeated
+PASS      every planned cell was checked for the requested time, and nothing was found
 """
 
 from collections.abc import Iterator
@@ -58,37 +56,33 @@ def judge(work: Work) -> Judged:
 
 
 def bound(exposure: float) -> float | None:
-    """Return the error rate excluded with 95 % confidence after `exposure` checks or hours without error.
-
-    Rule of three (Hanley and Lippman-Hand 1983): 3/n. None for 0.
-    """
-    return 3 / exposure if exposure else None
+    """Return the error rate excluded with 95 % confidence by so many checks or hours without error."""
+    return 3 / exposure if exposure else None  # rule of three, Hanley and Lippman-Hand 1983
 
 
 def _wrong_bits(work: Work) -> Iterator[Reason]:
-    """Report wrong results. A result that a correct library may give is UNKNOWN."""
     for one in work.wrong:
         mismatch = one.mismatch
         where = f"{WORKLOADS[one.workload].title} in {one.precision}, round {one.round + 1}, {one.at}"
         what, again = _seen(one.workload, mismatch)
         if one.doubt:
-            told = f"{where}: {what}; {one.doubt}; {again}"
-            yield Reason(HealthVerdict.UNKNOWN, told, Action.PAIRS)
+            yield Reason(HealthVerdict.UNKNOWN, f"{where}: {what}, {again}. {one.doubt}", Action.PAIRS)
         elif another_algorithm(mismatch):
             yield Reason(
                 HealthVerdict.UNKNOWN,
-                f"{where}: {what}, all of it within rounding: the library may have chosen another algorithm; {again}",
+                f"{where}: {what}, {again}. All differences are within rounding, so the library may have chosen "
+                "another algorithm",
                 Action.MONITOR,
             )
         else:
-            read = "" if mismatch.same_when_read_again else "; it was right when read again, an error of reading"
-            yield Reason(HealthVerdict.FAIL, f"{where}: {what}; {again}{read}", Action.REPLACE)
+            read = "" if mismatch.same_when_read_again else ". Correct when read again: a read error"
+            yield Reason(HealthVerdict.FAIL, f"{where}: {what}, {again}{read}", Action.REPLACE)
     if work.unclear:
         unclear = plural(work.unclear, "mismatch", "mismatches")
         yield Reason(
             HealthVerdict.UNKNOWN,
-            f"{WORKLOADS[Workload.LINKS].title}: {unclear} without details, which may be its own, or follow from what "
-            "others had wrong",
+            f"{WORKLOADS[Workload.LINKS].title}: {unclear} without details. This GPU or errors of other devices may "
+            "be the cause",
             Action.PAIRS,
         )
     for workload, tally in work.tallies.items():
@@ -98,36 +92,34 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
         sample = deviation.sample
         yield Reason(
             HealthVerdict.FAIL,
-            f"{sample.cell}, round {sample.round + 1}, {sample.begun}: other bits than {deviation.against} of "
-            f"{deviation.of} {who} gave, from output {deviation.at + 1} on",
+            f"{sample.cell}, round {sample.round + 1}, {sample.begun}: its bits differ from those of "
+            f"{deviation.against} of {deviation.of} {who}, starting at output {deviation.at + 1}",
             Action.REPLACE,
         )
 
 
 def _more(work: Work, workload: Workload, mismatches: int) -> Iterator[Reason]:
-    """Report mismatches without details, judged like those with details."""
     kept = [one for one in work.wrong if one.workload is workload]
     unclear = work.unclear if workload is Workload.LINKS else 0
     if (more := mismatches - len(kept) - unclear) > 0:
         other = "more " if kept or unclear else ""
         number = plural(more, f"{other}mismatch", f"{other}mismatches")
-        told = f"{WORKLOADS[workload].title}: {number}, without details"
+        reason = f"{WORKLOADS[workload].title}: {number} without details"
         if kept and all(one.doubt or another_algorithm(one.mismatch) for one in kept):
-            yield Reason(HealthVerdict.UNKNOWN, f"{told}; those with details look alike", Action.MONITOR)
+            yield Reason(HealthVerdict.UNKNOWN, f"{reason}. Those with details prove no fault", Action.MONITOR)
         else:
-            yield Reason(HealthVerdict.FAIL, told, Action.REPLACE)
+            yield Reason(HealthVerdict.FAIL, reason, Action.REPLACE)
 
 
 def _seen(workload: Workload, mismatch: Mismatch) -> tuple[str, str]:
-    """Describe a mismatch and its repetitions."""
     size = f"{plural(mismatch.elements, 'element')}, {plural(mismatch.bits, 'bit')} wrong"
     if not mismatch.repeated:
-        known = size if mismatch.elements else "wrong bits"
-        return f"{mismatch.what}: {known}", "its launch ended before it was looked at closer"
+        described = size if mismatch.elements else "wrong bits"
+        return f"{mismatch.what}: {described}", "not repeated because the launch ended"
     again = f"wrong again in {mismatch.wrong_again} of {mismatch.repeated} repetitions"
     if workload is Workload.REPLAY:
         return mismatch.what, again  # which gradients differ, and the loss; nobody knows by how many bits
-    return f"{mismatch.what}: {size if mismatch.elements else 'found wrong, though no element differs'}", again
+    return f"{mismatch.what}: {size if mismatch.elements else 'check failed, but no element differs'}", again
 
 
 def another_algorithm(mismatch: Mismatch) -> bool:
@@ -150,84 +142,78 @@ def _gaps(work: Work) -> Iterator[Reason]:
     yield from _time(work)
     if work.idle:
         longest = max(work.idle, key=lambda gap: gap.seconds)
-        others = f", the longest of {len(work.idle)} such gaps" if len(work.idle) > 1 else ""
-        told = f"without load for {longest.seconds:.0f} s from {longest.at} on, and nothing tells why{others}"
-        yield Reason(HealthVerdict.UNKNOWN, told, Action.MONITOR)
+        others = f" (the longest of {len(work.idle)} such gaps)" if len(work.idle) > 1 else ""
+        gap = f"no load for {longest.seconds:.0f} s from {longest.at}, for an unknown reason{others}"
+        yield Reason(HealthVerdict.UNKNOWN, gap, Action.MONITOR)
     if work.beside:
         who = ", ".join(sorted(set(work.beside)))
         launches = plural(len(work.beside), "launch", "launches")
-        yield Reason(
-            HealthVerdict.UNKNOWN, f"{launches} worked beside others ({who}): its load was not that of the burn-in"
-        )
+        yield Reason(HealthVerdict.UNKNOWN, f"{launches} contaminated by another process ({who})")
     if work.reboots:
-        yield Reason(HealthVerdict.UNKNOWN, "the machine was started anew in the middle", Action.MONITOR)
+        yield Reason(HealthVerdict.UNKNOWN, "the machine was rebooted during the burn-in", Action.MONITOR)
     for one in work.planned:
         excused = one.impossible and work.tallies.get(one.workload, Tally()).checks
         if not one.checks and not excused:
-            why = one.why or "no launch of it has a result"
+            why = one.why or "none of its launches has a result"
             action, todo = _tries(work) if one.untried else (Action.NOTHING, "")
-            yield Reason(HealthVerdict.UNKNOWN, f"{one.name} never came to an end: {why}{todo}", action)
+            yield Reason(HealthVerdict.UNKNOWN, f"{one.name} never completed: {why}{todo}", action)
     memory = work.tallies.get(Workload.MEMORY, Tally())
-    if memory.checks and (told := memory_test.lacking(memory.covered)):
-        yield Reason(HealthVerdict.UNKNOWN, told, Action.MONITOR)
+    if memory.checks and (lacking := memory_test.lacking(memory.covered)):
+        yield Reason(HealthVerdict.UNKNOWN, lacking, Action.MONITOR)
     if work.unread:
         launches = plural(len(work.unread), "launch", "launches")
-        told = f"whether {launches} without a result that counts found wrong bits cannot be read here: {work.unread[0]}"
-        todo = "make the report as somebody who may read it, else burn it in again"
-        yield Reason(HealthVerdict.UNKNOWN, f"{told}; {todo}", Action.AGAIN)
+        unread = f"{launches} without a valid result may have found wrong bits, which cannot be read: {work.unread[0]}"
+        todo = "Make the report as a user who may read the file, or start a new burn-in"
+        yield Reason(HealthVerdict.UNKNOWN, f"{unread}. {todo}", Action.AGAIN)
     for text in work.undecided:
         yield Reason(HealthVerdict.UNKNOWN, text)
     for text in work.failures:
         yield Reason(HealthVerdict.UNKNOWN, f"a launch has no result: {text}", Action.MONITOR)
-    for text in work.without_file:
+    for text in work.lost_results:
         action, todo = _measures_again(work)
-        yield Reason(HealthVerdict.UNKNOWN, f"a launch has no result any more: {text}{todo}", action)
+        yield Reason(HealthVerdict.UNKNOWN, f"the result of a launch is lost: {text}{todo}", action)
 
 
 def _time(work: Work) -> Iterator[Reason]:
     action, todo = _makes_up(work)
     if work.goes_on:
-        yield Reason(HealthVerdict.UNKNOWN, "it still goes on")
+        yield Reason(HealthVerdict.UNKNOWN, "the burn-in is still running")
     elif work.taken_out:
-        told = (
-            f"the night was cut short: the GPU was taken out: {work.taken_out}; once that is mended, burn it in again"
-        )
-        yield Reason(HealthVerdict.UNKNOWN, told, Action.AGAIN)
+        quarantined = f"the GPU was quarantined: {work.taken_out}. Fix the cause and start a new burn-in"
+        yield Reason(HealthVerdict.UNKNOWN, quarantined, Action.AGAIN)
     elif work.interrupted:
-        yield Reason(HealthVerdict.UNKNOWN, f"the night was cut short: {work.interrupted}; {todo}", action)
-    elif served_time.is_short(work.served_s, work.asked_s, work.cell_s):
-        short = f"at work for {work.served_s:.0f} s of the {work.asked_s:.0f} s asked for"
+        yield Reason(HealthVerdict.UNKNOWN, f"the burn-in was cut short: {work.interrupted}. {todo}", action)
+    elif served_time.is_short(work.served_s, work.requested_s, work.cell_s):
+        short = f"at work for {work.served_s:.0f} s of the {work.requested_s:.0f} s requested"
         why = f": {work.lost_time}" if work.lost_time else ""
-        yield Reason(HealthVerdict.UNKNOWN, f"{short}{why}; {todo}", action)
+        yield Reason(HealthVerdict.UNKNOWN, f"{short}{why}. {todo}", action)
 
 
 def _makes_up(work: Work) -> tuple[Action, str]:
-    """Return the action for missing time. `resume` cannot undo other findings."""
     if work.tainted:
-        return Action.NOTHING, "no more time makes it pass: `resume` goes on with the faults alone"
+        return Action.NOTHING, "More time cannot make it PASS: `resume` continues with the injected faults"
     if not _has_room(work):
-        return Action.AGAIN, f"what is left of its time has no room for what it lacks: {_anew(work)}"
+        return Action.AGAIN, f"Not enough time is left. {_anew(work)}"
     if work.idle or work.beside or work.reboots or work.failures:
-        most = "of what else is UNKNOWN here for want of memory at most"  # that waits again (state/replay.py)
-        return Action.AGAIN, f"`resume` makes up for the time, and {most}: begin again"
-    if not _has_room(work, len(work.without_file)):
-        return Action.AGAIN, "`resume` makes up for the time, and not for every result that is lost: begin again"
-    return Action.RESUME, "`gpubench-orchestrate resume` goes on until it has its time"
+        others = "It cannot resolve the other UNKNOWN results"
+        return Action.AGAIN, f"`resume` can add the missing time. {others}. Start a new burn-in"
+    if not _has_room(work, len(work.lost_results)):
+        return Action.AGAIN, "`resume` has no time to measure every lost result again. Start a new burn-in"
+    return Action.RESUME, "`gpubench-orchestrate resume` adds the missing time"
 
 
 def _measures_again(work: Work) -> tuple[Action, str]:
     if work.goes_on:
         return Action.NOTHING, ""
     if work.taken_out:
-        return Action.AGAIN, "; burn it in again"
-    if not _has_room(work, len(work.without_file)):
-        return Action.AGAIN, "; no time is left to measure it again: burn it in again"
-    return Action.RESUME, "; `resume` measures it again"
+        return Action.AGAIN, ". Start a new burn-in"
+    if not _has_room(work, len(work.lost_results)):
+        return Action.AGAIN, ". No time is left to measure it again. Start a new burn-in"
+    return Action.RESUME, ". `resume` measures it again"
 
 
 def _has_room(work: Work, more: int = 0) -> bool:
-    """Whether the remaining time suffices for the missing launches and `more`."""
-    short = served_time.is_short(work.served_s, work.asked_s, work.cell_s)
+    short = served_time.is_short(work.served_s, work.requested_s, work.cell_s)
     launches = sum(one.untried for one in work.planned) + more or int(short)
     return not launches or launches * work.ahead.launch_s <= work.ahead.left_s
 
@@ -236,16 +222,16 @@ def _tries(work: Work) -> tuple[Action, str]:
     if work.goes_on:
         return Action.NOTHING, ""
     action, _ = _makes_up(work)
-    return action, "; `resume` goes on with it" if action is Action.RESUME else f"; {_anew(work)}"
+    return action, ". `resume` measures it" if action is Action.RESUME else f". {_anew(work)}"
 
 
 def _anew(work: Work) -> str:
-    return f"begin again, with at least {work.ahead.least}"
+    return f"Start a new burn-in of at least {work.ahead.least}"
 
 
 def _warnings(work: Work) -> Iterator[Reason]:
-    for text in work.made_up:
-        yield Reason(HealthVerdict.WARN, f"a launch failed, and another one made up for it: {text}", Action.MONITOR)
+    for text in work.repeated:
+        yield Reason(HealthVerdict.WARN, f"a launch failed and was repeated with a result: {text}", Action.MONITOR)
     for kind, told in work.paces.items():
         if told.pace is Pace.SLOWER:
             because = "" if told.why is None else f"; {told.why.words}"

@@ -1,7 +1,4 @@
-"""Wrong bits found by launches, also by launches with a withdrawn result or none. Pure.
-
-Those prove nothing else (analysis/discarded_results.py), but bits of withdrawn results are compared too.
-"""
+"""Wrong bits found by launches, whether their result is valid, withdrawn or missing. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,17 +26,17 @@ class Uncounted:
 
     @property
     def cut_off(self) -> bool:
-        """Whether it ended before it had a result, so that only its mismatches are known."""
+        """Whether it ended before its result, so that only its mismatches are known."""
         return not any(one.checks for one in self.seen.values())
 
 
 @dataclass(frozen=True)
 class Share:
-    """What counts against one device of such a launch. mismatches: all; wrong: those with details."""
+    """What counts against one device of such a launch."""
 
     workload: Workload
-    mismatches: int
-    wrong: tuple[Wrong, ...]
+    mismatches: int  # all
+    wrong: tuple[Wrong, ...]  # those with details
     unclear: int
 
 
@@ -55,35 +52,36 @@ def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
 
 def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> Iterator[Share]:
     """Return what counts against a device in each launch. accused: of the whole burn-in."""
-    for one in launches:
-        if device.uuid in one.cell.devices:
-            found = links.attributed(one.seen, one.cell, device.uuid, accused, cut_off=one.cut_off)
-            if found.verification is not None and found.verification.mismatches:
-                kept = tuple(wrong(one.attempt, one.cell, found))
-                yield Share(one.cell.workload, found.verification.mismatches, kept, found.unclear)
+    for launch in launches:
+        if device.uuid in launch.cell.devices:
+            attributed = links.attributed(launch.seen, launch.cell, device.uuid, accused, cut_off=launch.cut_off)
+            if attributed.verification is not None and attributed.verification.mismatches:
+                kept = tuple(wrong(launch.attempt, launch.cell, attributed))
+                yield Share(launch.cell.workload, attributed.verification.mismatches, kept, attributed.unclear)
 
 
-def wrong(attempt: Attempt, cell: Cell, found: Attributed) -> Iterator[Wrong]:
+def wrong(attempt: Attempt, cell: Cell, attributed: Attributed) -> Iterator[Wrong]:
     """Return the mismatches that count against one device."""
-    kept = () if found.verification is None else found.verification.kept
-    for mismatch, doubt in zip(kept, found.doubts, strict=True):
+    kept = () if attributed.verification is None else attributed.verification.kept
+    for mismatch, doubt in zip(kept, attributed.doubts, strict=True):
         at = iso(attempt.segment.at(mismatch.at_ns))
         yield Wrong(cell.workload, cell.precision, attempt.start.round, at, mismatch, doubt)
 
 
 def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
     """Return the launches of a device whose mismatches cannot be read, with the reason."""
-    for one in launches:
-        found = one.seen.get(device.uuid)
-        if found is not None and (why := found.not_tested.get(UNREAD)) and one.cut_off:
-            yield f"{cell_name(one.cell)}, round {one.attempt.start.round + 1}, {iso(one.attempt.started)}: {why}"
+    for launch in launches:
+        verification = launch.seen.get(device.uuid)
+        if verification is not None and (why := verification.not_tested.get(UNREAD)) and launch.cut_off:
+            attempt = launch.attempt
+            yield f"{cell_name(launch.cell)}, round {attempt.start.round + 1}, {iso(attempt.started)}: {why}"
 
 
 def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> Iterator[Sample]:
     """Return the bits of launches for comparison. The first of several devices stands for all."""
-    for attempt, cell, found in launches:
-        if found is not None:
+    for attempt, cell, verification in launches:
+        if verification is not None:
             start = attempt.start
-            key = (*found.key, f"batch size {start.batch_size}")  # one that was halved has other bits, and may
-            digests = (*found.digests, *found.losses)
+            key = (*verification.key, f"batch size {start.batch_size}")  # one that was halved has other bits, and may
+            digests = (*verification.digests, *verification.losses)
             yield Sample(start.device, cell_name(cell), start.round, start.launch, key, digests, iso(attempt.started))

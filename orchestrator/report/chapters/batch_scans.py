@@ -6,10 +6,11 @@ from orchestrator.figures.cells import BatchPoint, BatchScan
 from orchestrator.figures.report import Report
 from orchestrator.report.device_labels import label_of
 from orchestrator.report.numbers import unit
-from orchestrator.report.remarks import MARK
 from orchestrator.report.sections import Section, Table, numbers
 from protocol.result import SteadyState
 
+MARK: Final = "*"
+"""Of a size with a remark below the table."""
 BAR: Final = 20
 """Characters of the highest throughput."""
 
@@ -54,7 +55,6 @@ def _row(point: BatchPoint, top: float, *, best: bool) -> tuple[str, ...]:
 
 
 def _doubts(point: BatchPoint) -> str:
-    """Why the throughput of a size's single launch is in doubt, empty for no doubt."""
     unsteady = "not steady after warm-up" if point.steady_state == SteadyState.NONE else ""
     moved = point.drifting and point.drift_percent is not None
     return "; ".join(filter(None, (unsteady, f"drifting by {point.drift_percent:+.1f}%" if moved else "")))

@@ -5,12 +5,14 @@ from typing import Final
 
 from orchestrator.config.naming import plural
 from orchestrator.config.workloads import WITHOUT_BATCH
-from orchestrator.figures.cells import LoadMetrics, Status
+from orchestrator.figures.cells import Computed, LoadMetrics, Measured
+from orchestrator.figures.quality import Quality
 from orchestrator.figures.report import Report
+from orchestrator.figures.table import memory_mb
 from orchestrator.report.device_labels import by_uuid
 from orchestrator.report.layout import Layout
-from orchestrator.report.lines import Line, lines, memory_mb, time_ms
-from orchestrator.report.numbers import NOT_AVAILABLE, interval, number, share, unit
+from orchestrator.report.lines import Line, lines, per_joule, percentiles_ms, time_ms
+from orchestrator.report.numbers import NOT_AVAILABLE, interval, interval_percent, number, share, unit
 from orchestrator.report.remarks import remark
 from orchestrator.report.sections import Badge, Cells, Entry, Section, Table, Tone, numbers, ranked, texts
 from protocol.cell import Mode, Workload
@@ -18,23 +20,25 @@ from protocol.cell import Mode, Workload
 _MORE: Final = "{} more cells are in report.csv and report.json; what is not ok is here first."
 LONGEST_REMARK: Final = 300
 _TONES: Final = {
-    Status.OK: Tone.GOOD,
-    Status.DEGRADED: Tone.WARN,
-    Status.REFERRED: Tone.QUIET,
-    Status.DOES_NOT_FIT: Tone.WARN,
-    Status.FAILED: Tone.BAD,
-    Status.DROPPED: Tone.QUIET,
-    Status.MISSING: Tone.WARN,
+    Quality.OK: Tone.GOOD,
+    Quality.HOST_BOUND: Tone.QUIET,
+    Quality.REFERRED: Tone.QUIET,
+    Quality.DROPPED: Tone.QUIET,
+    Quality.FAILED: Tone.BAD,
 }
+"""All others are warnings."""
 COLUMNS: Final = (
     *texts("GPU", "Model", "Phase", "Precision", "Mode"),
     *numbers("Input", "Batch"),
     *texts("Status"),
     *numbers("Figure"),
     *texts("Unit"),
-    *numbers("Time ms", "± %", "Memory MB", "Power W", "Temp. C", "SM MHz", "Attempts"),
+    *numbers("Time ms", "p50 ms", "p95 ms", "p99 ms", "± %", "% GEMM", "Memory MB", "Power W", "Per J"),
+    *numbers("Temp. C", "SM MHz", "Attempts"),
     *texts("Remarks"),
 )
+CONSTANT: Final = ("Mode", "Attempts")
+"""Columns that are left out where all cells have the same entry."""
 _FILTERED: Final = (0, 2, 7)
 """Device, phase and status."""
 _CHECKS: Final = (
@@ -52,14 +56,14 @@ def cells(report: Report, layout: Layout) -> Cells:
     names = by_uuid(report)
     row = _check if layout.checks else _row
     found = [
-        (int(line.entry.status is Status.OK), partial(row, names[line.entry.gpu_uuid], line)) for line in lines(report)
+        (int(line.quality is Quality.OK), partial(row, names[line.entry.gpu_uuid], line)) for line in lines(report)
     ]
-    return ranked(Table("All cells", columns, (), more=_MORE), narrowed, found)
+    return ranked(Table("All cells", columns, (), more=_MORE), narrowed, found, CONSTANT)
 
 
 def _check(device: str, line: Line) -> tuple[Entry, ...]:
     entry = line.entry
-    which = (device, entry.model_name, entry.workload, entry.precision, badge(entry.status))
+    which = (device, entry.model_name, entry.workload, entry.precision, badge(line.quality))
     return (*which, str(entry.launches), str(entry.attempts), _remark(entry.reason))
 
 
@@ -68,9 +72,9 @@ def _row(device: str, line: Line) -> tuple[Entry, ...]:
     size = "" if entry.input_size is None else str(entry.input_size)
     requested = entry.batch_size_requested if metric is None else metric.batch_size_requested
     which = (device, entry.model_name, entry.workload, entry.precision, line.mode or "", size)
-    status = (batch(entry.workload, requested), badge(entry.status))
+    status = (batch(entry.workload, requested), badge(line.quality))
     if metric is None:  # a scan that has found nothing
-        unknown = (NOT_AVAILABLE, "", *(NOT_AVAILABLE,) * 6)
+        unknown = (NOT_AVAILABLE, "", *(NOT_AVAILABLE,) * 11)
         return (*which, *status, *unknown, str(entry.attempts), _remark(entry.reason))
     half_width = metric.relative_half_width
     return (
@@ -79,9 +83,12 @@ def _row(device: str, line: Line) -> tuple[Entry, ...]:
         number(line.value),
         line.figure.unit if line.figure else "",
         number(time_ms(metric)),
+        *map(number, percentiles_ms(metric)),
         NOT_AVAILABLE if half_width is None else f"{half_width * 100:.2f}",
-        number(memory_mb(metric)),
-        number(metric.power_draw_w),
+        _whole(metric.plausibility.gemm_percent if isinstance(metric, Computed) else None),
+        _whole(memory_mb(metric)),
+        _whole(metric.power_draw_w),
+        number(per_joule(metric)),
         _whole(metric.temperature_c),
         _whole(metric.sm_clock_mhz),
         str(len(metric.attempts)),
@@ -99,7 +106,7 @@ def listed(report: Report) -> Section | None:
         *texts("Cell", "GPU"),
         *numbers("Batch"),
         *texts("Status"),
-        *numbers("Rate", "Time", "95% interval", "Launch spread", "Memory"),
+        *numbers("Rate", "Time", "p50, p95, p99", "Within launches", "Launch spread", "95% interval", "Memory"),
     )
     names = by_uuid(report)
     rows = tuple(_listed(line, names[line.entry.gpu_uuid]) for line in lines(report))
@@ -113,10 +120,10 @@ def listed(report: Report) -> Section | None:
 
 def _listed(line: Line, device: str) -> tuple[str, ...]:
     entry, metric = line.entry, line.metric
-    status = entry.status.replace("_", " ") + (f": {entry.reason}" if entry.reason else "")
+    status = line.quality + (f": {entry.reason}" if entry.reason else "")
     size = NOT_AVAILABLE if entry.batch_size is None or entry.workload in WITHOUT_BATCH else str(entry.batch_size)
     if metric is None:
-        return (_name(line), device, size, status, *(NOT_AVAILABLE,) * 5)
+        return (_name(line), device, size, status, *(NOT_AVAILABLE,) * 7)
     figure = line.figure
     return (
         _name(line),
@@ -125,14 +132,15 @@ def _listed(line: Line, device: str) -> tuple[str, ...]:
         status,
         NOT_AVAILABLE if isinstance(metric, LoadMetrics) or figure is None else unit(line.value, figure.unit),
         unit(time_ms(metric), "ms"),
+        _percentiles(metric),
         interval(metric.relative_half_width),
         share(metric.launch_spread_percent),
+        interval_percent(metric.launch_interval_percent),
         unit(memory_mb(metric), "MB"),
     )
 
 
 def _name(line: Line) -> str:
-    """The name of a cell: "resnet50 inference fp32 b8", with sizes and formats where it has any."""
     entry = line.entry
     words = [entry.model_name, entry.workload, entry.precision]
     if entry.workload not in (Workload.LOAD, Workload.PROBE):
@@ -153,9 +161,14 @@ def batch(phase: str, size: int) -> str:
     return "" if phase in WITHOUT_BATCH else str(size)
 
 
-def badge(status: Status) -> Badge:
-    """The status of a cell."""
-    return Badge(status.replace("_", " "), _TONES[status])
+def badge(word: Quality) -> Badge:
+    """What a row is worth."""
+    return Badge(word, _TONES.get(word, Tone.WARN))
+
+
+def _percentiles(metric: Measured) -> str:
+    known = percentiles_ms(metric)
+    return NOT_AVAILABLE if known[0] is None else f"{', '.join(map(number, known))} ms"
 
 
 def _whole(value: float | None) -> str:

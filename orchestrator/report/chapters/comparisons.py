@@ -53,19 +53,18 @@ def _names(report: Report) -> _Names:
     return _Names(keys.by_cell(report.results, report.probes), devices)
 
 
-def _cell(one: ThresholdResult | Cost, called: _Names) -> str:
-    if one.cell is None or one.gpu_uuid is None:
+def _cell(row: ThresholdResult | Cost, called: _Names) -> str:
+    if row.cell is None or row.gpu_uuid is None:
         return "none"
-    return " ".join(filter(None, (called.devices.get(one.gpu_uuid), called.cells[one.cell])))
+    return " ".join(filter(None, (called.devices.get(row.gpu_uuid), called.cells[row.cell])))
 
 
-def baseline(report: Report) -> Section:
-    """The run compared with its baseline by model; without a baseline, an empty chart with instructions."""
+def baseline(report: Report) -> Section | None:
+    """The run compared with its baseline by model; None without a baseline."""
     found = report.baseline_comparison
     says = "Throughput of each model, where the baseline has 100: further out is faster."
     if found is None:
-        empty = Chart("score", "Score against a baseline", Kind.RADAR, says, empty=f"{report.summary.score_note}.")
-        return Section("score", "Baseline", charts=(empty,))
+        return None
     against = f"{found.baseline} ({found.baseline_gpu}, {found.baseline_date})"
     percents = {
         "Overall" if name == "overall" else name.removesuffix("_throughput"): percent
@@ -80,17 +79,16 @@ def baseline(report: Report) -> Section:
         f"{says} Overall score: {'; '.join(filter(None, (number(found.overall_score), found.note)))}.",
         (Bars("ratio", "", tuple(ratios), series),) if ratios else (),
         "baseline",
-        "" if ratios else f"{report.summary.score_note}.",
     )
     rows = [(name, difference(percents[name])) for name in ratios]
     score = "" if found.overall_score is None else f"Overall score: {number(found.overall_score)}; "
-    excluded = (f"{plural(cells, 'cell')} left out: {why}" for why, cells in found.not_comparable.items())
+    excluded = (f"{plural(cells, 'cell')} excluded: {why}" for why, cells in found.not_comparable.items())
     notes = (f"{score}{report.summary.score_note}.", *excluded, *filter(None, (found.note,)))
     told = tuple(f"{name}: {difference(percent)}" for name, percent in percents.items())
     return Section(
         "score",
         "Baseline",
-        charts=(chart,),
+        charts=(chart,) if ratios else (),
         tables=(table("Against the baseline", (*texts("Model"), *numbers("Difference")), rows, name="baseline"),),
         findings=(Finding(None, f"Compared to baseline {against}:", told, listed=True),),
         notes=notes,
@@ -103,24 +101,24 @@ def costs(report: Report) -> Section | None:
         return None
     called = _names(report)
     columns = (*texts("Cell", "A million"), *numbers("Price", "Energy"))
-    rows = tuple(_cost_row(one, called) for one in report.costs)
+    rows = tuple(_cost_row(cost, called) for cost in report.costs)
     words = " ".join(_priced(report))
     return Section("costs", "Costs", tables=(Table("Costs", columns, rows, words, most=_MOST),))
 
 
 def _priced(report: Report) -> Iterator[str]:
     yield f"At {report.costs[0].price_per_hour:g} an hour of each device, in the currency of that price."
-    without = {one.cell for one in report.costs if one.energy_kwh_per_million is None}
+    without = {cost.cell for cost in report.costs if cost.energy_kwh_per_million is None}
     metrics = (metric for result in report.results for _, metric in keys.of_model(result) if metric.cell in without)
     if found := reasons(metrics):
         yield f"Energy is not known of each cell: {found}."
 
 
-def _cost_row(one: Cost, called: _Names) -> tuple[str, ...]:
-    words, price = _cell(one, called), one.price_per_million
+def _cost_row(cost: Cost, called: _Names) -> tuple[str, ...]:
+    words, price = _cell(cost, called), cost.price_per_million
     return (
-        words if f"b{one.batch_size}" in words.split() else f"{words}, ran at {one.batch_size}",
-        one.unit,
+        words if f"b{cost.batch_size}" in words.split() else f"{words}, ran at {cost.batch_size}",
+        cost.unit,
         f"{price:.2f}" if price >= 1 else f"{price:.3g}",
-        NOT_AVAILABLE if one.energy_kwh_per_million is None else f"{one.energy_kwh_per_million:.3g} kWh",
+        NOT_AVAILABLE if cost.energy_kwh_per_million is None else f"{cost.energy_kwh_per_million:.3g} kWh",
     )

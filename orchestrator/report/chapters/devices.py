@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.figures.report import GpuInfo, Report
+from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report.chapters import health
 from orchestrator.report.device_labels import groups, label, labels
 from orchestrator.report.numbers import unit
@@ -13,8 +14,10 @@ _READINGS: Final = "power, temperature, clocks and utilisation of the whole GPU,
 
 
 def devices(report: Report) -> Section:
-    """A table of verdicts, and a table of facts."""
-    return Section("devices", "Devices and their health", tables=(health.verdicts(report), _facts(report)))
+    """A table of verdicts, where health was judged, and a table of facts."""
+    judged = report.health.verdict is not HealthVerdict.NOT_APPLICABLE
+    tables = (*((health.verdicts(report),) if judged else ()), _facts(report))
+    return Section("devices", "Devices and their health" if judged else "Devices", tables=tables)
 
 
 def described(report: Report) -> Section:
@@ -32,7 +35,6 @@ def described(report: Report) -> Section:
 
 
 def _lines(devices_of: Sequence[GpuInfo]) -> Iterator[str]:
-    """The shared facts, then those of each device."""
     known = [_facts_of(device) for device in devices_of]
     shared = {name: fact for name, fact in known[0].items() if all(facts[name] == fact for facts in known)}
     yield from (f"{name}: {fact}" for name, fact in shared.items() if fact is not None)
@@ -43,7 +45,6 @@ def _lines(devices_of: Sequence[GpuInfo]) -> Iterator[str]:
 
 
 def _facts(report: Report) -> Table:
-    """A row for each device, a column for each differing fact; shared facts below."""
     known = [_facts_of(device) for device in report.gpu_info]
     told = {name: {found[name] for found in known} for name in known[0]}
     names = [name for name, values in told.items() if len(values) > 1]
@@ -75,7 +76,7 @@ def _facts_of(device: GpuInfo) -> Mapping[str, str | None]:
         "PCIe": pcie,
         "Power Limit": None if limit is None else unit(limit, "W", digits=0),
         "Busy": device.busy_with,
-        "Taken out": device.taken_out,
+        "Quarantined": device.taken_out,
         "Slice of": device.slice_of,
         "Readings": _READINGS if device.slice_of else None,
         "GPU": "shared with another slice of it in this run" if device.shared_gpu else None,

@@ -1,10 +1,11 @@
-"""Launches without a result: the root cause with its evidence first, then the others."""
+"""Launches without a result: the root cause with its evidence first, then the others, each failure once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator.analysis.root_cause import kind, out_of_time, root
 from orchestrator.config.naming import plural, sized
+from orchestrator.figures.quality import quality
 from orchestrator.figures.report import FailureReport, Report
 from orchestrator.report.chapters.cells import badge
 from orchestrator.report.chapters.excluded import input_sizes
@@ -15,6 +16,7 @@ from protocol.failure import Category
 
 SHOWN_FAILURES: Final = 20
 MOST_FAILURES: Final = 100
+SHOWN_ALIKE: Final = 5
 MOST_LINES: Final = 40
 """Of one log."""
 _SKIPPED: Final = ("the model is skipped", "the cell is skipped")
@@ -37,66 +39,77 @@ FILES: Final = {"stderr": ("End of stderr", True), "stacks": ("Stacks", False)}
 
 
 def failures(report: Report) -> Section | None:
-    """Every launch without a result, up to MOST_FAILURES, the root cause first."""
+    """Every failure of a launch without a result, up to MOST_FAILURES, the root cause first."""
     if not report.failures:
         return None
     first = root(report.failures)
     ordered = [] if first is None else [first]
-    ordered += [one for one in report.failures if one is not first]
+    ordered += [failure for failure in report.failures if failure is not first]
     ended = sum(map(out_of_time, ordered))
-    more = len(ordered) - MOST_FAILURES
+    distinct: dict[tuple[str, ...], list[FailureReport]] = {}
+    for one in ordered:
+        distinct.setdefault((kind(one), one.message, one.status), []).append(one)
+    more = len(distinct) - MOST_FAILURES
     summary = [f"{plural(len(ordered), 'launch', 'launches')} without a result."]
     summary += [f"Ended by the time limit, which is no failure: {ended}."] if ended else []
     return Section(
         "failures",
         "Launches without a result",
         tuple(summary),
-        findings=tuple(_finding(one, report, root_cause=one is first) for one in ordered[:MOST_FAILURES]),
+        findings=tuple(
+            _finding(alike, report, root_cause=alike[0] is first) for alike in [*distinct.values()][:MOST_FAILURES]
+        ),
         notes=(f"{more} more are in report.json.",) if more > 0 else (),
         most=SHOWN_FAILURES,
     )
 
 
-def _finding(one: FailureReport, report: Report, *, root_cause: bool) -> Finding:
+def _finding(alike: Sequence[FailureReport], report: Report, *, root_cause: bool) -> Finding:
+    """Launches that failed alike: the first of them, and which others."""
+    one, *others = alike
+    named = list(dict.fromkeys(f"{what(other, report)}, attempt {other.attempt}" for other in others))
+    more = f" and {len(named) - SHOWN_ALIKE} more" if len(named) > SHOWN_ALIKE else ""
+    same = [
+        f"The same in {plural(len(others), 'more launch', 'more launches')}: {', '.join(named[:SHOWN_ALIKE])}{more}"
+    ]
     status = one.status.replace("_", " ")
     ended_as = [f"Ended as: {one.evidence['ended_as']}"] if "ended_as" in one.evidence else []
     ended = f"At {one.at}. In the end the cell was: {status}. Logs: {one.folder}"
     return Finding(
-        Badge("root cause", Tone.BAD) if root_cause else badge(one.status),
+        Badge("root cause", Tone.BAD) if root_cause else badge(quality(one.status, None)),
         f"{what(one, report)}, attempt {one.attempt}: {kind(one)}",
-        (one.message, *ended_as, ended),
+        (one.message, *ended_as, *(same if others else ()), ended),
         (*_evidence(one), *(_consequences(one, report) if root_cause else ())),
         tuple(_logs(one)),
         opened=root_cause,
     )
 
 
-def _evidence(one: FailureReport) -> Iterator[str]:
-    yield from (f"{words}: {one.evidence[name]}" for name, words in FACTS.items() if name in one.evidence)
-    memory = [words.format(_gib(one.evidence[name])) for name, words in MEMORY.items() if name in one.evidence]
+def _evidence(failure: FailureReport) -> Iterator[str]:
+    yield from (f"{words}: {failure.evidence[name]}" for name, words in FACTS.items() if name in failure.evidence)
+    memory = [words.format(_gib(failure.evidence[name])) for name, words in MEMORY.items() if name in failure.evidence]
     if memory:
         yield f"Memory: {', '.join(memory)}"
 
 
-def _consequences(one: FailureReport, report: Report) -> Iterator[str]:
-    if one.category is not None:
-        yield f"What to do: {POLICY[Category(one.category)].advice}"
+def _consequences(failure: FailureReport, report: Report) -> Iterator[str]:
+    if failure.category is not None:
+        yield f"What to do: {POLICY[Category(failure.category)].advice}"
     for device in report.gpu_info:
         if device.taken_out:
-            yield f"{label(device)} was taken out of the run: {device.taken_out}"
+            yield f"{label(device)} was quarantined: {device.taken_out}"
     skipped = (f"{cell.model_name}: {cell.reason}" for cell in report.cells if cell.reason.startswith(_SKIPPED))
     yield from dict.fromkeys(skipped)
 
 
-def _logs(one: FailureReport) -> Iterator[Log]:
+def _logs(failure: FailureReport) -> Iterator[Log]:
     for name, (words, end) in FILES.items():
-        lines = [line for line in one.evidence.get(name, "").splitlines() if line.strip()]
+        lines = [line for line in failure.evidence.get(name, "").splitlines() if line.strip()]
         if lines:
             yield Log(words, tuple(lines[-MOST_LINES:] if end else lines[:MOST_LINES]), end)
 
 
 def _gib(count: str) -> str:
-    """Bytes in GiB; any other text unchanged."""
     return f"{int(count) / 2**30:.1f} GiB" if count.isdecimal() else count
 
 

@@ -7,7 +7,7 @@ from orchestrator.figures.health import DeviceHealth, NodeHealth, SignalReport
 from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.gpu.health.judges import State
 from orchestrator.gpu.health.verdict import HealthVerdict
-from orchestrator.report.device_labels import label, label_of
+from orchestrator.report.device_labels import by_uuid, label
 from orchestrator.report.sections import Badge, Entry, Finding, Section, Table, Tone, table, texts
 
 SHOWN_XIDS: Final = 5
@@ -23,24 +23,29 @@ TONES: Final = {
 def health(report: Report) -> Section | None:
     """Findings for each device and the machine; None where no device has signals and the machine is healthy."""
     slices = {device.gpu_uuid for device in report.gpu_info if device.slice_of}
-    told = [
+    signalled = [
         device
         for device in report.health.gpus
         if device.verdict is not HealthVerdict.NOT_APPLICABLE or device.gpu_uuid in slices
     ]
     node = report.health.node
-    if not told and node.verdict in {HealthVerdict.PASS, HealthVerdict.NOT_APPLICABLE}:
+    if not signalled and node.verdict in {HealthVerdict.PASS, HealthVerdict.NOT_APPLICABLE}:
         return None
-    found = [Finding(None, f"{label_of(one.gpu_uuid, report)}: {words(one)}", tuple(_lines(one))) for one in told]
-    unread = (
-        one.message for one in node.signals if one.state is State.UNREADABLE and node.verdict is HealthVerdict.UNKNOWN
-    )
-    of_node = (*findings(node.signals), *(f"unread: {why}" for why in dict.fromkeys(unread)))
-    found.append(Finding(None, f"The machine: {words(node)}", of_node))
+    names = by_uuid(report)
+    found = [Finding(None, f"{names[one.gpu_uuid]}: {verdict_text(one)}", tuple(_lines(one))) for one in signalled]
+    unread = [
+        signal.message
+        for signal in node.signals
+        if signal.state is State.UNREADABLE and node.verdict is HealthVerdict.UNKNOWN
+    ]
+    absent = [one.title for one in node.signals if one.state is State.NOT_APPLICABLE]
+    of_node = [*findings(node.signals), *(f"unread: {why}" for why in dict.fromkeys(unread))]
+    of_node += [f"not counted by the kernel of this machine: {'; '.join(absent)}"] if absent else []
+    found.append(Finding(None, f"The machine: {verdict_text(node)}", tuple(of_node)))
     return Section("health", "Health of the hardware", findings=tuple(found))
 
 
-def words(judged: DeviceHealth | NodeHealth) -> str:
+def verdict_text(judged: DeviceHealth | NodeHealth) -> str:
     """The verdict, with the number of applicable signals that were read."""
     read = f" ({judged.readable} of {judged.applicable} applicable signals were read)" if judged.applicable else ""
     return f"{judged.verdict}{read}"
@@ -55,6 +60,8 @@ def findings(signals: Sequence[SignalReport]) -> Iterator[str]:
             yield f"{signal.title}: {signal.message}"
         elif signal.required and signal.state is State.UNREADABLE:
             yield f"unread but required: {signal.title}: {signal.message}"
+        elif signal.required and signal.state is State.NOT_APPLICABLE and signal.message:
+            yield f"not applicable here: {signal.title}: {signal.message}"
 
 
 def _lines(device: DeviceHealth) -> Iterator[str]:
@@ -72,7 +79,7 @@ def _xids(device: DeviceHealth) -> Iterator[str]:
 
 def verdicts(report: Report) -> Table:
     """A row for each device, and one for the machine."""
-    judged = {one.gpu_uuid: one for one in report.health.gpus}
+    judged = {gpu.gpu_uuid: gpu for gpu in report.health.gpus}
     rows = [(label(device), *_judged(judged.get(device.gpu_uuid), device)) for device in report.gpu_info]
     node = report.health.node
     rows.append(("The machine", badge(node.verdict), _signals(node), "; ".join(findings(node.signals)) or "nothing"))
@@ -80,7 +87,7 @@ def verdicts(report: Report) -> Table:
 
 
 def _judged(judged: DeviceHealth | None, device: GpuInfo) -> tuple[Entry, ...]:
-    taken_out = f"taken out of the run: {device.taken_out}" if device.taken_out else ""
+    taken_out = f"quarantined: {device.taken_out}" if device.taken_out else ""
     busy = f"busy when the run began: {device.busy_with}" if device.busy_with else ""
     if judged is None:
         return (badge(HealthVerdict.NOT_APPLICABLE), "", "; ".join(filter(None, (taken_out, busy))))

@@ -6,9 +6,9 @@ batch    the size that ran, which may be smaller than the requested one
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from orchestrator.config.naming import shortened
 from orchestrator.figures import keys
@@ -17,22 +17,29 @@ from orchestrator.figures.keys import CellKey
 from orchestrator.figures.report import Report
 from orchestrator.report.device_labels import by_uuid, groups, labels
 from orchestrator.system.plain_text import plain
-from protocol.cell import Workload
+from protocol.cell import CompileMode, Workload
 
 LONGEST_NAME: Final = 60
 
+Choice = TypeVar("Choice")
+Column = TypeVar("Column")
 Figures = Mapping[str, Mapping[str, Mapping[int, float]]]
 """Choice → model → batch size → figure."""
 
 
-class Found(NamedTuple):
-    """A measurement of a model."""
+class Measurement(NamedTuple):
+    """A measurement of a model. where: mode and kind of device, where the run has several."""
 
-    choice: str
+    where: str
     model: str
-    kind: str
+    gpu_uuid: str
     key: CellKey
     metric: Measured
+
+    @property
+    def choice(self) -> str:
+        """Phase and precision, and where."""
+        return ", ".join(filter(None, (self.key.phase, self.key.precision, self.where)))
 
 
 class _Shape(NamedTuple):
@@ -43,34 +50,46 @@ class _Shape(NamedTuple):
     size: int | None
     layout: str
     tokens: int | None
+    compiled: str
 
 
-def found(report: Report) -> Iterator[Found]:
+def measurements(report: Report) -> Iterator[Measurement]:
     """Every measurement of a model, in the order of the report."""
     kinds = _kinds(report)
     names = _names(report)
     modes = _modes(report)
     for result in report.results:
         for key, metric in keys.of_model(result):
-            where = kinds[result.gpu_uuid]
-            choice = ", ".join(filter(None, (key.phase, key.precision, key.mode if len(modes) > 1 else "", where)))
-            yield Found(choice, names[_shape(key, key.phase)], result.model_type, key, metric)
+            where = ", ".join(filter(None, (key.mode if len(modes) > 1 else "", kinds[result.gpu_uuid])))
+            yield Measurement(where, names[_shape(key, key.phase)], result.gpu_uuid, key, metric)
 
 
 def figures(report: Report, read: Callable[[Measured], float | None], *phases: Workload) -> Figures:
-    """A figure of every model, as medians over identical devices. Choices without values are missing."""
-    values: dict[str, dict[str, dict[int, list[float]]]] = {}
-    for one in found(report):
-        value, batch = read(one.metric), one.metric.batch_size
-        if one.key.phase in phases and value is not None and batch is not None:
-            models = values.setdefault(one.choice, {})
-            models.setdefault(one.model, defaultdict(list))[batch].append(value)
+    """A figure by batch size. Choices without values are missing."""
+    found = medians(report, read, phases, lambda one: one.choice, lambda one: one.metric.batch_size or 0)
     return {
-        choice: {
-            model: {batch: median(known) for batch, known in sorted(batches.items())}
-            for model, batches in models.items()
-        }
-        for choice, models in values.items()
+        choice: {model: dict(sorted(batches.items())) for model, batches in models.items()}
+        for choice, models in found.items()
+    }
+
+
+def medians(
+    report: Report,
+    read: Callable[[Measured], float | None],
+    phases: Collection[Workload],
+    choice: Callable[[Measurement], Choice],
+    column: Callable[[Measurement], Column],
+) -> Mapping[Choice, Mapping[str, Mapping[Column, float]]]:
+    """A figure of every model that ran, as medians over identical devices."""
+    values: dict[Choice, dict[str, dict[Column, list[float]]]] = {}
+    for one in measurements(report):
+        value = read(one.metric)
+        if one.key.phase in phases and value is not None and one.metric.batch_size is not None:
+            models = values.setdefault(choice(one), {})
+            models.setdefault(one.model, defaultdict(list))[column(one)].append(value)
+    return {
+        name: {model: {each: median(known) for each, known in columns.items()} for model, columns in models.items()}
+        for name, models in values.items()
     }
 
 
@@ -93,7 +112,7 @@ def scans(report: Report) -> Figures:
     return values
 
 
-def over(report: Report) -> str:
+def caveats(report: Report) -> str:
     """What to know about a chart's values: medians over devices, and reduced batch sizes."""
     words = []
     alike = [group for group in groups(report) if len(group.devices) > 1]
@@ -130,6 +149,8 @@ def _names(report: Report) -> dict[_Shape, str]:
                 words.append(one.layout)
             if len({other.tokens for other in of_model}) > 1 and one.tokens is not None:
                 words.append(f"{one.tokens} tokens")
+            if one.compiled != CompileMode.EAGER:
+                words.append(one.compiled)
             names[one] = " ".join(words)
     return names
 
@@ -143,7 +164,8 @@ def _shapes(report: Report) -> Iterator[_Shape]:
 
 
 def _shape(of: CellKey | BatchScan, phase: Workload) -> _Shape:
-    return _Shape(of.model_name, phase, of.input_size, of.memory_format, of.new_tokens)
+    compiled = of.compile_mode if isinstance(of, CellKey) else CompileMode.EAGER
+    return _Shape(of.model_name, phase, of.input_size, of.memory_format, of.new_tokens, compiled)
 
 
 def _modes(report: Report) -> set[str]:

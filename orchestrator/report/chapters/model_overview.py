@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from orchestrator.config.naming import shortened
 from orchestrator.figures.cells import GenerationMetrics, Measured, ModelResult, PhaseMetrics
 from orchestrator.report.numbers import number, unit
-from orchestrator.report.remarks import MARK, MARKED, SHORT, mark
+from orchestrator.report.remarks import SHORT, legend, mark
 from orchestrator.report.sections import Table, numbers, texts
 
 LONGEST_NAME: Final = 20
@@ -81,7 +81,6 @@ def _entries(key: _Key, line: _Line) -> tuple[str, ...]:
 
 
 def _first(metrics: Mapping[str, PhaseMetrics]) -> str:
-    """Forward time at batch size 1."""
     one = metrics.get("batch_size_1")
     if one is None:
         return ""
@@ -104,6 +103,4 @@ def _without(metric: Measured) -> str:
 def _legend(entries: Sequence[str]) -> str:
     words = ["Batch 1: forward time; @B: at the batch size with the highest rate"]
     words += [f"{short}: {meaning}" for short, meaning in SHORT.values() if short in entries]
-    if any(entry.endswith(MARK) for entry in entries):
-        words.append(f"{MARK}: {MARKED}")
-    return "; ".join(words) + "."
+    return "; ".join((*words, *legend(entries))) + "."

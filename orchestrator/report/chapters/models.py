@@ -4,15 +4,26 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from orchestrator.figures.cells import Computed, GenerationMetrics, LoadMetrics, Measured, ModelResult, PhaseMetrics
+from orchestrator.figures import keys
+from orchestrator.figures.cells import (
+    RESIDENT,
+    Computed,
+    GenerationMetrics,
+    LoadMetrics,
+    Measured,
+    ModelResult,
+    PhaseMetrics,
+)
+from orchestrator.figures.quality import Quality, quality
 from orchestrator.figures.report import Report
+from orchestrator.figures.table import memory_mb
 from orchestrator.report.chapters.model_overview import overview
 from orchestrator.report.chapters.probes import probes
 from orchestrator.report.device_labels import Group, groups, label, labels
-from orchestrator.report.lines import memory_mb
-from orchestrator.report.numbers import NOT_AVAILABLE, count, interval, number, share, unit
-from orchestrator.report.remarks import remark
+from orchestrator.report.numbers import NOT_AVAILABLE, count, interval, interval_percent, number, share, unit
+from orchestrator.report.remarks import counted, remark
 from orchestrator.report.sections import Column, Section, Table
+from protocol.cell import CompileMode, Workload
 
 COLUMNS: Final = 3
 """Batch sizes side by side: more do not fit into 80 columns with throughputs of six digits."""
@@ -30,10 +41,14 @@ _THROUGHPUT: Final[Row[PhaseMetrics]] = ("Throughput", lambda one: unit(one.thro
 _COMPUTE: Final[tuple[Row[Computed], ...]] = (
     ("Achieved", lambda one: unit(one.plausibility.achieved_tflops, "TFLOP/s")),
     ("Of GEMM Rate", lambda one: share(one.plausibility.gemm_percent)),
+    ("Energy a Token", lambda one: unit(_milli(one.energy_per_token_j), "mJ")),
 )
 _INFERENCE: Final[tuple[Row[PhaseMetrics], ...]] = (
     _FORWARD,
     ("Latency", lambda one: unit(one.inference_latency_ms, "ms")),
+    ("Latency p50", lambda one: unit(one.inference_latency_p50_ms, "ms")),
+    ("Latency p95", lambda one: unit(one.inference_latency_p95_ms, "ms")),
+    ("Latency p99", lambda one: unit(one.inference_latency_p99_ms, "ms")),
     _THROUGHPUT,
     *_COMPUTE,
 )
@@ -56,17 +71,26 @@ _GENERATION: Final[tuple[Row[GenerationMetrics], ...]] = (
     *_COMPUTE,
 )
 _SHARED: Final[tuple[Row[Measured], ...]] = (
-    ("95% Interval", lambda one: interval(one.relative_half_width)),
+    ("Within Launches", lambda one: interval(one.relative_half_width)),
     ("Launch Spread", lambda one: share(one.launch_spread_percent)),
+    ("95% Interval", lambda one: interval_percent(one.launch_interval_percent)),
+    ("Host Share", lambda one: share(one.host_percent)),
     ("Peak Memory", lambda one: unit(one.peak_memory_mb, "MB")),
     ("Peak Reserved", lambda one: unit(one.peak_memory_reserved_mb, "MB")),
     ("Warm Memory", lambda one: unit(one.warm_memory_allocated_mb, "MB")),
     ("GPU Utilization", lambda one: share(one.gpu_utilization_percent)),
     ("Power Draw", lambda one: unit(one.power_draw_w, "W")),
     ("Energy a Sample", lambda one: unit(one.energy_per_sample_j, "J")),
+    ("Samples a Joule", lambda one: number(one.samples_per_sec_per_watt)),
     ("Temperature", lambda one: unit(one.temperature_c, "C", digits=0)),
     ("SM Clock", lambda one: unit(one.sm_clock_mhz, "MHz", digits=0)),
+    ("Host CPU", lambda one: share(one.host_cpu_percent)),
+    ("Host Memory", lambda one: unit(None if one.memory_basis == RESIDENT else one.host_memory_mb, "MB")),
 )
+
+
+def _milli(value: float | None) -> float | None:
+    return None if value is None else value * 1000
 
 
 def models(report: Report) -> Section | None:
@@ -92,6 +116,8 @@ def _group(report: Report, group: Group) -> Iterator[Section]:
         yield from (Section("glance", "", tables=(one,)) for one in glance if one.rows)
         for name in dict.fromkeys(result.model_name for result in of_mode):
             yield _model([result for result in of_mode if result.model_name == name])
+    if remarks := tuple(counted(_named(results))):
+        yield Section("remarks", "What to know before believing it", remarks)
     if found := reasons(_lacking(results)):
         yield Section("readings", "", (f"Where GPU Utilization or Power Draw is not given: {found}.",))
 
@@ -158,12 +184,14 @@ def _phase(title: str, result: ModelResult, metrics: Mapping[str, M], own: Seque
             header = ["Metric", *(f"batch {metric.batch_size_requested}" for metric in columns)]
             caption = f"{title} ({_shape(result)})"
         made = tuple(Column(name, number=place > 0, least=LEAST[min(place, 1)]) for place, name in enumerate(header))
-        yield Table(caption, made, tuple(_rows(columns, own)), remarks=tuple(_remarks(columns)))
+        yield Table(caption, made, tuple(_rows(columns, own)), remarks=tuple(_without_rates(columns)))
 
 
 def _shape(result: ModelResult) -> str:
     """Precision, sizes, and a memory format other than torch's default."""
     words = [result.precision]
+    if result.compile_mode != CompileMode.EAGER:
+        words.append(f"compiled: {result.compile_mode}")
     if result.new_tokens is not None:
         words.append(f"{result.new_tokens} tokens after {result.input_size}")
     elif result.input_size is not None:
@@ -174,26 +202,32 @@ def _shape(result: ModelResult) -> str:
 
 
 def _rows(columns: Sequence[M], own: Sequence[Row[M]]) -> list[tuple[str, ...]]:
-    """The rows of a table, without those that have no value at all."""
     rows = [(words, *(say(metric) for metric in columns)) for words, say in (*own, *_SHARED)]
     known = [row for row in rows if set(row[1:]) != {NOT_AVAILABLE}]
-    if any(metric.status != "ok" for metric in columns):
-        known.append(("Status", *(metric.status.replace("_", " ") for metric in columns)))
+    qualities = [quality(metric.status, metric) for metric in columns]
+    if {*qualities} != {Quality.OK}:
+        known.append(("Status", *qualities))
     return known
 
 
-def _remarks(columns: Sequence[Measured]) -> Iterator[str]:
+def _named(results: Sequence[ModelResult]) -> Iterator[tuple[str, Measured]]:
+    """The measurements of one device with their names. Loading has its remarks in its own line."""
+    found = {key: metric for result in results for key, metric in keys.of_model(result) if key.phase != Workload.LOAD}
+    names = keys.names(found)
+    return ((names[key], metric) for key, metric in found.items())
+
+
+def _without_rates(columns: Sequence[Measured]) -> Iterator[str]:
     sizes: dict[str, list[str]] = {}
     for metric in columns:
-        if words := "; ".join(filter(None, (remark(metric), _without_rate(metric, columns)))):
+        if words := _without_rate(metric, columns):
             sizes.setdefault(words, []).append(str(metric.batch_size_requested))
     for words, of in sizes.items():
         yield f"batch {', '.join(of)}: {words}"
 
 
 def _without_rate(metric: Measured, columns: Sequence[Measured]) -> str:
-    """Why a column has no operation count although another one has."""
-    known = [one.plausibility.achieved_tflops for one in columns if isinstance(one, Computed)]
+    known = [column.plausibility.achieved_tflops for column in columns if isinstance(column, Computed)]
     if not isinstance(metric, Computed) or metric.plausibility.achieved_tflops is not None or {*known} == {None}:
         return ""
     reason = metric.plausibility.note.partition("; ")[0]

@@ -1,19 +1,21 @@
 """The first and last chapters: verdict with reasons, key figures, software stack, command."""
 
 import datetime
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.config.naming import plural
 from orchestrator.figures.report import BestThroughput, CellCounts, ConfigurationReport, GpuInfo, Metadata, Report
 from orchestrator.gpu.health.verdict import HealthVerdict
-from orchestrator.report.chapters import health
+from orchestrator.report.chapters import health, stragglers
 from orchestrator.report.device_labels import groups, label_of, labels
 from orchestrator.report.layout import Layout
 from orchestrator.report.numbers import duration, number, share, unit
 from orchestrator.report.sections import MOST_ROWS, SHOWN_REASONS, Badge, Card, Finding, Rank, Section, Tone
 from protocol.exit_codes import ExitCode
 
+_GRAVEST_LAST: Final = (Tone.GOOD, Tone.WARN, Tone.BAD)
 _RUN: Final = {
     ExitCode.PASSED: Tone.GOOD,
     ExitCode.MISSED: Tone.BAD,
@@ -33,13 +35,13 @@ def head(report: Report, layout: Layout) -> Section:
 def ticket(report: Report, layout: Layout) -> Section:
     """The run and its stack, after the verdict, with its reasons."""
     answer = layout.answer(report)
-    ended = f"{report.verdict.word} (exit code {report.verdict.exit_code})"
-    title = f"gpubench: {ended}"
+    code = f"(exit code {report.verdict.exit_code})"
+    title = f"gpubench: {verdict(report, layout)} {code}"
     if answer is not None:
-        title = f"gpubench {layout.title.lower()}: {answer.badge}; {ended}"
-    told = "; ".join(f"{name}: {fact}" for name, fact in (*facts(report, layout), *more_facts(report)))
+        title = f"gpubench {layout.title.lower()}: {answer.badge}; {report.verdict.word} {code}"
+    facts_of = "; ".join(f"{name}: {fact}" for name, fact in (*facts(report, layout), *more_facts(report)))
     reasons = Finding(None, "", (*report.verdict.reasons, *notices(report)), listed=True)
-    return Section("head", title, (f"{told}.",), findings=(reasons,))
+    return Section("head", title, (f"{facts_of}.",), findings=(reasons,))
 
 
 def facts(report: Report, layout: Layout) -> Iterator[tuple[str, str]]:
@@ -77,19 +79,15 @@ def _date(data: Metadata) -> datetime.datetime:
 
 
 def _measured(setup: ConfigurationReport) -> str:
-    launches = "1 launch a cell" if setup.launches == 1 else f"{setup.launches} launches a cell"
+    launches = f"{plural(setup.launches, 'launch', 'launches')} a cell"
     words = [*([f"preset {setup.preset}"] if setup.preset else []), f"profile {setup.profile}", launches]
-    if setup.test_iterations is not None and setup.warmup_iterations is not None:
-        words.append(f"{_iterations(setup.test_iterations)} after {setup.warmup_iterations} of warm-up")
-    elif setup.test_iterations is not None:
-        words.append(f"{_iterations(setup.test_iterations)} after an adaptive warm-up")
+    if setup.test_iterations is not None:
+        fixed = setup.warmup_iterations
+        warm_up = "an adaptive warm-up" if fixed is None else f"{fixed} of warm-up"
+        words.append(f"{plural(setup.test_iterations, 'iteration')} after {warm_up}")
     elif setup.warmup_iterations is not None:
-        words.append(f"{_iterations(setup.warmup_iterations)} of warm-up")
+        words.append(f"{plural(setup.warmup_iterations, 'iteration')} of warm-up")
     return ", ".join([*words, setup.mode, f"isolation {setup.isolation}", f"seed {setup.seed}"])
-
-
-def _iterations(count: int) -> str:
-    return "1 iteration" if count == 1 else f"{count} iterations"
 
 
 def notices(report: Report) -> Iterator[str]:
@@ -107,7 +105,6 @@ def notices(report: Report) -> Iterator[str]:
 
 
 def _mixed_stack(data: Metadata) -> str:
-    """How the stack differs between launches; empty if it does not."""
     of_launches = {
         "PyTorch": data.pytorch_version,
         "CUDA": data.cuda_version,
@@ -127,7 +124,7 @@ def _mixed_stack(data: Metadata) -> str:
 def summary(report: Report) -> Section:
     """Key figures of the run, as in the requirements document, without unknown ones."""
     one = report.summary
-    told = {
+    figures = {
         "Overall Performance Score": None if one.overall_score is None else number(one.overall_score),
         "Best Throughput": _best(report, one.best_model_throughput) if one.best_model_throughput else None,
         "Peak Memory Usage": None if one.peak_memory_usage_mb is None else unit(one.peak_memory_usage_mb, "MB"),
@@ -136,7 +133,7 @@ def summary(report: Report) -> Section:
         "Cells": f"{one.cells.planned} planned, {one.cells.ok} ok"
         + "".join(f", {words}" for words in _without(report.summary.cells)),
     }
-    lines = tuple(f"{name}: {fact}" for name, fact in told.items() if fact is not None)
+    lines = tuple(f"{name}: {fact}" for name, fact in figures.items() if fact is not None)
     return Section("summary", "Overall Summary", lines)
 
 
@@ -169,10 +166,30 @@ def ended(report: Report, layout: Layout) -> Section:
 
 
 def verdict(report: Report, layout: Layout) -> Badge:
-    """The verdict on the run, or the answer that replaces it."""
+    """The answer of the run, else its verdict with the findings against GPUs, in the tone of the gravest."""
     if (answer := layout.answer(report)) is not None:
         return answer.badge
-    return Badge(report.verdict.word.upper(), _RUN.get(ExitCode(report.verdict.exit_code), Tone.BAD))
+    ended = Badge(report.verdict.word.upper(), _RUN.get(ExitCode(report.verdict.exit_code), Tone.BAD))
+    badges = (ended, *_against_gpus(report))
+    return Badge(", ".join(map(str, badges)), max((badge.tone for badge in badges), key=_GRAVEST_LAST.index))
+
+
+def _against_gpus(report: Report) -> Iterator[Badge]:
+    """How many GPUs are slow or in doubt; a warning of their health where none is."""
+    tones = {
+        standing.gpu_uuid: stragglers.badge(standing).tone
+        for standing in report.stragglers
+        if stragglers.is_found(standing)
+    }
+    words = {
+        one.gpu_uuid: "slow" if tones[one.gpu_uuid] is Tone.BAD else one.word.lower()
+        for one in report.stragglers
+        if one.gpu_uuid in tones
+    }
+    for word, count in Counter(words.values()).items():
+        yield Badge(f"{plural(count, 'GPU')} {word}", Tone.BAD if word == "slow" else Tone.WARN)
+    if not words and report.health.verdict is HealthVerdict.WARN:
+        yield Badge(f"health {HealthVerdict.WARN}", Tone.WARN)
 
 
 def heading(report: Report, layout: Layout) -> str:
@@ -180,6 +197,11 @@ def heading(report: Report, layout: Layout) -> str:
     kinds = [f"{len(group.devices)} x {group.shown.gpu_name}" for group in groups(report)]
     what = f"{layout.title} of " if layout.title else ""
     return f"{what}{' and '.join(kinds)} on {report.metadata.hostname}"
+
+
+def preset(report: Report, layout: Layout) -> str:
+    """The preset that the user gave, else the profile."""
+    return report.test_configuration.preset or layout.profile(report)
 
 
 def meaning(report: Report, layout: Layout) -> str:
@@ -190,31 +212,26 @@ def meaning(report: Report, layout: Layout) -> str:
 
 
 def cards(report: Report, layout: Layout) -> Iterator[Card]:
-    """Key figures of the run, without unknown ones."""
-    summary, cells = report.summary, report.summary.cells
-    for group in groups(report):
-        device = group.shown
-        known = [device.gpu_architecture, *_memory(device)]
-        what = labels(group.devices) if len(report.gpu_info) > 1 else "Device"
-        yield Card(what, device.gpu_name, ", ".join(filter(None, known)))
+    """The run in a few figures, without unknown ones."""
+    summary, cells, data = report.summary, report.summary.cells, report.metadata
     words = ", ".join(_without(cells, rounds=layout.checks)) or "every one with a result"
     worst = Tone.BAD if cells.failed else Tone.WARN if cells.missing else Tone.GOOD
     yield Card("Cells", f"{cells.ok} of {cells.planned}", words, worst)
-    if best := summary.best_model_throughput:
-        where = f", {label_of(best.gpu_uuid, report)}" if len(report.gpu_info) > 1 else ""
-        of = f"{best.model}, {best.phase}, {best.precision}, batch {best.batch_size}{where}"
-        yield Card("Best throughput", f"{number(best.throughput)} smp/s", of)
-    if summary.overall_score is not None:
-        yield Card("Score", number(summary.overall_score), summary.score_note)
-    if summary.peak_memory_usage_mb is not None:
-        yield Card("Peak memory", unit(summary.peak_memory_usage_mb, "MB"))
-    if summary.average_gpu_utilization is not None:
-        yield Card("GPU utilization", share(summary.average_gpu_utilization), "mean, first launch to last")
-    if summary.average_power_draw_w is not None:
-        yield Card("Power draw", unit(summary.average_power_draw_w, "W"), "mean of a GPU, first launch to last")
     judged = report.health.verdict
     if judged is not HealthVerdict.NOT_APPLICABLE:
-        yield Card("Health", judged, "of the hardware, the gravest of all", health.TONES[judged])
+        yield Card("Health", judged, "of the worst GPU, or the machine", health.TONES[judged])
+    if summary.overall_score is not None:
+        yield Card("Score", number(summary.overall_score), summary.score_note)
+    launches = plural(report.test_configuration.launches, "launch", "launches")
+    yield Card("Measured", preset(report, layout), f"{launches} a cell, {duration(data.test_duration_seconds)}")
+    for group in groups(report):
+        device = group.shown
+        what = labels(group.devices) if len(report.gpu_info) > 1 else "Device"
+        yield Card(what, device.gpu_name, ", ".join(filter(None, [device.gpu_architecture, *_memory(device)])))
+    stack = {"CUDA": data.cuda_version, "driver": data.driver_version}
+    if data.pytorch_version:
+        known = ", ".join(f"{name} {version}" for name, version in stack.items() if version)
+        yield Card("Stack", f"torch {data.pytorch_version}", known)
 
 
 def _memory(device: GpuInfo) -> Iterator[str]:

@@ -1,24 +1,26 @@
-"""Charts of models: throughput, parts of an iteration, memory, and throughput by batch size."""
+"""Charts of models: throughput by precision and by batch size, roofline, parts of an iteration, memory."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
-from orchestrator.figures.cells import GenerationMetrics, Measured, PhaseMetrics, Status
+from orchestrator.figures.cells import Status
 from orchestrator.figures.report import Report
+from orchestrator.figures.table import BY_FIELD, MAIN
 from orchestrator.report.chapters import model_figures as measured
 from orchestrator.report.chapters.probes import probes
+from orchestrator.report.chapters.roofline import roofline
 from orchestrator.report.charts import Bars, Box, Curves, Heat, Kind, Line, Series
 from orchestrator.report.device_labels import groups, label
 from orchestrator.report.numbers import NOT_AVAILABLE, number, unit
 from orchestrator.report.remarks import SHORT
-from orchestrator.report.sections import Chart, Section, Table, numbers, table, texts
+from orchestrator.report.sections import Chart, Section, Table, drawn, numbers, table, texts
 from protocol.cell import Workload
 
 MOST_MODELS: Final = 60
 """In one chart of bars or boxes."""
 MOST_LINES: Final = 8
 """Curves in one chart: more cannot be told apart by colour."""
-_UNITS: Final = {Workload.INFERENCE: "smp/s", Workload.TRAINING: "smp/s", Workload.GENERATION: "tok/s"}
+_PHASES: Final = (Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 _OF_SCANS: Final = "smp/s"
 """A scan counts whole sequences, also of generation."""
 _MEANS: Final = SHORT | {
@@ -28,6 +30,7 @@ _MEANS: Final = SHORT | {
 _PARTS: Final = {"forward": "forward_time_ms", "backward": "backward_time_ms", "optimizer": "optimize_step_time_ms"}
 
 
+Key = TypeVar("Key")
 Drawn = tuple[Chart, Table]
 """A chart, and the table with the same data."""
 
@@ -40,54 +43,68 @@ class Rates(NamedTuple):
     models: Mapping[str, Mapping[int, float]]
 
 
-def performance(report: Report) -> Section:
-    """All charts of models, including empty ones, which say what is missing."""
-    over = measured.over(report)
+def performance(report: Report) -> Section | None:
+    """All charts of models that have something to draw, and the probes; None without any."""
+    caveats = measured.caveats(report)
     rates = [
-        Rates(choice, unit_of, models)
-        for phase, unit_of in _UNITS.items()
-        for choice, models in measured.figures(report, throughput, phase).items()
+        Rates(choice, MAIN[phase][0].unit, models)
+        for phase in _PHASES
+        for choice, models in measured.figures(report, MAIN[phase][0].number, phase).items()
     ]
     scans = [Rates(choice, _OF_SCANS, models) for choice, models in measured.scans(report).items()]
-    drawn = (
-        _throughput(rates, over),
-        _curve([*rates, *scans], over),
-        _memory(report, over),
-        _iterations(report, over),
+    charts, tables = drawn(
+        *(_throughput(report, phase, caveats) for phase in _PHASES),
+        roofline(report),
+        _curve([*rates, *scans], caveats),
+        _iterations(report, caveats),
+        _memory(report, caveats),
     )
-    tables = (*(table for _, table in drawn), *_probes(report))
-    return Section("performance", "Model performance", charts=tuple(chart for chart, _ in drawn), tables=tables)
+    tables = (*tables, *_probes(report))
+    return Section("performance", "Models", charts=charts, tables=tables) if tables else None
 
 
-def throughput(metric: Measured) -> float | None:
-    """Samples/s, of generation tokens/s."""
-    if isinstance(metric, GenerationMetrics):
-        return metric.tokens_per_second
-    return metric.throughput_samples_per_sec if isinstance(metric, PhaseMetrics) else None
-
-
-def _throughput(rates: Sequence[Rates], over: str) -> Drawn:
-    drawn = [Rates(choice, unit_of, dict(list(models.items())[:MOST_MODELS])) for choice, unit_of, models in rates]
-    plots = tuple(Bars(choice, unit_of, tuple(models), tuple(_by_batch(models))) for choice, unit_of, models in drawn)
+def _throughput(report: Report, phase: Workload, caveats: str) -> Drawn:
+    """The precisions of each model side by side, the largest batch first."""
+    figure = MAIN[phase][0]
+    found = measured.medians(report, figure.number, (phase,), _size_and_place, lambda one: one.key.precision)
+    order = sorted(found)
+    plots = []
+    for choice in order:
+        models = dict(list(found[choice].items())[:MOST_MODELS])
+        series = (Series(name, tuple(of.get(name) for of in models.values())) for name in _columns(models))
+        plots.append(Bars(_named(choice), figure.unit, tuple(models), tuple(series)))
+    precisions = list(_columns({(choice, model): of for choice in order for model, of in found[choice].items()}))
     rows = [
-        (choice, model, str(batch), number(value), unit_of)
-        for choice, unit_of, models in rates
-        for model, batches in models.items()
-        for batch, value in batches.items()
+        (_named(choice), model, *(number(of[name]) if name in of else "" for name in precisions))
+        for choice in order
+        for model, of in found[choice].items()
     ]
-    header = (*texts("What", "Model"), *numbers("Batch", "Throughput"), *texts("Unit"))
+    name = f"throughput-{phase}"
     chart = Chart(
-        "throughput",
-        "Throughput",
+        name,
+        f"{phase.capitalize()}: throughput by precision",
         Kind.BARS,
-        f"Samples, or tokens, that each model gets through in a second, by batch size. {over}",
-        plots,
-        "throughput",
-        "" if plots else "No model has a throughput in this run.",
-        "What",
-        _exclusions({one.choice: len(one.models) for one in rates}),
+        f"Rate of each model at one batch size, in {figure.unit}. {caveats}",
+        tuple(plots),
+        name,
+        "Batch",
+        _exclusions({_named(choice): len(found[choice]) for choice in order}),
     )
-    return chart, table("Throughput", header, rows, name="throughput")
+    header = (*texts("Batch", "Model"), *numbers(*(f"{one} {figure.unit}" for one in precisions)))
+    return chart, table(chart.title, header, rows, name=name)
+
+
+def _size_and_place(measurement: measured.Measurement) -> tuple[int, str]:
+    return -(measurement.metric.batch_size or 0), measurement.where
+
+
+def _named(choice: tuple[int, str]) -> str:
+    size, where = choice
+    return f"batch {-size}, {where}" if where else f"batch {-size}"
+
+
+def _columns(rows: Mapping[Key, Mapping[str, float]]) -> dict[str, None]:
+    return dict.fromkeys(name for of in rows.values() for name in of)
 
 
 def _exclusions(counts: Mapping[str, int]) -> str:
@@ -96,13 +113,10 @@ def _exclusions(counts: Mapping[str, int]) -> str:
     return f"The first {MOST_MODELS} models are drawn. Not drawn: {'; '.join(more)}." if more else ""
 
 
-def _by_batch(models: Mapping[str, Mapping[int, float]]) -> Iterator[Series]:
-    for batch in sorted({batch for batches in models.values() for batch in batches}):
-        yield Series(f"batch {batch}", tuple(batches.get(batch) for batches in models.values()))
-
-
-def _iterations(report: Report, over: str) -> Drawn:
-    parts = {part: measured.figures(report, _reader(field), Workload.TRAINING) for part, field in _PARTS.items()}
+def _iterations(report: Report, caveats: str) -> Drawn:
+    parts = {
+        part: measured.figures(report, BY_FIELD[field].number, Workload.TRAINING) for part, field in _PARTS.items()
+    }
     plots, rows = [], []
     counts: dict[str, int] = {}
     for choice, models in parts["forward"].items():
@@ -124,22 +138,17 @@ def _iterations(report: Report, over: str) -> Drawn:
         "iterations",
         "Where an iteration of training goes",
         Kind.STACKED,
-        f"Milliseconds of one step on the device: forward, backward and optimizer. {over}",
+        f"Milliseconds of one step on the device: forward, backward and optimizer. {caveats}",
         tuple(plots),
         "iterations",
-        "" if plots else "Nothing was trained in this run (--phases training).",
         "What",
         _exclusions(counts),
     )
     return chart, table("Time of a training iteration", header, rows, name="iterations")
 
 
-def _reader(field: str) -> Callable[[Measured], float | None]:
-    return lambda metric: getattr(metric, field, None)
-
-
-def _memory(report: Report, over: str) -> Drawn:
-    found = measured.figures(report, lambda metric: metric.peak_memory_mb, *_UNITS)
+def _memory(report: Report, caveats: str) -> Drawn:
+    found = measured.figures(report, BY_FIELD["peak_memory_mb"].number, *_PHASES)
     without = _without(report)
     plots, rows = [], []
     counts: dict[str, int] = {}
@@ -169,10 +178,9 @@ def _memory(report: Report, over: str) -> Drawn:
         "memory",
         "Peak memory by model and batch size",
         Kind.HEAT,
-        f"The most memory that each cell took at once, in MB. {over}",
+        f"The most memory that each cell took at once, in MB. {caveats}",
         tuple(plots),
         "memory",
-        "" if plots else "No memory was measured in this run.",
         "What",
         _exclusions(counts),
     )
@@ -180,26 +188,25 @@ def _memory(report: Report, over: str) -> Drawn:
 
 
 def _without(report: Report) -> Mapping[str, Mapping[str, Mapping[int, Status]]]:
-    """Status of each size without a figure of its own, by choice and model."""
     without: dict[str, dict[str, dict[int, Status]]] = {}
-    for one in measured.found(report):
-        if one.key.phase in _UNITS and (one.metric.degraded or one.metric.peak_memory_mb is None):
+    for one in measured.measurements(report):
+        if one.key.phase in _PHASES and (one.metric.degraded or one.metric.peak_memory_mb is None):
             without.setdefault(one.choice, {}).setdefault(one.model, {})[one.key.batch_size] = one.metric.status
     return without
 
 
-def _box(column: int, row: int, what: str, found: float | Status | None) -> Box:
-    """found: the figure, or the status of a cell without one; None if none was planned."""
-    match found:
+def _box(column: int, row: int, what: str, figure: float | Status | None) -> Box:
+    """figure: the figure, or the status of a cell without one; None if none was planned."""
+    match figure:
         case Status():
-            short, meaning = _MEANS[found]
+            short, meaning = _MEANS[figure]
             return Box(column, row, None, short, f"{what}: {meaning}")
         case None:
             return Box(column, row, None, "", f"{what}: not planned")
-    return Box(column, row, found, f"{found:.0f}", f"{what}: {unit(found, 'MB')}")
+    return Box(column, row, figure, f"{figure:.0f}", f"{what}: {unit(figure, 'MB')}")
 
 
-def _curve(rates: Sequence[Rates], over: str) -> Drawn:
+def _curve(rates: Sequence[Rates], caveats: str) -> Drawn:
     plots, rows = [], []
     for choice, unit_of, models in rates:
         several = {model: sorted(of.items()) for model, of in models.items() if len(of) > 1}
@@ -223,10 +230,9 @@ def _curve(rates: Sequence[Rates], over: str) -> Drawn:
         "batches",
         "What a larger batch brings",
         Kind.CURVES,
-        f"Throughput over the batch size, both axes logarithmic: a flat line gains nothing. {over}",
+        f"Throughput over the batch size, both axes logarithmic: a flat line gains nothing. {caveats}",
         tuple(plots),
         "batches",
-        "" if plots else "Each model was measured at one batch size alone: -b 1,8,32 or -b auto draws a curve.",
         "What",
     )
     return chart, table("Throughput by batch size", header, rows, name="batches")

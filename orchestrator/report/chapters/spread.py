@@ -6,51 +6,59 @@ resnet50 train fp32 b8       .     .  96.1     .
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
+from orchestrator.config.naming import plural
 from orchestrator.figures.comparisons import FullNode, Spread, SpreadValue
+from orchestrator.figures.quality import Quality
 from orchestrator.figures.report import Report
 from orchestrator.figures.table import UNITS
+from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report.charts import Box, Heat, Kind
 from orchestrator.report.device_labels import by_uuid
+from orchestrator.report.lines import lines
 from orchestrator.report.numbers import share, unit
 from orchestrator.report.remarks import SHORT
 from orchestrator.report.sections import Chart, Finding, Section, Table, numbers, table, texts
-from orchestrator.stats.siblings import SiblingVerdict
+from protocol.cell import Workload
 
 SIMILAR_PERCENT: Final = 1.0
 """Deviation from the median that is not listed: the interval target of the standard profile."""
 SHOWN_NOTES: Final = 6
 SHOWN_CELLS: Final = 3
 MOST_CELLS: Final = 60
-"""In the heat map, those with the largest spread."""
-STANDS_OUT_PERCENT: Final = 3.0
-"""Slowness below the median that is marked without a verdict."""
+"""In the heat map."""
 LOAD: Final = "model_load_time_ms"
 _PHASES: Final = {"inference": "infer", "training": "train", "generation": "write"}
 NOT_COMPARABLE: Final = ("n/c", "not comparable")
 _FREQUENT: Final = "not steady"
 """A frequent note, sorted last."""
-_OF_VERDICTS: Final = "A frame marks the devices that are called STRAGGLER or SUSPECT"
-_OF_FIGURES: Final = f"is slower than the median by more than {STANDS_OUT_PERCENT:g} %"
 
 
-def spread(report: Report) -> Section:
+class _Row(NamedTuple):
+    """A cell, and why it cannot judge a device, by its UUID."""
+
+    cell: str
+    one: Spread
+    doubts: Mapping[str, Quality]
+
+
+def spread(report: Report) -> Section | None:
     """Tables "spread" and "differing" for each group of identical devices, and "percent", the chart's, for all."""
+    if not report.cross_gpu:
+        return None
     names = by_uuid(report)
     tables, plots, rows = [], [], []
     doubts: list[str] = []
-    judged: set[bool] = set()
+    known = _qualities(report)
+    slow = slow_devices(report)
     for spreads in _by_devices(report.cross_gpu):
         cells = dict(zip(_cell_names(spreads), spreads, strict=True))
         differing = _differing(cells, names)
         near = f"In every cell each device is within {SIMILAR_PERCENT:g}% of the median."
         tables += [_spread(cells, names, "" if differing.rows else near), differing]
-        drawn = sorted(cells.items(), key=lambda item: -(item[1].spread_percent or 0.0))[:MOST_CELLS]
-        flagged = _flagged(report, spreads[0])
-        plots.append(_heat(drawn, names, flagged))
-        judged.add(flagged is not None)
+        drawn = sorted((_Row(cell, one, _of_devices(one, known)) for cell, one in cells.items()), key=_place)
+        plots.append(_heat(drawn[:MOST_CELLS], names, slow))
         rows += [_percents(cell, one, names) for cell, one in cells.items()]
         doubts += _notes(cells)
     header = (*texts("Cell"), *numbers("Median", "Spread", *names.values()))
@@ -58,22 +66,58 @@ def spread(report: Report) -> Section:
         "spread",
         "Each cell on identical devices",
         Kind.HEAT,
-        f"Percent of the median speed of the same cell: below 100 is slower. {_frames(judged)}; the cells with the "
-        "largest spread come first.",
+        'Percent of the median speed, "." within 1 %; below 100 is slower. Hatched: the cell cannot judge a GPU here '
+        "(limited by the host, unsettled, noisy, or not comparable). A frame: a GPU with a verdict is slower here.",
         tuple(plots),
         "percent",
-        "" if plots else "No two devices of this run are identical, so there is nothing to hold side by side.",
         "Devices",
     )
     finding = Finding(None, "What to know before believing it", tuple(doubts), listed=True, most=SHOWN_NOTES)
     return Section(
         "spread",
-        "Identical devices side by side",
+        "Devices side by side",
         charts=(chart,),
         tables=(*tables, table("Percent of the median speed", header, rows, name="percent")),
         findings=(finding,) if doubts else (),
         wide=True,
     )
+
+
+def slow_devices(report: Report) -> dict[str, str]:
+    """The verdict of each device that is slow or faulty."""
+    found = {standing.gpu_uuid: standing.verdict.value for standing in report.stragglers if standing.verdict.is_finding}
+    faulty = [gpu.gpu_uuid for gpu in report.health.gpus if gpu.verdict is HealthVerdict.FAIL]
+    return dict.fromkeys(faulty, HealthVerdict.FAIL.value) | found
+
+
+def _qualities(report: Report) -> Mapping[tuple[object, ...], Quality]:
+    """Qualities by device and cell, without loading, which is the work of the host."""
+    return {
+        (line.entry.gpu_uuid, *line.cell): Quality.HOST_BOUND if line.entry.workload == Workload.LOAD else line.quality
+        for line in lines(report)
+    }
+
+
+def _identity(spread: Spread) -> tuple[object, ...]:
+    which = (spread.model_name, spread.phase, spread.precision, spread.mode, spread.batch_size_requested)
+    return (*which, spread.input_size, spread.memory_format or None, spread.new_tokens, spread.compile_mode)
+
+
+def _of_devices(spread: Spread, qualities: Mapping[tuple[object, ...], Quality]) -> Mapping[str, Quality]:
+    """Why a cell cannot judge its devices. Where it judges half or less, nothing judges the rest."""
+    cell = _identity(spread)
+    own = {value.gpu_uuid: qualities.get((value.gpu_uuid, *cell), Quality.OK) for value in spread.values}
+    found = {uuid: each for uuid, each in own.items() if not each.judges_gpu}
+    if len(found) * 2 < len(own):
+        return found
+    return dict.fromkeys(own, Counter(found.values()).most_common()[0][0]) | found
+
+
+def _place(row: _Row) -> tuple[bool, float]:
+    """Cells that judge first, those with the largest deviation before others."""
+    speeds = [speed_percent(row.one, value) for value in row.one.values if value.gpu_uuid not in row.doubts]
+    away = [abs(speed - 100) for speed in speeds if speed is not None]
+    return not away, -max(away, default=row.one.spread_percent or 0.0)
 
 
 def _by_devices(spreads: Iterable[Spread]) -> Iterable[list[Spread]]:
@@ -90,28 +134,28 @@ def _spread(cells: Mapping[str, Spread], names: Mapping[str, str], words: str) -
     return table(f"{first.gpu_name}, {len(first.values)} devices", columns, rows, words, name="spread")
 
 
-def _row(one: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
+def _row(spread: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
     compared = {
         value.gpu_uuid: speed
-        for value in one.values
-        if (speed := _speed_percent(one, value)) is not None and value.not_comparable is None
+        for value in spread.values
+        if (speed := speed_percent(spread, value)) is not None and value.not_comparable is None
     }
     if not compared:
-        return (one.comparison, "", "", "")
+        return (spread.comparison, "", "", "")
     return (
-        unit(one.median, UNITS[one.metric]),
-        share(one.spread_percent),
+        unit(spread.median, UNITS[spread.metric]),
+        share(spread.spread_percent),
         names[min(compared, key=compared.__getitem__)],
         names[max(compared, key=compared.__getitem__)],
     )
 
 
-def _speed_percent(one: Spread, value: SpreadValue) -> float | None:
+def speed_percent(spread: Spread, value: SpreadValue) -> float | None:
     """Percent of the median speed, None if unknown. Of a load time the longest is the slowest."""
     percent = value.percent_of_median
     if not percent:
         return None
-    return 10_000 / percent if one.metric == LOAD else percent
+    return 10_000 / percent if spread.metric == LOAD else percent
 
 
 def _differing(cells: Mapping[str, Spread], names: Mapping[str, str]) -> Table:
@@ -122,19 +166,18 @@ def _differing(cells: Mapping[str, Spread], names: Mapping[str, str]) -> Table:
     legend = (f"{short}: {meaning}" for short, meaning in (*SHORT.values(), NOT_COMPARABLE) if short in entries)
     left_out = len(cells) - len(rows)
     near = f"within {SIMILAR_PERCENT:g}%"
-    said = f"; cells in which every device is that near are left out: {left_out}" if left_out else ""
-    caption = f'Percent of the median speed (below 100 is slower, "." is {near}{said})'
+    hidden = f"; {plural(left_out, 'cell')} not shown, in which every device is that near" if left_out else ""
+    caption = f'Percent of the median speed (below 100 is slower, "." is {near}{hidden})'
     columns = (*texts("Cell"), *numbers(*(names[uuid] for uuid in uuids)))
     return Table(caption, columns, tuple(rows), "; ".join(legend), name="differing", framed=False)
 
 
-def _entry(one: Spread, value: SpreadValue, written: Callable[[float], str]) -> str:
-    speed = _speed_percent(one, value)
+def _entry(spread: Spread, value: SpreadValue, written: Callable[[float], str]) -> str:
+    speed = speed_percent(spread, value)
     return SHORT.get(value.status, NOT_COMPARABLE)[0] if speed is None else written(speed)
 
 
 def _cell_names(spreads: Sequence[Spread]) -> Iterator[str]:
-    """Distinct names of the cells, with input size and memory format where needed."""
     modes = {one.mode for one in spreads}
     named = [f"{cell_name(one)} {one.mode}" if len(modes) > 1 else cell_name(one) for one in spreads]
     common = Counter(named)
@@ -160,57 +203,43 @@ def _notes(cells: Mapping[str, Spread]) -> Iterator[str]:
         yield note if len(named) == len(cells) else f"{', '.join(named[:SHOWN_CELLS])}{more}: {note}"
 
 
-def _frames(judged: set[bool]) -> str:
-    """The meaning of a frame. judged: whether each group of identical devices has verdicts."""
-    if True not in judged:
-        return f"A frame marks what {_OF_FIGURES}"
-    return f"{_OF_VERDICTS}; among devices without a verdict, what {_OF_FIGURES}" if False in judged else _OF_VERDICTS
-
-
-def _flagged(report: Report, one: Spread) -> set[str] | None:
-    """Devices of a group that are STRAGGLER or SUSPECT; None if the group has no verdict."""
-    group = {value.gpu_uuid for value in one.values}
-    told = {each.gpu_uuid: each.verdict for each in report.stragglers if each.gpu_uuid in group}
-    if {*told.values()} <= {SiblingVerdict.NONE}:
-        return None
-    return {uuid for uuid, verdict in told.items() if verdict in (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT)}
-
-
-def _heat(cells: Sequence[tuple[str, Spread]], names: Mapping[str, str], flagged: set[str] | None) -> Heat:
-    columns = [value.gpu_uuid for value in cells[0][1].values]
+def _heat(drawn: Sequence[_Row], names: Mapping[str, str], slow: Mapping[str, str]) -> Heat:
+    first = drawn[0].one
+    columns = [value.gpu_uuid for value in first.values]
     boxes = tuple(
-        _box(columns.index(value.gpu_uuid), row, f"{cell} on {names[value.gpu_uuid]}", one, value)
-        for row, (cell, one) in enumerate(cells)
-        for value in one.values
+        _box((columns.index(value.gpu_uuid), place), names, row, value, slow=value.gpu_uuid in slow)
+        for place, row in enumerate(drawn)
+        for value in row.one.values
     )
-    if flagged is not None:
-        boxes = tuple(replace(box, marked=box.value is not None and columns[box.column] in flagged) for box in boxes)
-    title = f"{cells[0][1].gpu_name}, {len(columns)} devices"
-    return Heat(title, tuple(names[uuid] for uuid in columns), tuple(cell for cell, _ in cells), boxes, around=100.0)
+    title = f"{first.gpu_name}, {len(columns)} devices"
+    heads = tuple(f"{names[uuid]}: {slow[uuid]}" if uuid in slow else names[uuid] for uuid in columns)
+    return Heat(title, heads, tuple(row.cell for row in drawn), boxes, around=100.0)
 
 
-def _box(column: int, row: int, what: str, one: Spread, value: SpreadValue) -> Box:
-    speed = _speed_percent(one, value)
+def _box(at: tuple[int, int], names: Mapping[str, str], row: _Row, value: SpreadValue, *, slow: bool) -> Box:
+    speed, doubt = speed_percent(row.one, value), row.doubts.get(value.gpu_uuid)
+    what = f"{row.cell} on {names[value.gpu_uuid]}"
     if speed is None:
         short, meaning = SHORT.get(value.status, NOT_COMPARABLE)
-        return Box(column, row, None, short, f"{what}: {value.not_comparable or meaning}")
-    why = f"; {value.not_comparable}" if value.not_comparable else ""
-    says = f"{what}: {speed:.1f} % of the median speed ({unit(value.value, UNITS[one.metric])}{why})"
-    return Box(column, row, speed, _short(speed), says, marked=speed < 100 - STANDS_OUT_PERCENT)
+        return Box(*at, None, short, f"{what}: {value.not_comparable or meaning}", hatched=True)
+    why = "".join(f"; {reason}" for reason in (value.not_comparable, doubt) if reason)
+    says = f"{what}: {speed:.1f} % of the median speed ({unit(value.value, UNITS[row.one.metric])}{why})"
+    marked = slow and doubt is None and speed < 100 - SIMILAR_PERCENT
+    return Box(*at, speed, _short(speed), says, marked, hatched=doubt is not None)
 
 
 def _short(speed: float) -> str:
     return "." if abs(speed - 100) <= SIMILAR_PERCENT else f"{speed:.1f}"
 
 
-def _percents(cell: str, one: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
-    entered = {value.gpu_uuid: _entry(one, value, "{:.1f}".format) for value in one.values}
+def _percents(cell: str, spread: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
+    entered = {value.gpu_uuid: _entry(spread, value, "{:.1f}".format) for value in spread.values}
     of_devices = (entered.get(uuid, "") for uuid in names)
-    return (cell, unit(one.median, UNITS[one.metric]), share(one.spread_percent), *of_devices)
+    return (cell, unit(spread.median, UNITS[spread.metric]), share(spread.spread_percent), *of_devices)
 
 
-def cell_name(one: Spread | FullNode) -> str:
+def cell_name(cell: Spread | FullNode) -> str:
     """A cell in short: "resnet50 train fp32 b8"."""
-    batch = "" if one.phase in ("load", "probe") else f" b{one.batch_size_requested}"
-    phase = "" if one.phase == "probe" else f" {_PHASES.get(one.phase, one.phase)}"
-    return f"{one.model_name}{phase} {one.precision}{batch}"
+    batch = "" if cell.phase in ("load", "probe") else f" b{cell.batch_size_requested}"
+    phase = "" if cell.phase == "probe" else f" {_PHASES.get(cell.phase, cell.phase)}"
+    return f"{cell.model_name}{phase} {cell.precision}{batch}"

@@ -23,15 +23,27 @@ TONES: Final = {
     SiblingVerdict.OK: Tone.GOOD,
     SiblingVerdict.SUSPECT: Tone.WARN,
     SiblingVerdict.STRAGGLER: Tone.BAD,
+    SiblingVerdict.IN_CELLS: Tone.BAD,
+    SiblingVerdict.BELOW_BASELINE: Tone.BAD,
+    SiblingVerdict.SPLIT: Tone.WARN,
     SiblingVerdict.NONE: Tone.QUIET,
 }
-_FOUND: Final[Sequence[str]] = (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT, SLOWED_DOWN)
+_FOUND: Final[Sequence[str]] = (
+    SiblingVerdict.STRAGGLER,
+    SiblingVerdict.BELOW_BASELINE,
+    SiblingVerdict.IN_CELLS,
+    SiblingVerdict.SUSPECT,
+    SLOWED_DOWN,
+)
 """Verdicts with a finding of their own, in this order."""
+_BY_RATE: Final = (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT)
+"""Verdicts that the rate over all cells explains."""
 
 
 def stragglers(report: Report) -> Section | None:
-    """The comparison of each device with its siblings; None for a single device."""
-    return answer(report) if len(report.gpu_info) > 1 else None
+    """The comparison of each device with its siblings; None for a single device that is not slow."""
+    judged = len(report.gpu_info) > 1 or any(standing.verdict.is_finding for standing in report.stragglers)
+    return answer(report) if judged else None
 
 
 def answer(report: Report) -> Section | None:
@@ -44,52 +56,108 @@ def answer(report: Report) -> Section | None:
         key=lambda one: (_FOUND.index(one.word), one.percent or 0.0),
     )
     others = list(_alike(report.stragglers, devices))
-    if any(one.verdict is SiblingVerdict.STRAGGLER for one in found):
-        others.append("A STRAGGLER changes no exit code (1 with --strict).")
+    if any(one.verdict.is_finding for one in report.stragglers):
+        others.append("A GPU that is slow changes no exit code (1 with --strict).")
     columns = (
         *texts("GPU", "Verdict"),
         *numbers("Of its siblings", "90% interval"),
         *texts("Why", "Probably", "What next"),
     )
-    rows = [(label(devices[one.gpu_uuid]), *_standing(one)) for one in report.stragglers]
+    rows = [(label(devices[standing.gpu_uuid]), *_standing(standing)) for standing in report.stragglers]
     return Section(
         "stragglers",
         f"Which {'device' if any(device.kind == 'cpu' for device in report.gpu_info) else 'GPU'} is slow",
         tables=(table("Who is slower than its identical siblings", columns, rows, name="stragglers"),),
         findings=(
+            *_splits(report.stragglers, devices),
             *(_finding(one, devices[one.gpu_uuid]) for one in found),
             Finding(None, "The other devices", tuple(others), opened=True, label=""),
         ),
     )
 
 
-def _badge(one: Standing) -> Badge:
-    return Badge(one.word, Tone.WARN if one.slowed else TONES[one.verdict])
+def badge(standing: Standing) -> Badge:
+    """The verdict in its tone."""
+    return Badge(standing.word, Tone.WARN if standing.slowed else TONES[standing.verdict])
 
 
-def _standing(one: Standing) -> tuple[str | Badge, ...]:
-    interval = NOT_AVAILABLE if one.low_percent is None else f"{share(one.low_percent)} to {share(one.high_percent)}"
-    return (_badge(one), share(one.percent), interval, one.why, one.reason_text, one.next_step)
+def _standing(standing: Standing) -> tuple[str | Badge, ...]:
+    interval = (
+        NOT_AVAILABLE
+        if standing.low_percent is None
+        else f"{share(standing.low_percent)} to {share(standing.high_percent)}"
+    )
+    return (badge(standing), share(standing.percent), interval, standing.why, standing.reason_text, standing.next_step)
 
 
-def _finding(one: Standing, device: GpuInfo) -> Finding:
+def _finding(standing: Standing, device: GpuInfo) -> Finding:
     board = {"at": device.pci_address, "serial": device.serial, "": device.gpu_uuid}
     who = ", ".join([label(device), *(f"{word} {fact}".strip() for word, fact in board.items() if fact)])
-    return Finding(_badge(one), who, tuple(_lines(one)), opened=True)
+    return Finding(badge(standing), who, tuple(_lines(standing)), opened=True)
 
 
-def _lines(one: Standing) -> Iterator[str]:
-    yield f"{one.verdict}: {one.why}" if one.slowed else one.why
-    if one.reason is not None:
-        yield f"probably {one.reason}: {one.reason_text}"
-    if one.slowest_cells:
-        yield f"most in {'; '.join(_cell(cell) for cell in one.slowest_cells[:SHOWN_CELLS])}"
-    if one.launches_wanted is not None:
-        yield f"not settled: measure again with --launches {one.launches_wanted}"
-    if one.next_step:
-        yield f"next: {one.next_step}"
-    if one.not_comparable:
-        yield f"cells left out: {'; '.join(f'{reason} ({cells})' for reason, cells in one.not_comparable.items())}"
+def is_found(standing: Standing) -> bool:
+    """Whether something was found against the GPU, or it is SUSPECT."""
+    return standing.word in _FOUND or standing.verdict is SiblingVerdict.SPLIT
+
+
+def brief_findings(report: Report, *, every: bool = False) -> Iterator[Finding]:
+    """Each GPU with a finding in three lines: verdict, evidence, what to do. every: then the others, in a line."""
+    devices = {device.gpu_uuid: device for device in report.gpu_info}
+    for one in sorted(filter(is_found, report.stragglers), key=lambda one: one.percent or 0.0):
+        device = devices[one.gpu_uuid]
+        where = f"{label(device)} at {device.pci_address}" if device.pci_address else label(device)
+        probably = f"probably {one.reason}: {one.reason_text}" if one.reason is not None else ""
+        wanted = f"--launches {one.launches_wanted} settles it" if one.launches_wanted is not None else ""
+        rate = f"{share(one.percent)} of its siblings' rate ({share(one.low_percent)} to {share(one.high_percent)})"
+        evidence = "; ".join(filter(None, (rate if one.verdict in _BY_RATE else one.why, probably)))
+        step = "; ".join(filter(None, (one.next_step, wanted)))
+        yield Finding(badge(one), where, (evidence, *([f"to do: {step}"] if step else [])))
+    if every:
+        yield from _without_finding([standing for standing in report.stragglers if not is_found(standing)], devices)
+
+
+def _without_finding(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Iterator[Finding]:
+    alike: dict[tuple[SiblingVerdict, str], list[Standing]] = {}
+    for one in standings:
+        alike.setdefault((one.verdict, "" if one.verdict is SiblingVerdict.OK else one.why), []).append(one)
+    for (_, why), of_verdict in alike.items():
+        who = labels([devices[one.gpu_uuid] for one in of_verdict])
+        yield Finding(badge(of_verdict[0]), f"{who}: {why or _rates(of_verdict)}")
+
+
+def _rates(standings: Sequence[Standing]) -> str:
+    percents = sorted(standing.percent for standing in standings if standing.percent is not None)
+    between = " to ".join(dict.fromkeys(map(share, (percents[0], percents[-1]))))
+    return f"{between} of siblings' rate"
+
+
+def _splits(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Iterator[Finding]:
+    split: dict[str, list[Standing]] = {}
+    for one in standings:
+        if one.verdict is SiblingVerdict.SPLIT:
+            split.setdefault(one.why, []).append(one)
+    for why, alike in split.items():
+        who = labels([devices[one.gpu_uuid] for one in alike])
+        reasons = ", ".join(dict.fromkeys(one.reason for one in alike if one.reason is not None))
+        probably = (f"why the others are slower: probably {reasons}",) if reasons else ()
+        yield Finding(badge(alike[0]), who, (why, *probably, f"next: {alike[0].next_step}"), opened=True)
+
+
+def _lines(standing: Standing) -> Iterator[str]:
+    yield f"{standing.verdict}: {standing.why}" if standing.slowed else standing.why
+    if standing.baseline and standing.verdict is not SiblingVerdict.BELOW_BASELINE:
+        yield f"{share(standing.baseline_percent)} of the baseline {standing.baseline}"
+    if standing.reason is not None:
+        yield f"probably {standing.reason}: {standing.reason_text}"
+    if standing.slowest_cells:
+        yield f"most in {'; '.join(_cell(cell) for cell in standing.slowest_cells[:SHOWN_CELLS])}"
+    if standing.launches_wanted is not None:
+        yield f"not settled: measure again with --launches {standing.launches_wanted}"
+    if standing.next_step:
+        yield f"next: {standing.next_step}"
+    if standing.not_comparable:
+        yield f"cells excluded: {'; '.join(f'{reason} ({cells})' for reason, cells in standing.not_comparable.items())}"
 
 
 def _cell(effect: SiblingEffect) -> str:
@@ -98,26 +166,25 @@ def _cell(effect: SiblingEffect) -> str:
 
 def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Iterator[str]:
     """A line for all devices that are OK, and one for each reason without a verdict."""
-    told: dict[str, list[GpuInfo]] = {}
+    alike_by_line: dict[str, list[GpuInfo]] = {}
     for one in standings:
         if one.slowed:
             continue
         if one.verdict is SiblingVerdict.OK:
-            told.setdefault("OK: not slower than their siblings beyond the margin", []).append(devices[one.gpu_uuid])
+            alike_by_line.setdefault("OK: not slower than their siblings beyond the margin", []).append(
+                devices[one.gpu_uuid]
+            )
         elif one.verdict is SiblingVerdict.NONE:
-            told.setdefault(f"no verdict: {one.why}", []).append(devices[one.gpu_uuid])
-    yield from (f"{labels(alike)}: {words}" for words, alike in told.items())
+            alike_by_line.setdefault(f"no verdict: {one.why}", []).append(devices[one.gpu_uuid])
+    yield from (f"{labels(alike)}: {words}" for words, alike in alike_by_line.items())
 
 
 def full_node(report: Report) -> Section | None:
-    """The loss of each cell when all devices work, largest first; None for a run of one mode.
-
-    Tables: "means" over the devices, and "devices".
-    """
+    """The loss of each cell when all devices work, as means and by device; None for a run of one mode."""
     if not report.full_node:
         return None
     names = by_uuid(report)
-    cells = _by_cell([one for one in report.full_node if one.ratio is not None])
+    cells = _by_cell([loss for loss in report.full_node if loss.ratio is not None])
     means = sorted((_mean_row(cell, several, names) for (cell, _), several in cells.items()), key=lambda row: -row[0])
     more = f"{len(means) - SHOWN_LOSSES} more cells, which lose less, are in the JSON report."
     of_cells = table(
@@ -139,13 +206,13 @@ def full_node(report: Report) -> Section | None:
     )
 
 
-def _loss(one: FullNode) -> tuple[str, ...]:
-    units = UNITS[one.metric]
-    return (one.cell, unit(one.solo, units), unit(one.loaded, units), share(one.lost_percent), one.remark)
+def _loss(loss: FullNode) -> tuple[str, ...]:
+    units = UNITS[loss.metric]
+    return (loss.cell, unit(loss.solo, units), unit(loss.loaded, units), share(loss.lost_percent), loss.remark)
 
 
 def _by_cell(compared: Sequence[FullNode]) -> Mapping[tuple[str, str], list[FullNode]]:
-    common = Counter(name for name, _ in {(cell_name(one), one.input_size) for one in compared})
+    common = Counter(name for name, _ in {(cell_name(loss), loss.input_size) for loss in compared})
     cells: dict[tuple[str, str], list[FullNode]] = {}
     for one in compared:
         name = cell_name(one)
@@ -171,7 +238,6 @@ def _mean(values: Iterable[float | None]) -> float:
 def _doubts(
     every: Iterable[FullNode], cells: Mapping[tuple[str, str], Sequence[FullNode]], names: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Caveats about rows, each once with its devices."""
     without = [f"{names[one.gpu_uuid]}, {one.cell}: {one.remark}" for one in every if one.not_comparable is not None]
     if without:
         yield Finding(None, "Not comparable", tuple(without), listed=True, most=SHOWN_CELLS)

@@ -20,7 +20,11 @@ def time(report: Report) -> Section | None:
     found = _ledgers_of(report)
     if not found:
         return None
-    entries = [name for name in LaunchLedger.__struct_fields__ if name != "overhead_ms"]
+    entries = [
+        name
+        for name in LaunchLedger.__struct_fields__
+        if name != "overhead_ms" and any(_entry(ledgers, name) for ledgers in found.values())
+    ]
     names = (*entries, "overhead_ms")
     rows = [(_words(name), *(number(_entry(ledgers, name)) for ledgers in found.values())) for name in names]
     series = tuple(Series(_words(name), tuple(_entry(ledgers, name) for ledgers in found.values())) for name in entries)
@@ -47,7 +51,6 @@ def _words(name: str) -> str:
 
 
 def _launch_cost(ledgers: Ledgers) -> str:
-    """Medians by workload, lowest to highest."""
     medians = {phase: median(ledger.overhead_ms for ledger in found) for phase, found in ledgers.items()}
     words = [f"{number(medians[phase])} ms ({phase})" for phase in sorted(medians, key=lambda phase: medians[phase])]
     return words[0] if len(words) == 1 else f"from {words[0]} to {words[-1]}"

@@ -10,7 +10,7 @@ from orchestrator.report.charts import Bar, Course, Kind, Reading, Spans
 from orchestrator.report.device_labels import by_uuid
 from orchestrator.report.layout import Layout
 from orchestrator.report.numbers import NOT_AVAILABLE, number
-from orchestrator.report.sections import Chart, Section, Table, numbers, table, texts
+from orchestrator.report.sections import Chart, Section, Table, drawn, numbers, table, texts
 
 READINGS: Final[Mapping[str, tuple[str, str]]] = {
     "utilization_percent": ("Utilisation", "%"),
@@ -25,22 +25,20 @@ GAP_S: Final = 10.0
 Point = tuple[float, float | None, float | None, float | None]
 
 
-def course(report: Report, timeline: Timeline, layout: Layout) -> Section:
-    """All launches over time, and the readings of each GPU."""
+def course(report: Report, timeline: Timeline, layout: Layout) -> Section | None:
+    """All launches over time, and the readings of each GPU; None where neither was kept."""
     names = by_uuid(report)
     known = [device for device in timeline.devices if device.gpu_uuid in names]
-    launches, table_of_launches = _launches(layout, timeline, known, names)
-    readings, table_of_readings = _readings(timeline, known, names)
-    tables = (table_of_launches, table_of_readings)
-    return Section("course", "The run over time", charts=(launches, readings), tables=tables, wide=True)
+    charts, tables = drawn(_launches(layout, timeline, known, names), _readings(timeline, known, names))
+    return Section("course", "Over time", charts=charts, tables=tables, wide=True) if charts else None
 
 
 def _launches(
-    layout: Layout, timeline: Timeline, known: list[DeviceTimeline], names: Mapping[str, str]
+    layout: Layout, timeline: Timeline, timelines: list[DeviceTimeline], names: Mapping[str, str]
 ) -> tuple[Chart, Table]:
-    bars = tuple(bar for row, device in enumerate(known) for bar in _bars(device, row))
-    labels = tuple(names[device.gpu_uuid] for device in known)
-    rows = [_row(names[device.gpu_uuid], device) for device in known if device.spans]
+    bars = tuple(bar for row, device in enumerate(timelines) for bar in _bars(device, row))
+    labels = tuple(names[device.gpu_uuid] for device in timelines)
+    rows = [_row(names[device.gpu_uuid], device) for device in timelines if device.spans]
     header = (*texts("Device"), *numbers("Launches without a result", "First began", "Last ended"))
     each = f"Each launch of the {layout.title.lower()}" if layout.title else "Each launch"
     chart = Chart(
@@ -49,10 +47,9 @@ def _launches(
         Kind.SPANS,
         f"{each}, coloured by what it did; a red mark is a launch without a result, unless the time limit ended it. "
         "Launches that lie too close "
-        f"together to be seen are drawn as one.{_not_drawn(known)}",
+        f"together to be seen are drawn as one.{_not_drawn(timelines)}",
         (Spans("launches", round(timeline.began * 1000), labels, bars),) if bars else (),
         "launches",
-        "" if bars else "Nothing was launched, or the folder of the run is not at hand.",
     )
     return chart, table("Launches on each device", header, rows, "Times since the run began.", name="launches")
 
@@ -63,8 +60,8 @@ def _row(name: str, device: DeviceTimeline) -> tuple[str, ...]:
     return (name, str(failed), _clock(device.spans[0].start_s), _clock(ended_s))
 
 
-def _not_drawn(known: list[DeviceTimeline]) -> str:
-    unseen = sum(device.unseen for device in known)
+def _not_drawn(timelines: list[DeviceTimeline]) -> str:
+    unseen = sum(device.unseen for device in timelines)
     return f" Of those without a result the earliest of each device are drawn: {unseen} more are not." if unseen else ""
 
 
@@ -73,9 +70,9 @@ def _bars(device: DeviceTimeline, row: int) -> Iterator[Bar]:
         yield Bar(row, span.start_s, span.end_s, span.workload or "several", span.failed, span.words)
 
 
-def _readings(timeline: Timeline, known: list[DeviceTimeline], names: Mapping[str, str]) -> tuple[Chart, Table]:
+def _readings(timeline: Timeline, timelines: list[DeviceTimeline], names: Mapping[str, str]) -> tuple[Chart, Table]:
     plots, rows = [], []
-    for device in known:
+    for device in timelines:
         every = (Reading(*words, tuple(_points(name, device.stretches))) for name, words in READINGS.items())
         readings = tuple(one for one in every if any(mean is not None for _, mean, _, _ in one.points))
         if not readings:
@@ -90,17 +87,15 @@ def _readings(timeline: Timeline, known: list[DeviceTimeline], names: Mapping[st
         Kind.COURSE,
         "Means of short stretches as a line, the lowest and highest reading in each as a band. The strip on top are "
         "the launches; red lines are launches without a result."
-        f"{_not_drawn(known)}",
+        f"{_not_drawn(timelines)}",
         tuple(plots),
         "readings",
-        "" if plots else "No readings were kept: NVML reads GPUs, and there were none in this run, or nobody looked.",
         "GPU",
     )
     return chart, table("Readings of each GPU", header, rows, name="readings")
 
 
 def _points(name: str, stretches: tuple[Stretch, ...]) -> Iterator[Point]:
-    """The points, with an empty one wherever the line is interrupted."""
     for number_of, stretch in enumerate(stretches):
         if number_of:
             yield stretch.at_s[0], None, None, None

@@ -1,7 +1,4 @@
-"""The report as an HTML page.
-
-Report, Timeline ──▶ Page ── size_limit.py ── render.py ──▶ bytes
-"""
+"""The report as an HTML page: Report, Timeline ──▶ Page ── size_limit.py ── render.py ──▶ bytes."""
 
 from typing import Final
 
@@ -11,8 +8,10 @@ from orchestrator.report.chapters import overview
 from orchestrator.report.chapters.cells import cells
 from orchestrator.report.chapters.excluded import not_measured
 from orchestrator.report.chapters.failures import failures
+from orchestrator.report.chapters.glance import glance
 from orchestrator.report.chapters.time import time
 from orchestrator.report.chapters.timeline import course
+from orchestrator.report.chapters.worst import worst
 from orchestrator.report.default_layout import DEFAULT
 from orchestrator.report.html.render import Page
 from orchestrator.report.html.size_limit import fitted
@@ -35,18 +34,22 @@ def page(report: Report, timeline: Timeline, layout: Layout = DEFAULT) -> Page:
     first = (chapter(report) for chapter in layout.html)
     last = (chapter(report) for chapter in (failures, not_measured, time))
     sections = (*first, course(report, timeline, layout), *last)
+    found = worst(report, layout)
+    reasons = (reason for reason in report.verdict.reasons if found is None or reason not in found.title)
     verdict, heading = overview.verdict(report, layout), overview.heading(report, layout)
     return Page(
         title=f"{verdict.text}: {heading}",
         heading=heading,
         verdict=verdict,
         meaning=overview.meaning(report, layout),
-        reasons=report.verdict.reasons,
+        reasons=tuple(reasons),
         notices=tuple(overview.notices(report)),
         elsewhere="report.json",
         facts_title=FACTS,
         facts=(*overview.facts(report, layout), *overview.more_facts(report)),
+        worst=found,
         cards=tuple(overview.cards(report, layout)),
+        glance=glance(report),
         sections=tuple(section for section in sections if section is not None),
         cells=cells(report, layout),
         file_name=f"gpubench-{report.metadata.run_id}-cells.csv",

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from orchestrator.report.html import sanitizing
-from orchestrator.report.sections import Badge, Card, Cells, Section
+from orchestrator.report.sections import Badge, Card, Cells, Finding, Section
 
 ROOM: Final = Path(__file__).parent
 SCRIPTS: Final = (
@@ -24,6 +24,7 @@ SCRIPTS: Final = (
     "static/over_time.js",
     "static/over_runs.js",
     "static/ratios.js",
+    "static/roofline.js",
     "static/drawing.js",
     "static/table.js",
 )
@@ -32,7 +33,7 @@ SCRIPTS: Final = (
 
 @dataclass(frozen=True)
 class Page:
-    """The contents of a page. elsewhere: file with what did not fit. file_name: of the exported cells."""
+    """The contents of a page. elsewhere: file with what did not fit. glance: the first screen below the verdict."""
 
     title: str
     heading: str
@@ -48,12 +49,15 @@ class Page:
     cells: Cells
     file_name: str
     footer: str
+    worst: Finding | None = None
+    glance: Section | None = None
 
 
 def bound(page: Page) -> bytes:
     """The whole file."""
     scripts = tuple(_file(name) for name in SCRIPTS)
-    charts = (chart for section in page.sections for chart in section.charts if chart.plots)
+    sections = (*filter(None, (page.glance,)), *page.sections)
+    charts = (chart for section in sections for chart in section.charts)
     plots = {chart.id: {"kind": chart.kind, "says": chart.says, "plots": chart.plots} for chart in charts}
     text = (
         _templates()

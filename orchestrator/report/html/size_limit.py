@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from orchestrator.report.html.render import Page, bound
-from orchestrator.report.sections import MOST_ROWS, Cells, Chart, Finding, Section, shortened
+from orchestrator.report.sections import MOST_ROWS, Cells, Chart, Finding, Section, filled, shortened
 
 MOST_BYTES: Final = 3_000_000
 LEAST_CELLS: Final = 300
@@ -28,7 +28,10 @@ _STEPS: Final = (_Room(200, 20, 40), _Room(60, 5, 12), _Room(20, 1, 3))
 
 def fitted(page: Page, rows: int = MOST_ROWS) -> bytes:
     """The page as a file of at most MOST_BYTES, unless what cannot be cut takes more. rows: of a table."""
-    whole = (replace(one, tables=tuple(shortened(table, rows) for table in one.tables)) for one in page.sections)
+    whole = (
+        replace(section, tables=tuple(shortened(filled(of), rows) for of in section.tables))
+        for section in page.sections
+    )
     page = replace(page, sections=tuple(whole))
     for room in (None, *_STEPS):
         smaller = page if room is None else replace(page, sections=tuple(_section(one, room) for one in page.sections))
@@ -63,22 +66,22 @@ def _few(cells: Cells, most: int) -> Cells:
     return replace(cells, table=shortened(replace(cells.table, rows=rows), most), ranks=ranks)
 
 
-def _section(one: Section, room: _Room) -> Section:
+def _section(section: Section, room: _Room) -> Section:
     return replace(
-        one,
-        charts=tuple(_chart(chart, room) for chart in one.charts),
-        tables=tuple(shortened(table, room.rows) for table in one.tables),
-        findings=(*one.findings[: room.logs], *map(_without_logs, one.findings[room.logs :])),
+        section,
+        charts=tuple(_chart(chart, room) for chart in section.charts),
+        tables=tuple(shortened(table, room.rows) for table in section.tables),
+        findings=(*section.findings[: room.logs], *map(_without_logs, section.findings[room.logs :])),
     )
 
 
-def _chart(one: Chart, room: _Room) -> Chart:
-    left_out = len(one.plots) - room.plots
-    more = f" Of {len(one.plots)} charts the first {room.plots} are here." if left_out > 0 else ""
-    return replace(one, plots=one.plots[: room.plots], says=f"{one.says}{more}")
+def _chart(chart: Chart, room: _Room) -> Chart:
+    left_out = len(chart.plots) - room.plots
+    more = f" Of {len(chart.plots)} charts the first {room.plots} are here." if left_out > 0 else ""
+    return replace(chart, plots=chart.plots[: room.plots], says=f"{chart.says}{more}")
 
 
-def _without_logs(one: Finding) -> Finding:
-    if not one.logs:
-        return one
-    return replace(one, logs=(), lines=(*one.lines, "There is no room for its logs on this page."))
+def _without_logs(finding: Finding) -> Finding:
+    if not finding.logs:
+        return finding
+    return replace(finding, logs=(), lines=(*finding.lines, "There is no room for its logs on this page."))

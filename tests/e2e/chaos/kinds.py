@@ -48,6 +48,7 @@ def _names(*names: str) -> frozenset[str]:
 
 DIED: Final = _names("zygote died")
 STOPPED: Final = _names("stopped on request")
+HALTED: Final = _names("halted while it was measured")
 
 _W, _Z, _T, _O = Target
 KINDS: Final = {
@@ -57,8 +58,8 @@ KINDS: Final = {
         Kind("worker: SIGTERM", _W, Deed.SIGNAL, 4, signal.SIGTERM, _names("killed, cause unknown")),
         Kind("worker: SIGSEGV", _W, Deed.SIGNAL, 8, signal.SIGSEGV, _names("crashed")),
         Kind("worker: SIGABRT", _W, Deed.SIGNAL, 4, signal.SIGABRT, _names("crashed")),
-        Kind("worker: SIGSTOP", _W, Deed.SIGNAL, 8, signal.SIGSTOP, _names("deadline exceeded")),
-        Kind("worker: SIGSTOP, SIGCONT", _W, Deed.PAUSE, 4, pause_s=(0.02, 0.5)),
+        Kind("worker: SIGSTOP", _W, Deed.SIGNAL, 8, signal.SIGSTOP, _names("deadline exceeded") | HALTED),
+        Kind("worker: SIGSTOP, SIGCONT", _W, Deed.PAUSE, 4, names=HALTED, pause_s=(0.02, 0.5)),
         Kind("worker: disk full", _W, Deed.FULL_DISK, 5),
         Kind("zygote: SIGKILL", _Z, Deed.SIGNAL, 7, signal.SIGKILL, DIED, said="the zygote ended"),
         Kind("zygote: SIGSTOP", _Z, Deed.SIGNAL, 2, signal.SIGSTOP, DIED),
@@ -95,6 +96,7 @@ RETRIES: Final = {
     "killed, cause unknown": 1,
     "ended without an outcome": 1,
     "zygote died": 3,
+    "halted while it was measured": 2,
     "interrupted": 5,
     "stopped on request": 10**6,
 }

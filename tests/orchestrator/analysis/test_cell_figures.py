@@ -1,18 +1,21 @@
 """The figures of each kind of cell in the merged report: what they are made of, and what they are null for."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from orchestrator.figures.cells import GenerationMetrics, Measured, ProbeMetrics
+from orchestrator.figures.cells import GenerationMetrics, Measured, PhaseMetrics, ProbeMetrics
+from orchestrator.plan import load_windows
 from orchestrator.report.as_text import to_text
+from orchestrator.stats.launch import launch_interval
 from protocol import floats
 from protocol.cell import AUTO, Cell, Precision, Workload
 from protocol.failure import Category
 from protocol.result import Memory, SteadyState, WarmUp
 from tests.fakes.results import MIB, result
-from tests.fakes.runs import SECOND_NS, FakeRun, gpus, shipped
+from tests.fakes.runs import SECOND_NS, FakeRun, cpus, gpus, shipped
 
 EVERYTHING = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 TRUST = ("steady_state", "stop_reason", "relative_half_width", "launches", "drift_percent", "measured_seconds")
@@ -159,6 +162,35 @@ def test_energy_is_told_by_the_item_and_by_the_token(tmp_path: Path) -> None:
     assert metric.samples_per_sec_per_watt == pytest.approx(cell.batch_size / 138.0, rel=0.01)
 
 
+def test_a_load_window_gives_power_and_energy_of_a_short_measurement(tmp_path: Path) -> None:
+    """At 300 W, eight texts read in 10 ms cost 3 J; only the first launch of the largest batch has a window."""
+    run = FakeRun(tmp_path, models=shipped("bert-base", "resnet50"), batch_sizes=(1, 8), launches=2)
+    for cell_id, number in run.stored.plan.slots:
+        cell = next(one for one in run.stored.plan.cells if one.id == cell_id)
+        asked, device = run.stored.configuration, run.stored.devices[0]
+        load_s = load_windows.window_s(cell, asked, device, number)
+        run.measured(cell, number=number, noise=0.0, blocks=1, load_s=load_s)
+    run.samples(power_w=300.0)
+    texts, images = (one.inference_metrics for one in run.report().results)
+    large = texts["batch_size_8"]
+    assert (large.power_draw_w, large.gpu_utilization_percent) == (pytest.approx(300), 98)
+    assert large.energy_per_sample_j == pytest.approx(300 * 0.010 / 8)
+    assert large.energy_per_token_j == pytest.approx(300 * 0.010 / 8 / 128)
+    assert large.samples_per_sec_per_watt == pytest.approx(8 / 3)
+    assert (large.iterations, large.throughput_samples_per_sec) == (80, pytest.approx(800))
+    assert (images["batch_size_8"].energy_per_token_j, images["batch_size_1"].power_draw_w) == (None, None)
+    assert "load window" not in large.telemetry_note
+    assert "load window" in images["batch_size_1"].telemetry_note
+
+
+def test_what_the_host_does_is_told_on_every_device(tmp_path: Path) -> None:
+    """Processors that it keeps busy, and the memory of the process."""
+    run = FakeRun(tmp_path, devices=cpus(1), batch_sizes=(8,))
+    run.everything()
+    metric = metrics(run)["inference", "resnet50"]
+    assert (metric.host_cpu_percent, metric.host_memory_mb, metric.power_draw_w) == (pytest.approx(102), 700, None)
+
+
 def test_memory_is_told_cold_and_warm(tmp_path: Path) -> None:
     """Allocated and reserved, of the warm-up and of the measured blocks; the peak is the larger one."""
     run = FakeRun(tmp_path, batch_sizes=(8,))
@@ -253,11 +285,71 @@ def test_the_best_of_gemm_is_never_below_what_was_measured(tmp_path: Path) -> No
     assert probe.best_tflops == pytest.approx(probe.sustained_tflops)
 
 
-@pytest.mark.parametrize(("latency_ms", "remarked"), [(9.0, True), (11.0, False)])
-def test_a_latency_below_the_forward_time_has_a_remark(tmp_path: Path, latency_ms: float, remarked: bool) -> None:
-    """It cannot be; the remark has the number of passes. Above it nothing is remarked."""
+@pytest.mark.parametrize(("latency_ms", "printed"), [(9.0, None), (11.0, 11.0)])
+def test_a_latency_below_the_forward_time_is_flagged_and_not_printed(
+    tmp_path: Path, latency_ms: float, printed: float | None
+) -> None:
+    """It cannot be: the forward pass is a part of it."""
     run = FakeRun(tmp_path, batch_sizes=(1,))
     cell = run.cell(batch_size=1)
     series = {**result(cell, forward_ms=10.0).series, "latency": floats.pack([latency_ms] * 4)}
     run.measured(cell, forward_ms=10.0, series=series)
-    assert ("the latency (4 values)" in " ".join(to_text(run.report()).split())) is remarked
+    (found,) = run.report().results
+    metric = found.inference_metrics["batch_size_1"]
+    assert metric.inference_latency_ms == (None if printed is None else pytest.approx(printed))
+    assert len(metric.plausibility.flags) == (printed is None)
+
+
+def metric_of(folder: Path, **changes: object) -> PhaseMetrics:
+    """The only cell of a run on a GPU, whose launch had this result."""
+    run = FakeRun(folder, batch_sizes=(1,))
+    run.measured(run.cell(batch_size=1), **changes)
+    (found,) = run.report().results
+    return found.inference_metrics["batch_size_1"]
+
+
+@pytest.mark.parametrize(("share", "bound"), [(0.79, False), (0.8, True), (1.0, True)])
+def test_a_host_that_is_nearly_the_limit_counts_as_launch_bound(tmp_path: Path, share: float, bound: bool) -> None:
+    """From 80 % of the time on."""
+    metric = metric_of(tmp_path / "one", launch_bound=False, host_share=share)
+    assert (metric.launch_bound, metric.host_percent) == (bound, pytest.approx(share * 100))
+    assert (metric_of(tmp_path / "cpu", launch_bound=None)).host_percent is None
+
+
+@pytest.mark.parametrize(
+    ("change", "bound", "unsettled"), [(0.02, False, True), (0.0, False, False), (0.02, True, False)]
+)
+def test_times_that_still_change_are_unsettled(tmp_path: Path, change: float, bound: bool, unsettled: bool) -> None:
+    """From the warm-up to the end; where the host decides, they say nothing about the GPU's clock."""
+    run = FakeRun(tmp_path, batch_sizes=(1,))
+    times = [10 * (1 + change * place / 600) for place in range(600)]
+    warm_up = WarmUp(
+        steady_state=SteadyState.REACHED,
+        iterations=200,
+        first_iteration_ms=30.0,
+        second_iteration_ms=10.0,
+        course=floats.pack(times[:200:20]),
+        settled_blocks=10,
+    )
+    series = {name: floats.pack(times[200:]) for name in result(run.cell(batch_size=1)).series}
+    metric = metric_of(tmp_path / "one", warm_up=warm_up, launch_bound=bound, series=series)
+    assert metric.steady_state == ("none" if unsettled else "reached")
+    assert metric.unsettled_percent == (pytest.approx(2.0, abs=0.2) if unsettled else None)
+
+
+def test_iterations_that_contradict_the_clock_are_flagged(tmp_path: Path) -> None:
+    """They add up to the time of their blocks, unless the model's code slowed the clock that timed them."""
+    assert metric_of(tmp_path / "honest").plausibility.flags == ()
+    run = FakeRun(tmp_path, batch_sizes=(1,))
+    made = result(run.cell(batch_size=1))
+    halved = {name: floats.pack([time / 2 for time in floats.unpack(data)]) for name, data in made.series.items()}
+    assert len(metric_of(tmp_path / "slowed", series=halved).plausibility.flags) == 1
+
+
+def test_interval_over_launches_needs_three_of_them() -> None:
+    """By Student's t of their logarithms: 4.30 standard errors for three."""
+    assert launch_interval([100.0, 101.0]) is None
+    assert launch_interval([100.0, 101.0, 102.01]) == pytest.approx(
+        math.expm1(4.303 * 0.00995 / math.sqrt(3)), rel=1e-3
+    )
+    assert launch_interval([100.0, 0.0, 100.0]) is None

@@ -62,7 +62,7 @@ def test_a_throttled_gpu_is_compared_with_its_siblings(report: Report) -> None:
     carried = ("100%", "inference fp32 b8", CLOCK_EVENT_REASONS[THERMAL], "91 degrees")
     assert [part for part in carried if part not in slow.reason_text] == []
     assert slow.not_comparable == {}
-    assert any(one.startswith("GPU 3 is a STRAGGLER: ") and Reason.HEAT in one for one in report.verdict.reasons)
+    assert any(re.match(f"GPU 3 .*STRAGGLER: .*{Reason.HEAT}", one) for one in report.verdict.reasons)
     values = [value for spread in report.cross_gpu for value in spread.values]
     assert {value.not_comparable for value in values} == {None, THROTTLED}
     percents = [value.percent_of_median for value in values if value.gpu_id == SLOW]
@@ -152,5 +152,5 @@ def test_a_lower_power_limit_is_the_reason_though_there_is_no_verdict(tmp_path: 
 def test_two_limits_as_frequent_as_each_other_are_no_ones_usual_limit(tmp_path: Path) -> None:
     """Four GPUs at 700 W and four at 500 W: neither half is told that it is below its siblings."""
     devices = [msgspec.structs.replace(gpu, power_limit_w=700.0 if gpu.gpu_id < 4 else 500.0) for gpu in gpus(8)]
-    assert [throttled_gpus.by_its_limit(device, devices) for device in devices] == [None] * 8
-    assert throttled_gpus.by_its_limit(devices[4], devices[:5]) is not None
+    assert [throttled_gpus.explain_power_limit(device, devices) for device in devices] == [None] * 8
+    assert throttled_gpus.explain_power_limit(devices[4], devices[:5]) is not None

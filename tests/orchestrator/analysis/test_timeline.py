@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.analysis.timeline import MOST_FAILED, together
+from orchestrator.analysis.timeline import MOST_FAILED, merge_spans
 from orchestrator.figures.timeline import Span, Timeline
 from orchestrator.run_reports import reporting
 from protocol.cell import AUTO
@@ -86,7 +86,7 @@ lengths = st.lists(st.floats(0.0, 100.0), min_size=1, max_size=80)
 def test_taken_together_they_cover_what_they_covered(starts: list[float], most: int) -> None:
     """At most so many, in order, from the first beginning to the last end; what is alone stays as it is."""
     spans = [Span(start, start + 1, "load", failed=False, words="cell") for start in sorted(starts)]
-    made = list(together(spans, most))
+    made = list(merge_spans(spans, most))
     assert len(made) <= most
     assert [span.start_s for span in made] == sorted(span.start_s for span in made)
     assert (made[0].start_s, made[-1].end_s) == (spans[0].start_s, spans[-1].end_s)
@@ -97,7 +97,7 @@ def test_taken_together_they_cover_what_they_covered(starts: list[float], most: 
 def test_what_was_taken_together_says_what_it_was() -> None:
     """The number of launches and their kinds; of several kinds it is none of them."""
     spans = [Span(at, at + 0.1, kind, failed=False, words="cell") for at, kind in ((0, "a"), (0.1, "a"), (9, "b"))]
-    first, last = together(spans, 2)
+    first, last = merge_spans(spans, 2)
     assert (first.words, first.workload, last.words) == ("2 launches: a", "a", "cell")
     spans = [Span(at, at + 0.1, kind, failed=False, words="cell") for at, kind in ((0, "a"), (0.1, "b"), (9, "b"))]
-    assert [(span.words, span.workload) for span in together(spans, 2)] == [("2 launches: a, b", ""), ("cell", "b")]
+    assert [(span.words, span.workload) for span in merge_spans(spans, 2)] == [("2 launches: a, b", ""), ("cell", "b")]

@@ -23,7 +23,8 @@ from orchestrator.engine import run
 from orchestrator.engine.run_status import look
 from orchestrator.errors import StorageError, UserError
 from orchestrator.figures.comparisons import Standing
-from orchestrator.figures.report import CellCounts, Report, RunVerdict
+from orchestrator.figures.report import CellCounts, Report
+from orchestrator.figures.run_verdict import RunVerdict
 from orchestrator.gpu import inventory
 from orchestrator.gpu.health.verdict import HealthVerdict as Health
 from orchestrator.report import files
@@ -58,12 +59,10 @@ def test_a_disk_that_refuses_ends_with_five(invoke: Invoke, executed: list[objec
     ended = invoke(*TINY, "--quiet")
     [(_, paths)] = executed
     assert ended.exit_code == ExitCode.INTERNAL
-    assert ended.stderr == (
-        f"error: disk full. Free space on the file system at {mount(paths.folder)}, but not in {paths.folder}, where "
-        f"everything measured is, then `gpubench-orchestrate report {paths.folder}` makes the report of what was "
-        f"measured, and `gpubench-orchestrate resume {paths.folder}` measures the rest.\n"
-    )
-    assert ended.stdout == f"{paths.folder.name}: ended early, exit code 5; run: {paths.folder}\n"
+    folder = paths.folder
+    remedies = rf" {mount(folder)}, .* {folder}, .*`gpubench-orchestrate report {folder}`.* resume {folder}`"
+    assert re.fullmatch(rf"error: disk full\. .*{remedies}.*\n", ended.stderr)
+    assert re.fullmatch(rf"{folder.name}: .*, exit code 5; run: {folder}\n", ended.stdout)
 
 
 def test_a_disk_that_refuses_the_plan_begins_nothing(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,18 +73,17 @@ def test_a_disk_that_refuses_the_plan_begins_nothing(invoke: Invoke, monkeypatch
 
     monkeypatch.setattr(run_files, "store", store)
     ended = invoke(*TINY, "--quiet")
-    advice = "Nothing was started. Free space on that file system, or name another folder."
     assert (ended.exit_code, ended.stdout) == (ExitCode.USAGE, "")
-    assert ended.stderr == f"error: --runs-folder: disk full. {advice}\n"
+    assert re.fullmatch(r"error: --runs-folder: disk full\. .*another folder\.\n", ended.stderr)
     assert list(Path("runs").iterdir()) == []
 
 
 @pytest.mark.parametrize(
     "refusal",
     [
-        (errno.ENOSPC, "Free space on the file system at "),
-        (errno.EACCES, "See to it that you may write there, or"),
-        (errno.EIO, "Mend"),
+        (errno.ENOSPC, "Free space"),
+        (errno.EACCES, "Get write permission"),
+        (errno.EIO, "Fix"),
     ],
 )
 @pytest.mark.parametrize("options", [("--quiet",), ("--quiet", "--log-format", "json")])
@@ -107,7 +105,7 @@ def test_a_report_that_cannot_be_copied_is_no_run_that_broke_off(
     [folder] = (tmp_path / "runs").iterdir()
     file = folder / "report.json"
     assert ended.exit_code == ExitCode.INTERNAL
-    assert re.fullmatch(rf"{folder.name}: incomplete, .*, exit code 5; report: {file}\n", ended.stdout)
+    assert re.fullmatch(rf"{folder.name}: incomplete, .* code 5: [^;]+; report: {file}\n", ended.stdout)
     *before, error = ended.stderr.splitlines()
     if "json" in options:
         over, said = json.loads(before[-1]), json.loads(error)
@@ -115,7 +113,7 @@ def test_a_report_that_cannot_be_copied_is_no_run_that_broke_off(
         assert over["reports"] == [str(file)]
         assert (said["level"], said["message"][:10]) == ("error", "/out.json:")
     assert os.strerror(number) in error
-    assert f"The run itself is over, and its report is in {file}: only the copy at -o could not be written." in error
+    assert re.search(rf" is over .* {file}; .* -o ", error)
     assert remedy in error
     assert ("Free space" in error) is (number == errno.ENOSPC)
     assert "resume" not in error
@@ -139,8 +137,8 @@ def test_whoever_is_told_gets_the_report_that_is_there(
     ended = invoke(*TINY, "--quiet", "-o", "out.html", "--on-failure", "sh -c 'echo $GPUBENCH_REPORT > told'")
     [report_file] = tmp_path.glob(named)
     assert (ended.exit_code, Path("told").read_text()) == (ExitCode.INTERNAL, f"{report_file}\n")
-    assert ended.stdout.endswith(f"exit code 5; report: {report_file}\n")
-    assert f"its report is there: {report_file}" in ended.stderr
+    assert re.search(rf"exit code 5: [^;]+; report: {report_file}\n$", ended.stdout)
+    assert f" is in {report_file}" in ended.stderr
 
 
 def test_what_is_refused_ends_without_a_line(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,15 +150,6 @@ def test_what_is_refused_ends_without_a_line(invoke: Invoke, monkeypatch: pytest
     monkeypatch.setattr(run, "execute", execute)
     ended = invoke(*TINY, "--quiet")
     assert (ended.exit_code, ended.stdout, ended.stderr) == (ExitCode.USAGE, "", "error: in use\n")
-
-
-@pytest.mark.parametrize("words", [("run",), ("report", "some-run", "-f", "txt")])
-def test_a_report_does_not_go_to_a_file_called_dash(invoke: Invoke, tmp_path: Path, words: tuple[str, ...]) -> None:
-    """Refused, with what to do instead; nothing is written."""
-    ended = invoke(*words, "-o", "-")
-    assert (ended.exit_code, ended.stdout) == (ExitCode.USAGE, "")
-    assert "-o/--output: reports are files, and '-' is none. Leave -o out, then `cat` the report in" in ended.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -220,11 +209,12 @@ def test_strict_counts_what_is_imperfect(
         summary=replace(told.summary, cells=replace(told.summary.cells, **counts)),
         health=health,
         burn_in=replace(told.burn_in, verdict=whole),
-        stragglers=(standing(Straggling.STRAGGLER),) if what == "a straggler" else (),
+        stragglers=(replace(standing(Straggling.STRAGGLER), gpu_uuid=only.gpu_uuid),) if what == "a straggler" else (),
     )
     monkeypatch.setattr(run, "execute", lambda *_, **__: told)
     assert invoke(*TINY, "--quiet").exit_code == ExitCode.PASSED
-    assert invoke(*TINY, "--quiet", "--strict").exit_code == (ExitCode.MISSED if what else ExitCode.PASSED)
+    silent = invoke(*TINY, "-qq", "--strict")
+    assert (silent.exit_code, silent.output) == (ExitCode.MISSED if what else ExitCode.PASSED, "")
 
 
 def standing(verdict: Straggling) -> Standing:
@@ -240,14 +230,20 @@ def standing(verdict: Straggling) -> Standing:
     )
 
 
-@pytest.mark.parametrize(
-    ("dropped", "words"), [(14, "5 of 19 cells ok, 14 dropped for want of time"), (0, "5 of 19 cells ok")]
-)
-def test_the_last_line_says_why_there_is_less_and_yet_nothing_failed(dropped: int, words: str) -> None:
+@pytest.mark.parametrize("dropped", [14, 0])
+def test_the_last_line_says_why_there_is_less_and_yet_nothing_failed(dropped: int) -> None:
     """Exit code 0 beside cells that are missing needs its reason where it is read."""
     none = dict.fromkeys(CellCounts.__struct_fields__, 0)
     cells = CellCounts(**none | {"planned": 19, "ok": 5, "dropped": dropped})
-    assert in_one_line("run", "complete", cells, 0, None) == f"run: complete, {words}, exit code 0"
+    numbers = re.findall(r"\d+", in_one_line("run", "complete", cells, 0, None))
+    assert numbers == ["5", "19", *(["14"] if dropped else []), "0"]
+
+
+def test_the_last_line_says_why_the_code_is_not_0() -> None:
+    """All cells may be ok, and the code 4 all the same."""
+    cells = CellCounts(**dict.fromkeys(CellCounts.__struct_fields__, 0) | {"planned": 4, "ok": 4})
+    told = in_one_line("run", "incomplete", cells, 4, "r.json", why="GPU 0: unknown")
+    assert re.fullmatch("run: incomplete, 4 of 4 .* 4: GPU 0: unknown; .*r.json", told)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +261,7 @@ def test_the_last_line_of_a_burn_in_has_its_verdicts(verdicts: list[str], words:
     judged = {f"GPU {number}": verdict for number, verdict in enumerate(verdicts)}
     told = in_one_line("run", "complete", cells, 3, "r.json", burn_in=judged)
     end = f"burn-in: {words}; exit code 3; report: r.json"
-    assert told == f"run: complete, 13 of 13 cells measured at least once; {end}"
+    assert re.fullmatch(rf"run: complete, 13 of 13 [^;]*; {end}", told)
 
 
 def test_a_burn_in_that_is_over_says_it_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +276,7 @@ def test_a_burn_in_that_is_over_says_it_everywhere(tmp_path: Path, monkeypatch: 
     with StopSignals() as stop_signals:
         ending = Ending(stop_signals)
     ending.paths = night.paths
-    ending.reported(report, None, ExitCode.INCOMPLETE)
-    assert "; burn-in: GPU 0 UNKNOWN, GPU 1 UNKNOWN; exit code 4" in ending.line()
+    ending.reported(report, None, ExitCode.INCOMPLETE, "")
     status, _ = look(run_files.load(night.paths), night.paths)
-    assert "; burn-in: GPU 0 UNKNOWN, GPU 1 UNKNOWN; exit code 4" in describe(status)
+    for line in (ending.line(), describe(status)):
+        assert "; burn-in: GPU 0 UNKNOWN, GPU 1 UNKNOWN; exit code 4" in line

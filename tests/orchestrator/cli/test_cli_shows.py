@@ -1,7 +1,6 @@
 """What is shown of a plan, of the models and of the machine, and what the shell completes."""
 
 import json
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from orchestrator.cli import deadline_warnings
+from orchestrator.cli import plan_notes
 from orchestrator.cli.commands import benchmark
 from orchestrator.cli.dry_run import describe
 from orchestrator.config import catalogue
@@ -34,88 +33,35 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(invoke: Invoke, executed: l
     assert shown.exit_code == 0
     lines = shown.output.splitlines()
     assert f"Report: {tmp_path / 'benchmark_report.json'}" in lines
-    assert f"Run:    a new folder in {tmp_path / 'runs'}" in lines
-    assert len([line for line in lines if re.match(r" *\d+  ", line)]) == 20
+    assert any(line.startswith("Run: ") and line.endswith(f" {tmp_path / 'runs'}") for line in lines)
+    rows = [line for line in lines if re.match(r" *\d+  ", line)]
     assert "all at once" in shown.output
-    assert re.search(r"40 cells, 40 launches, about .* in all", shown.output)
-    assert "one after the other" in invoke(*cpus, "--solo").output
+    told = re.search(r"(\d+) cells, (\d+) launches, about .* in all", shown.output)
+    assert told is not None
+    assert (int(told[1]), int(told[2]) % (2 * len(rows))) == (2 * len(rows), 0)
+    assert "all at once" not in invoke(*cpus, "--solo").output
     assert list(tmp_path.iterdir()) == []
     assert executed == []
-
-
-def test_a_dry_run_says_which_devices_share_their_cores(invoke: Invoke) -> None:
-    """One device more than there are cores: the first and the last have the same one. With fewer, nothing is said."""
-    cores = len(os.sched_getaffinity(0))
-    shown = invoke("--gpu-ids", ",".join(f"cpu:{number}" for number in range(cores + 1)), "--dry-run").output
-    assert f"There are not enough cores: cpu:0 and cpu:{cores} share theirs" in " ".join(shown.split())
-    assert "enough cores" not in invoke("--gpu-ids", "cpu:0", "--dry-run").output
-
-
-def test_a_dry_run_tries_where_the_files_would_go(invoke: Invoke, tmp_path: Path) -> None:
-    """What a run would refuse, its dry run refuses, and makes no folder to find out."""
-    refused = invoke("--gpu-ids", "cpu:0", "-o", "/proc/none/report.json", "--dry-run")
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "-o/--output: /proc/none: cannot be written" in refused.stderr
-    assert invoke("--gpu-ids", "cpu:0", "-o", "new/deep/report.json", "--dry-run").exit_code == 0
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_dry_run_says_what_is_left_out(invoke: Invoke) -> None:
-    """Once for each reason; sizes of the others are cells."""
-    sizes = ("--seq-len", "128,513", "--input-size", "64", "--phases", "inference", "-b", "1")
-    shown = invoke("--gpu-ids", "cpu:0,cpu:1", *sizes, "-m", "all", "--dry-run").output
-    rows = {tuple(line.split()[1:6]) for line in shown.splitlines() if re.match(r" *\d+  ", line)}
-    assert {row for row in rows if row[0] in {"bert-base", "lstm", "resnet50"}} == {
-        ("bert-base", "inference", "fp32", "1", "128"),
-        ("lstm", "inference", "fp32", "1", "128"),
-        ("lstm", "inference", "fp32", "1", "513"),
-        ("resnet50", "inference", "fp32", "1", "64"),
-    }
-    text = " ".join(shown.split())
-    assert re.search(r"Left out: bert-base[^:]*: takes 1 to 512 tokens, not 513\. ", text)
-    assert text.count("Left out: h2d, d2h: not applicable: a CPU device") == 1
-
-
-def test_what_no_deadline_leaves_time_for_is_doubted(invoke: Invoke, executed: list[object]) -> None:
-    """A size that was mistyped: in the plan, and at the beginning of a run. A large one may stand."""
-
-    def told(*words: str) -> str:
-        chosen = ("--gpu-ids", "cpu:0", "-m", "resnet50", "--phases", "inference,load", *words)
-        return " ".join(invoke(*chosen, "--dry-run").output.split())
-
-    mistyped = ("--input-size", "99999999")
-    doubt = "no result is to be expected of resnet50 inference fp32 b1 and resnet50 inference fp32 b8: an iteration"
-    shown = told("-b", "1,8", *mistyped)
-    assert f"Note: {doubt} would take more than a year, as estimated, and their deadlines end launches" in shown
-    assert "after 10 min. Choose a smaller input or batch. 3 cells, 3 launches, more than a year in all." in shown
-    assert "no result" not in told("-b", "1,8", "--input-size", "2048")
-    Path("long.yaml").write_text("deadlines: {measure: 1.0e15}\n")
-    assert "no result" not in told("-b", "1,8", *mistyped, "--config", "long.yaml")
-    many = told("-b", "1,2,4,8,16", "-p", "fp32,bf16", *mistyped)
-    assert re.search(r"b\d+, resnet50 [^,]* b\d+, resnet50 [^,]* b\d+ and 7 other cells: ", many)
-    assert "expected of resnet50 inference fp32 auto: " in told("-b", "auto", *mistyped)
-    said = invoke("--gpu-ids", "cpu:0", "-m", "resnet50", "--phases", "inference", "-b", "1,8", *mistyped)
-    assert (len(executed), doubt in said.stderr) == (1, True)
 
 
 def test_cells_of_a_burn_in_are_not_doubted() -> None:
     """They end with their time, however long an iteration takes."""
     asked, machine = configuration(models=shipped("resnet50"), input_sizes=(99_999_999,)), (cpu(0),)
     planned = planner.make(asked, machine)
-    assert list(deadline_warnings.sentences(planned, asked, machine))
+    assert list(plan_notes.deadline_warnings(planned, asked, machine))
     burning = replace(asked, burn_in=BurnIn(duration_s=600.0, level="quick", cell_s={DeviceKind.CPU: 10.0}))
-    assert list(deadline_warnings.sentences(planned, burning, machine)) == []
+    assert list(plan_notes.deadline_warnings(planned, burning, machine)) == []
 
 
 def test_a_dry_run_has_a_table_for_each_kind_of_device() -> None:
     """A GPU measures probes that mean nothing on a CPU device."""
     asked, machine = configuration(models=shipped("lstm", "h2d")), (gpu(0), gpu(1), cpu(0))
     shown = describe(planner.make(asked, machine), asked, machine)
-    on_gpus, on_cpu = shown.split("1 of 3 devices, at work all at once, run the cells below:")
-    assert "2 of 3 devices, at work all at once, run the cells below:" in on_gpus
+    on_gpus, on_cpu = shown.split("1 of 3 devices")
+    assert "2 of 3 devices" in on_gpus
     assert "  h2d " in on_gpus
     assert "  h2d " not in on_cpu
-    assert "Left out: h2d: not applicable" in on_cpu
+    assert "h2d: not applicable" in on_cpu
     assert "(cpu:0)." in " ".join(on_cpu.split())
 
 
@@ -123,18 +69,11 @@ def test_a_dry_run_says_how_many_launches_may_be_added() -> None:
     """Four more of each cell of four identical GPUs, and nothing of it where none are added."""
     asked, machine = configuration(models=shipped("lstm"), launches=3), tuple(map(gpu, range(4)))
     asked = replace(asked, probes=(), workloads=(Workload.LOAD, Workload.INFERENCE), batch_sizes=(1, 8))
-    told = "Up to 32 more launches if a GPU looks slow, 7 of a cell."
-    assert told not in describe(planner.make(asked, machine), asked, machine)
+    told = r"Up to (\d+) .*, (\d+) of a cell"
+    assert not re.search(told, describe(planner.make(asked, machine), asked, machine))
     asked = replace(asked, adds_launches=True)
-    assert told in describe(planner.make(asked, machine), asked, machine).splitlines()
-    assert "if a GPU looks slow" not in describe(planner.make(asked, machine[:3]), asked, machine[:3])
-
-
-def test_a_run_says_at_its_beginning_what_is_left_out(invoke: Invoke, executed: list[object]) -> None:
-    """So that nobody waits for it."""
-    told = invoke("--gpu-ids", "cpu:0", "-m", "lstm,h2d", "-b", "1", "--phases", "inference").stderr
-    assert len(executed) == 1
-    assert "left out: h2d: not applicable: a CPU device" in told
+    assert re.findall(told, describe(planner.make(asked, machine), asked, machine)) == [("32", "7")]
+    assert not re.search(told, describe(planner.make(asked, machine[:3]), asked, machine[:3]))
 
 
 @pytest.mark.parametrize("kind", catalogue.MODEL_TYPES)
@@ -163,11 +102,30 @@ def test_list_models_for_programs(invoke: Invoke) -> None:
 def test_info_without_gpus_says_why(invoke: Invoke) -> None:
     """The software as installed, the cores, and NVML's state with its reason."""
     shown = invoke("info").output
-    assert "NVML       absent: no NVIDIA driver on this machine" in shown
     facts = json.loads(invoke("info", "--json").output)
-    assert facts["nvml"] == {"status": "absent", "reason": "no NVIDIA driver on this machine"}
+    assert facts["nvml"]["status"] == "absent"
+    assert re.search(rf"NVML +absent: {facts['nvml']['reason']}", shown)
     assert facts["software"]["torch"]
     assert facts["gpus"] == []
+
+
+@pytest.mark.parametrize(
+    ("version_py", "cuda", "words"),
+    [
+        ("cuda: Optional[str] = '12.8'\nhip: Optional[str] = None\n", "12.8", "torch for CUDA 12.8"),
+        ("cuda: Optional[str] = None\nhip: Optional[str] = None\n", None, "built without CUDA"),
+    ],
+)
+def test_info_says_for_which_cuda_torch_was_built(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, version_py: str, cuda: str | None, words: str
+) -> None:
+    """By its files: importing it takes seconds."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise SystemExit('it was imported')\n")
+    (tmp_path / "torch" / "version.py").write_text(version_py)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert words in invoke("info").output
+    assert json.loads(invoke("info", "--json").output)["torch_cuda_version"] == cuda
 
 
 def test_info_shows_everything_about_each_gpu(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`explain` and the root cause: kinds of failure in words, and what went wrong in a run."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,12 @@ import pytest
 from click.testing import Result
 from rich.cells import cell_len
 
-from orchestrator.report import text
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.report import text, write
 from orchestrator.report.chapters.failures import failures
-from orchestrator.state.failure_policy import POLICY, RUN
+from orchestrator.state.failure_policy import POLICY
 from orchestrator.state.fault_placement import in_a_row
 from protocol.cell import Device
-from protocol.exit_codes import MEANING, ExitCode
 from protocol.failure import Category, Phase
 from tests.fakes.runs import FakeRun, cpus, gpus, shipped
 
@@ -35,84 +36,6 @@ def test_a_kind_is_found_by_its_words_and_by_its_name(invoke: Invoke, words: str
     """However it is written, with quotes or without."""
     assert invoke("explain", *words.split()).output == invoke("explain", words).output
     assert invoke("explain", words).output.startswith("out of memory\n")
-
-
-@pytest.mark.parametrize(
-    ("word", "guess"),
-    [
-        ("oom", "out of memory or host out of memory"),
-        ("host", "host out of memory"),
-        ("Zygote", "zygote died"),
-        ("hung", ""),
-        ("crash", "crashed"),
-    ],
-)
-def test_a_word_of_a_kind_or_its_initials_is_enough_for_a_guess(invoke: Invoke, word: str, guess: str) -> None:
-    """Nobody has to know how a kind is called here."""
-    shown = invoke("explain", word)
-    assert shown.exit_code == 2
-    assert ("Did you mean" in shown.output) == bool(guess)
-    assert f"Did you mean {guess}?" in shown.output or not guess
-
-
-@pytest.mark.parametrize(
-    ("what", "told"),
-    [
-        ("4", [f"exit code 4: {MEANING[ExitCode.INCOMPLETE]}"]),
-        ("exit code 0", [f"exit code 0: {MEANING[ExitCode.PASSED]}"]),
-        (
-            "79",
-            [
-                "Xid 79, an error number of NVIDIA's driver: reboot the machine",
-                "The GPU is taken out of the run: `explain device hardware error`",
-            ],
-        ),
-        ("Xid 13", ["Xid 13, an error number of NVIDIA's driver: restart the application"]),
-        ("xid 200", ["Xid 200, an error number of NVIDIA's driver: unknown number: suspect"]),
-        ("xid 4", ["Xid 4, an error number of NVIDIA's driver: unknown number: suspect"]),
-        (
-            "SIGKILL",
-            [
-                "SIGKILL (9) to the process of a launch: "
-                "`explain killed, cause unknown` or `explain host out of memory`",
-                f"the orchestrator is killed: {RUN['the orchestrator is killed']}",
-            ],
-        ),
-        ("sigsegv", ["SIGSEGV (11) to the process of a launch: `explain crashed`"]),
-        ("SIGSTOP", ["SIGSTOP (19) to the process of a launch: `explain deadline exceeded`"]),
-        (
-            "SIGHUP",
-            ["SIGHUP (1) to the process of a launch: ignored", "SIGHUP to the orchestrator: ignored"],
-        ),
-        (
-            "SIGTERM",
-            [
-                "SIGTERM (15) to the process of a launch: `explain killed, cause unknown`",
-                f"first SIGINT or SIGTERM to the orchestrator: {RUN['first SIGINT or SIGTERM']}",
-                f"second SIGINT or SIGTERM to the orchestrator: {RUN['second SIGINT or SIGTERM']}",
-            ],
-        ),
-    ],
-)
-def test_codes_signals_and_xids_are_told(invoke: Invoke, what: str, told: list[str]) -> None:
-    """What people read in a log or see in `$?`."""
-    shown = invoke("explain", *what.split())
-    assert shown.exit_code == 0, shown.output
-    assert shown.output.splitlines() == told
-
-
-@pytest.mark.parametrize("what", ["200", "6", "79x", "SIGNAL", "exit code 7"])
-def test_a_number_that_no_table_has_is_refused(invoke: Invoke, what: str) -> None:
-    """Nothing is made up."""
-    assert invoke("explain", what).exit_code == 2
-
-
-def test_a_folder_that_is_no_run_is_refused(invoke: Invoke, tmp_path: Path) -> None:
-    """With the words that every command has for it."""
-    (tmp_path / "empty").mkdir()
-    shown = invoke("explain", "./empty")
-    assert shown.exit_code == 2
-    assert "empty" in shown.output
 
 
 Event = Callable[[FakeRun], object]
@@ -171,21 +94,44 @@ def test_the_root_cause_has_its_evidence(tmp_path: Path) -> None:
     for line in (
         "Exit: killed by SIGSEGV",
         "Progress: measure, 40% done",
-        "Memory: 3.0 GiB free on the device, unreadable available on the host",
         "End of stderr:",
         "first",
         "frame 0",
         f"What to do: {POLICY[Category.CRASHED].advice}",
     ):
         assert line in lines, line
+    assert any(re.match(r"Memory: 3\.0 GiB .*, unreadable ", line) for line in lines)
     assert "frame 29" not in lines
     assert "\x1b" not in "".join(lines)
     assert max(cell_len(line) for line in text.lines(failures(run.report()))) <= 80
 
 
+def test_a_failure_that_repeats_is_shown_once(tmp_path: Path) -> None:
+    """With the other launches that failed alike; another failure has its own place."""
+    run = FakeRun(tmp_path, launches=5)
+    for attempt in range(4):
+        run.failed(run.cell(), Category.EXCEPTION, message="repeated", number=attempt)
+    run.failed(run.cell(), Category.EXCEPTION, message="others", number=4)
+    lines = told(run)
+    assert sum("repeated" in line for line in lines) == 1
+    assert sum("others" in line for line in lines) == 1
+    assert any(" 3 more " in line for line in lines)
+
+
+def test_the_file_of_a_report_is_explained_as_its_run(invoke: Invoke, tmp_path: Path) -> None:
+    """Also where the folder of the run is gone."""
+    run = FakeRun(tmp_path / "run")
+    run.failed(run.cell(), Category.EXCEPTION, message="long words")
+    run.finish()
+    write(run.report(), run.paths, [ReportFormat.JSON])
+    file = run.paths.report(ReportFormat.JSON)
+    assert invoke("explain", str(file)).output == invoke("explain", str(run.paths.folder)).output
+    assert "long words" in invoke("explain", str(file)).output
+
+
 BOTH = ("resnet50", "lstm")
 MEASURED_ON = "the device's: the same cell was measured on GPU "
-ALONE = "which could not be told: no other device has the same cell"
+ALONE = "inconclusive: no other device has the same cell"
 CRASH, HANG = Category.CRASHED, Category.DEADLINE
 FAULTS: dict[str, tuple[tuple[Device, ...], list[Event], dict[int, str]]] = {
     "same failure elsewhere": (
@@ -197,7 +143,7 @@ FAULTS: dict[str, tuple[tuple[Device, ...], list[Event], dict[int, str]]] = {
     "hung elsewhere": (
         gpus(2),
         [fails(CRASH), fails(CRASH), fails(HANG, 1)],
-        {0: "which could not be told: the other devices gave no answer"},
+        {0: "inconclusive: the other devices gave no answer"},
     ),
     "one device": (cpus(1), [fails(CRASH), fails(CRASH)], {0: ALONE}),
     # Neither the cell nor the GPU is accused, whatever the sibling did.
@@ -219,13 +165,13 @@ FAULTS: dict[str, tuple[tuple[Device, ...], list[Event], dict[int, str]]] = {
     "never reached the device": (
         gpus(2),
         [fails(HANG, phase=Phase.IMPORT), works(1)],
-        {0: "not the model's, which was measured on GPU 1; the device was not reached"},
+        {0: "not the model's: measured on GPU 1. Not the device's: not used yet"},
     ),
     # A lost GPU can keep later processes from the others; before it was lost it cannot.
     "after a GPU was lost": (
         gpus(2),
         [fails(Category.DEVICE_UNAVAILABLE, 1), fails(Category.DEVICE_LOST), fails(Category.DEVICE_UNAVAILABLE, 1)],
-        {0: "", 2: "maybe nobody's here: GPU 0 had failed before (device lost)"},
+        {0: "", 2: "perhaps a consequence: GPU 0 had failed before (device lost)"},
     ),
 }
 """What happened on which devices, and whose fault each failure is, by its place; empty where nothing is said."""
@@ -251,16 +197,14 @@ def test_on_one_gpu_two_models_in_a_row_are_the_gpus_fault(tmp_path: Path) -> No
     run.failed(run.cell("lstm"), Category.CRASHED)
     run.taken_out(in_a_row(BOTH))
     report = run.report()
-    assert [one.evidence["fault"] for one in report.failures] == [
-        "the device's, most likely: lstm failed on it too, with no result between",
-        *["the device's, most likely: resnet50 failed on it too, with no result between"] * 2,
-    ]
+    faults = [one.evidence["fault"] for one in report.failures]
+    assert [re.match("the device's, .*: (lstm|resnet50) ", fault)[1] for fault in faults] == ["lstm", *["resnet50"] * 2]
     words = " ".join(told(run))
-    assert "Whose fault: the device's, most likely: lstm failed on it too" in words
-    assert "GPU 0 was taken out of the run: resnet50 and lstm failed on it one after the other" in words
+    assert f"Whose fault: {faults[0]}" in words
+    assert re.search("GPU 0 was .*: resnet50 and lstm ", words)
 
 
-@pytest.mark.parametrize(("lacking", "fault"), [({0}, "suspect: batch size 8 fits on GPU 1"), ({0, 1}, "")])
+@pytest.mark.parametrize(("lacking", "fault"), [({0}, "suspect: .* 8 .*GPU 1"), ({0, 1}, "$")])
 def test_memory_that_only_one_of_identical_gpus_lacks_is_suspect(tmp_path: Path, lacking: set[int], fault: str) -> None:
     """What fits on its sibling should have fitted: something else holds its memory. Else the model is large."""
     run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,))
@@ -269,7 +213,7 @@ def test_memory_that_only_one_of_identical_gpus_lacks_is_suspect(tmp_path: Path,
             run.failed(run.cell(batch_size=8, device=device), Category.OUT_OF_MEMORY)
         run.measured(run.cell(batch_size=8, device=device), batch_size=4 if device in lacking else 8)
     faults = [failure.evidence.get("fault", "") for failure in run.report().failures]
-    assert [found[: len(fault)] if fault else found for found in faults] == [fault] * len(lacking)
+    assert [bool(re.match(fault, found)) for found in faults] == [True] * len(lacking)
 
 
 def test_what_a_launch_ended_in_stands_beside_its_cause(tmp_path: Path) -> None:
@@ -282,5 +226,5 @@ def test_what_a_launch_ended_in_stands_beside_its_cause(tmp_path: Path) -> None:
     ended_as = "Ended as: CUDA error: CUDA error 999"
     lines = told(run)
     root = lines.index(ended_as)
-    assert lines[root - 1] == "Xid 48 of GPU 0"
+    assert lines[root - 1].startswith("Xid 48 ")
     assert "Exit: exit code 0" in lines[root + 1 :]

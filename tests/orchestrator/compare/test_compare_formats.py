@@ -8,11 +8,13 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
+from orchestrator.compare import wording
 from orchestrator.compare.as_html import page
 from orchestrator.compare.as_junit import to_junit
 from orchestrator.compare.as_markdown import to_markdown
 from orchestrator.compare.as_text import to_text
-from orchestrator.compare.comparison import Comparison, compare
+from orchestrator.compare.chapters import ended
+from orchestrator.compare.comparison import FAIL_ON, Comparison, compare
 from orchestrator.compare.run_figures import Side
 from orchestrator.config import margins
 from orchestrator.report.markdown import escaped
@@ -39,8 +41,8 @@ def in_every_format(found: Comparison) -> dict[str, str]:
     """What the comparison says, on one line each."""
     shown = page([found], ExitCode.MISSED)
     texts = {
-        "text": to_text([found], ExitCode.MISSED),
-        "markdown": to_markdown([found]),
+        "text": to_text([found], ended(ExitCode.MISSED)),
+        "markdown": to_markdown([found], ended(ExitCode.MISSED)),
         "junit": to_junit([found], ()).decode(),
         "page": " ".join(map(str, (*shown.reasons, *shown.sections[-1].summary, shown.cells.table.rows))),
     }
@@ -51,7 +53,7 @@ def in_every_format(found: Comparison) -> dict[str, str]:
 def mixed() -> Comparison:
     """A cell of every verdict, after a new driver."""
     before = side(*cells(3), cell("slow"), cell("noisy", 90.0, 100.0, 110.0), cell("hot"), cell("gone"))
-    slow, noisy = cell("slow", 90.0, 90.2, 89.9), cell("noisy", 95.0, 103.0, 99.0)
+    slow, noisy = cell("slow", 90.0, 90.2, 89.9), cell("noisy", 80.0, 92.0, 84.0)
     stack = {**STACK, "driver": "580.95"}
     found = compared(
         before, side(*cells(3, seed=2), slow, noisy, cell("hot", throttled=True), name="after", stack=stack)
@@ -61,16 +63,18 @@ def mixed() -> Comparison:
     return found
 
 
-def test_text_begins_with_what_changed_and_shows_the_gravest_cells_first(mixed: Comparison) -> None:
-    """Within 80 columns; what has no verdict is named below the table, the exit code last."""
-    lines = to_text([mixed], ExitCode.MISSED).splitlines()
-    assert lines[1] == mixed.title == "driver 570.86 -> 580.95"
+def test_text_begins_with_the_verdict_and_shows_the_gravest_cells_first(mixed: Comparison) -> None:
+    """Within 80 columns: the counts, the worst cell and the exit code, then what changed."""
+    lines = to_text([mixed], ended(ExitCode.MISSED)).splitlines()
+    assert lines[0].startswith("FAILED: 1 SLOWER, ")
+    assert next(number for number, line in enumerate(lines) if "slow inference" in line and "-10.0%" in line) < 4
+    assert f"Exit code {ExitCode.MISSED:d}" in " ".join(lines[:6])
+    assert lines.index(mixed.title) > 4
     shown = [line.split("|")[-2].strip() for line in lines if line.startswith("| ")]
-    assert shown == ["Verdict", "SLOWER", "INCONCLUSIVE", "SAME", "SAME", "SAME"]
+    assert shown == ["Verdict", "SLOWER", "INCONCLUSIVE", *["SAME"] * 3]
     text = " ".join(lines)
-    named = ("throttled: hot inference bf16 b8", ": gone inference bf16 b8", "1 cell of before missing")
-    assert [part for part in (*named, "1 SLOWER, 1 INCONCLUSIVE, 3 SAME, 1 NOT COMPARABLE") if part not in text] == []
-    assert lines[-1].startswith(f"Exit code {ExitCode.MISSED:d}")
+    named = ("throttled: hot inference bf16 b8", ": gone inference bf16 b8", "1 cell missing")
+    assert [part for part in (*named, "1 SLOWER, 1 INCONCLUSIVE, 1 NOT COMPARABLE, 3 SAME") if part not in text] == []
     assert max(map(cell_len, lines)) <= WIDTH
 
 
@@ -87,10 +91,10 @@ def test_every_format_names_both_runs_with_id_and_date(name: str, label: str) ->
     later = "20260402-090000-aabbcc"
     found = compared(side(name=name), side(name="h", run_id=later, test_date="2026-04-02T09:00:00Z"))
     both = f"{label} -> h ({later}, 2026-04-02)"
-    for kind, shown in in_every_format(found).items():
+    of_page = page([found], ExitCode.PASSED).facts[:2]
+    for kind, shown in (in_every_format(found) | {"page": " -> ".join(value for _, value in of_page)}).items():
         said = {"markdown": escaped(both), "junit": both.replace(">", "&gt;")}.get(kind, both)
         assert said in shown, kind
-    assert [value for _, value in page([found], ExitCode.PASSED).facts[:2]] == both.split(" -> ")
     assert (found.before, found.runs_before, found.runs_after) == (name, ("20260401-213000-1f2e3d",), (later,))
 
 
@@ -103,13 +107,13 @@ def test_a_baseline_goes_by_its_name_and_names_its_runs_in_json() -> None:
 
 def test_markdown_is_a_headline_and_what_changed(mixed: Comparison) -> None:
     """Cells that are the same are counted, not listed; of many that changed the first are listed."""
-    text = to_markdown([mixed])
-    assert text.startswith("### driver 570.86 -> 580.95: 1 of 6 cells SLOWER\n")
+    text = to_markdown([mixed], ended(ExitCode.MISSED))
+    assert text.startswith("### FAILED: 1 SLOWER, 1 INCONCLUSIVE, ")
     shown = [line.split("|") for line in text.splitlines() if line.startswith("| ") and "Cell |" not in line]
     assert [row[1].strip() for row in shown] == ["slow inference bf16 b8", "noisy inference bf16 b8"]
     assert {len(row) for row in shown} == {6}
     assert "3 SAME" in text
-    many = to_markdown([compared(side(*cells(200)), side(*cells(200, speed=0.9, seed=2)))])
+    many = to_markdown([compared(side(*cells(200)), side(*cells(200, speed=0.9, seed=2)))], ended(ExitCode.MISSED))
     listed = sum(line.startswith("| model-") for line in many.splitlines())
     assert f"{200 - listed} more rows" in many
     assert len(many.splitlines()) < 40
@@ -125,10 +129,10 @@ def test_junit_has_a_case_for_each_cell(mixed: Comparison) -> None:
         **dict.fromkeys(("noisy", "hot", "gone"), "skipped"),
         "slow": "failure",
     }
-    assert str(outcomes["slow"].get("message")).startswith("SLOWER, speed 0.900")
+    assert str(outcomes["slow"].get("message")).startswith("SLOWER, -10.0% (")
     strict = suite_of(mixed, {ChangeVerdict.INCONCLUSIVE, ChangeVerdict.NOT_COMPARABLE})
     assert (strict.get("failures"), strict.get("skipped")) == ("3", "0")
-    assert strict.find("testcase[@name='gone inference bf16 b8']/failure") is not None
+    assert "gone inference bf16 b8" in {case.get("name") for case in strict if case.find("failure") is not None}
 
 
 def test_names_cannot_steer_what_shows_them() -> None:
@@ -137,13 +141,17 @@ def test_names_cannot_steer_what_shows_them() -> None:
     slow, hot = cell(HOSTILE, 50.0, 50.1, 50.2), cell(f"b{HOSTILE}", throttled=True)
     found = compared(before, side(slow, hot, name="after", stack={"host": "b"}, devices=(device(label=HOSTILE),)))
     assert found.counts == {ChangeVerdict.SLOWER: 1, ChangeVerdict.NOT_COMPARABLE: 1}
-    text, markdown, junit = to_text([found], ExitCode.MISSED), to_markdown([found]), to_junit([found], ())
+    text, markdown, junit = (
+        to_text([found], ended(ExitCode.MISSED)),
+        to_markdown([found], ended(ExitCode.MISSED)),
+        to_junit([found], ()),
+    )
     for shown in (text, markdown, junit.decode()):
         assert not {"\x1b", "\u202e"} & {*shown}
     assert ("<script" in markdown, "\n# " in markdown) == (False, False)
     shown_rows = [line for line in markdown.splitlines() if line.startswith("| ") and "Cell |" not in line]
     assert [row.replace("\\|", "").count("|") for row in shown_rows] == [5]
-    assert ET.fromstring(junit)[0][0].get("classname") == "<script>alert(1)</script>|`x` # [a](b) @all ]]> &"
+    assert ET.fromstring(junit)[0][1].get("classname") == "<script>alert(1)</script>|`x` # [a](b) @all ]]> &"
     assert max(map(cell_len, text.splitlines())) <= WIDTH
 
 
@@ -157,7 +165,7 @@ def test_text_of_a_large_run_can_be_read() -> None:
     """The gravest cells, and how many more there are; where devices are several, each line names its own."""
     two = (device(0), device(1))
     both = [*cells(400), *(msgspec.structs.replace(one, gpu_uuid="GPU-1") for one in cells(400, seed=3))]
-    text = to_text([compared(side(*both, devices=two), side(*both, devices=two))], ExitCode.PASSED)
+    text = to_text([compared(side(*both, devices=two), side(*both, devices=two))], ended(ExitCode.PASSED))
     listed = sum(line.startswith(("| GPU 0 model-", "| GPU 1 model-")) for line in text.splitlines())
     assert listed == 300
     assert f"... {len(both) - listed} more rows" in text
@@ -170,7 +178,7 @@ def test_modes_and_sizes_are_part_of_a_name_in_every_format() -> None:
     names = ["a inference bf16 b8 loaded", "a inference bf16 b8 solo", "b inference bf16 b8 input 224"]
     names += ["b inference bf16 b8 input 512", "c inference bf16 b8"]
     assert [one.cell for one in found.cells] == names
-    assert [row[0] for row in rows(to_text([found], ExitCode.PASSED))[1:]] == names
+    assert [row[0] for row in rows(to_text([found], ended(ExitCode.PASSED)))[1:]] == names
     assert [case.get("name") for case in suite_of(found)] == names
     of_page = page([found], ExitCode.PASSED).cells.table
     columns = [column.title for column in of_page.columns]
@@ -184,7 +192,7 @@ def test_long_names_are_not_cut_off_in_the_text() -> None:
     of_all = list(itertools.product((0, 1), ("solo", "loaded"), (224, 512)))
     both = [cell(gpu_uuid=f"GPU-{gpu}", mode=mode, input_size=size) for gpu, mode, size in of_all]
     two = (device(0), device(1))
-    text = to_text([compared(side(*both, devices=two), side(*both, devices=two))], ExitCode.PASSED)
+    text = to_text([compared(side(*both, devices=two), side(*both, devices=two))], ended(ExitCode.PASSED))
     names = [f"GPU {gpu} resnet50 inference bf16 b8 {mode} input {size}" for gpu, mode, size in of_all]
     assert sorted(row[0] for row in rows(text)[1:]) == sorted(names)
 
@@ -192,8 +200,11 @@ def test_long_names_are_not_cut_off_in_the_text() -> None:
 def test_runs_with_nothing_in_common_have_no_table() -> None:
     """And no mean."""
     found = compared(side(cell("a")), side(cell("b"), name="after"))
-    assert (found.cells, found.mean) == ((), None)
-    assert ["|" in shown for shown in (to_text([found], ExitCode.INCOMPLETE), to_markdown([found]))] == [False, False]
+    assert (found.cells, found.means) == ((), ())
+    assert [
+        "|" in shown
+        for shown in (to_text([found], ended(ExitCode.INCOMPLETE)), to_markdown([found], ended(ExitCode.MISSED)))
+    ] == [False, False]
     outcomes = [(case.get("name"), case[0].tag) for case in suite_of(found, {ChangeVerdict.NOT_COMPARABLE})]
     assert outcomes == [("a inference bf16 b8", "failure"), ("b inference bf16 b8", "skipped")]
 
@@ -205,10 +216,10 @@ def test_cells_of_only_one_run_are_named_in_every_format() -> None:
     other = msgspec.structs.replace(device(0), gpu_name="NVIDIA H100")
     found = compared(side(*both, devices=two), side(*cells(40), name="after", devices=(other,)))
     shown = in_every_format(found)
-    for name, more in (("text", 30), ("markdown", 30), ("page", 10)):
+    for name, more, named in (("text", 30, 10), ("markdown", 30, 10), ("page", 10, 10 + 30)):
         assert "40 cells of before" in shown[name]
         assert f"and {more} more" in shown[name]
-        assert shown[name].count("GPU 1 model-") == 40 - more
+        assert shown[name].count("GPU 1 model-") == named
     assert len(found.only_before) == 40
     assert sum(str(case.get("name")).startswith("GPU 1 model-") for case in suite_of(found)) == 40
 
@@ -219,3 +230,35 @@ def test_a_regression_without_telemetry_is_marked_in_every_format() -> None:
     (one,) = found.cells
     assert (one.verdict, "throttled" in one.reason) == (ChangeVerdict.SLOWER, True)
     assert [name for name, shown in in_every_format(found).items() if one.reason not in shown] == []
+
+
+def test_cells_that_could_not_be_judged_follow_the_verdict_in_every_format(mixed: Comparison) -> None:
+    """With their change, the slowest first, then what is missing; before the table of cells."""
+    shown = in_every_format(mixed)
+    for name, last in (("text", ("slow inference",)), ("markdown", ("slow inference",)), ("page", ())):
+        order = ("noisy inference", "hot inference", "gone inference", *last)
+        below = shown[name].find("Exit code ")  # beyond the worst cell
+        places = [shown[name].find(words, max(below, 0)) for words in order]
+        assert places == sorted(places), name
+        assert min(places) > 0, name
+    first = [str(case.get("name")).partition(" ")[0] for case in suite_of(mixed)][:2]
+    assert first == ["noisy", "hot"]
+    changes = {found.model_name: f"({wording.change(found)})" for found in mixed.cells}
+    assert [changes[name] in shown["text"] for name in ("noisy", "hot")] == [True, True]
+
+
+def test_what_is_probably_slower_has_a_heading_of_its_own() -> None:
+    """It is judged, and comes before what is not."""
+    slow = {"steady": False, "host_bound": True}
+    before, after = [cell("lost", 100.0), cell("fine")], [cell("lost", 20.0, **slow), cell("fine", throttled=True)]
+    probably, unjudged = wording.unjudged(compared(side(*before), side(*after)))
+    assert ("lost" in probably, "fine" in probably) == (True, False)
+    assert ("lost" in unjudged, "fine" in unjudged) == (False, True)
+
+
+def test_all_cells_together_are_a_case_where_they_have_a_verdict() -> None:
+    """No cell fails by itself, and the suite does."""
+    before, after = ([cell(f"m{at}", rate) for at in range(30)] for rate in (100.0, 94.0))
+    suite = suite_of(compared(side(*before), side(*after)), FAIL_ON)
+    [failed] = [str(case.get("name")) for case in suite if case.find("failure") is not None]
+    assert failed.startswith("inference, all ")

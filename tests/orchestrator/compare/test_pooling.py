@@ -22,7 +22,7 @@ def on(number: int, rate: float = 100.0) -> SideCell:
 
 def test_what_two_boards_differ_by_is_no_noise_of_launches() -> None:
     """A regression is found beside two boards 3 % apart as beside one: their gap is in the margin already."""
-    run = side(on(7, 95.0), devices=(device(7),))
+    run = side(on(7, 92.0), devices=(device(7),))
     known = (baseline(on(2, 98.5), on(3, 101.5), devices=(device(2), device(3))), baseline(on(2), devices=(device(2),)))
     two, one = (compare(before, run, margins.load()).cells[0] for before in known)
     assert (two.verdict, one.verdict) == (ChangeVerdict.SLOWER, ChangeVerdict.SLOWER)
@@ -38,7 +38,7 @@ def test_launches_of_two_boards_vary_as_they_do_within_a_board(phase: Workload) 
         for at, values in enumerate(((100.0, 101.0), (110.0, 112.0, 114.0, 113.0)))
     ]
     logs = [[math.log(rate) for rate in place.cell.rates] for place in found]
-    joined = [math.log(rate) for rate in pooling.together(found).cell.rates]
+    joined = [math.log(rate) for rate in pooling.combined(found).cell.rates]
     within = sum((one - fmean(own)) ** 2 for own in logs for one in own)
     assert variance(joined) == pytest.approx(within / (6 - 2))
     assert fmean(joined) == pytest.approx(fmean(map(fmean, logs)))
@@ -47,4 +47,4 @@ def test_launches_of_two_boards_vary_as_they_do_within_a_board(phase: Workload) 
 def test_two_boards_of_one_launch_each_keep_their_gap() -> None:
     """Nothing is known of how launches of a board vary, and moved onto each other they would vary by nothing."""
     found = [Place(device(at), cell("a", rate, gpu_uuid=f"GPU-{at}")) for at, rate in enumerate((100.0, 103.0))]
-    assert pooling.together(found).cell.values == (100.0, 103.0)
+    assert pooling.combined(found).cell.values == (100.0, 103.0)

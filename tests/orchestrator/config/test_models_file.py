@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from orchestrator.config import models_file
-from orchestrator.errors import ConfigError
 from protocol.cell import InputSpec, ModelSpec
 from tests.fakes.commands import ROOT
 
@@ -121,50 +120,6 @@ def test_arguments_are_as_free_as_pythons(read: Read) -> None:
     assert model.own is not None
     assert json.loads(model.own.arguments) == [1, [2, "x"]]
     assert json.loads(model.own.config) == {"a": {"b": [1.5, None, True]}, "eps": 1e-12}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("models: []", "mine.yaml, line 1, models: the list is empty; describe at least one model"),
-        ("model: []", "mine.yaml, line 1, model: there is no such key. Did you mean models?"),
-        ("models:\n  - class: a.b", "mine.yaml, line 2, models[0]: the key name is missing"),
-        ("models:\n  - name: a", "mine.yaml, line 2, models[0]: the key class is missing"),
-        (SHAPED + "    clas: x", "line 5, models[0].clas: there is no such key. Did you mean class?"),
-        (SHAPED + SHAPED.partition("\n")[2], "mine.yaml, line 5, models[1].name: there are two models named a"),
-        (SHAPED.replace("name: a", "name: all"), "'all' cannot be a name that -m takes"),
-        (SHAPED.replace("name: a", "name: 'a,b'"), "'a,b' cannot be a name that -m takes"),
-        (SHAPED + "    type: cnnn", "line 5, models[0].type: there is no type 'cnnn'. Did you mean cnn? There is"),
-        (SHAPED + "    type: probe", "there is no type 'probe'"),
-        (SHAPED + "    config: [1]", "models[0].config: expected a section with keys and values, got [1]"),
-        (SHAPED + "    args: {a: 1}", "models[0].args: expected a list"),
-        (SHAPED + "    config: {eps: 1e-12}", "line 5, models[0].config.eps: YAML reads 1e-12 as a word; write"),
-        (SHAPED + "    config: {eps: 2e5}", "YAML reads 2e5 as a word; write 2.0e+5 for the number"),
-        (SHAPED + "    args: [1.5e3]", "models[0].args[0]: YAML reads 1.5e3 as a word; write 1.5e+3"),
-        (SHAPED + "    config:\n      eps:\n", "line 6, models[0].config.eps: nothing stands behind the key"),
-        (ENTRY, "line 2, models[0]: nothing says what a is fed. Describe it in a file of --models-file, with"),
-        (ENTRY + "    input_shape: 3", "line 4, models[0].input_shape: expected the lengths of a tensor, as in [32, 3"),
-        (ENTRY + "    input_shape: []", "expected the lengths of a tensor"),
-        (ENTRY + "    input_shape: {}", "expected the lengths of a tensor"),
-        (ENTRY + "    input_shape: {x: 3}", "line 4, models[0].input_shape.x: expected the lengths of a tensor"),
-        (ENTRY + "    input_shape: [1, -3]", "expected whole numbers of at least 1, and the word batch at most once"),
-        (ENTRY + "    input_shape: [1, size]", "expected whole numbers of at least 1, and the word batch at most once"),
-        (ENTRY + "    input_shape: [batch, batch]", "the word batch at most once"),
-        (ENTRY + "    input_shape: [1, 2.5]", "models[0].input_shape[1]: expected a whole number or a word, got 2.5"),
-        (ENTRY + "    input_shape: {x: {shape: [1], dtpe: bool}}", "input_shape.x.dtpe: there is no such key"),
-        (ENTRY + "    input_shape: {x: {shape: [1], dtype: int8}}", "expected float, float32, int64, int32,"),
-        (ENTRY + "    input_shape: {x: {shape: [1], dtype: int64}}", "x: int64 numbers need high, one above the"),
-        (ENTRY + "    input_shape: {x: {shape: [1], high: 3}}", "give both low and high, or neither"),
-        (ENTRY + "    input_shape: {x: {shape: [1], dtype: bool, high: 3}}", "a bool has no range"),
-        (ENTRY + "    input_shape: {x: {shape: [1], low: 3, high: 3}}", "high is 3, which is not above low (3)"),
-        (SHAPED.replace("transformers.B", "transformerz.B"), "line 3, models[0].class: transformerz.BertModel:"),
-    ],
-)
-def test_a_mistake_in_the_file_is_named(read: Read, text: str, message: str) -> None:
-    """Every mistake becomes one message with file, line, key and what to do."""
-    with pytest.raises(ConfigError) as refused:
-        read(text)
-    assert message in str(refused.value)
 
 
 def test_a_whole_file_of_arguments_can_be_sent(read: Read) -> None:

@@ -12,12 +12,13 @@ import pytest
 from msgspec import UNSET, structs
 
 import protocol
+from orchestrator.engine.launches.link import Link
 from orchestrator.engine.launches.live import Concluded, Gone, Live
 from orchestrator.state.slots import SlotStatus
 from orchestrator.store import journal, records
 from orchestrator.store.records import End, Start, TakenOut
 from protocol.failure import Category, Failure, Phase
-from protocol.messages import GpuBroken, Hello, Outcome, TooHot, XidSeen
+from protocol.messages import Ack, GpuBroken, Hello, Outcome, TooHot, ToWorker, XidSeen
 from tests.fakes.conducting import Held, conducting
 from tests.fakes.results import result
 from tests.fakes.runs import gpus
@@ -205,3 +206,21 @@ def test_no_device_of_a_gang_begins_anything_before_its_end_is_written_down(tmp_
         said = [one for one in journal.read(held.paths.journal) if isinstance(one, Start | End)]
     assert [(type(one), one.launch) for one in said] == [(Start, 0), (End, 0), (Start, 1)]
     assert len({(one.cell, one.round) for one in said if isinstance(one, Start)}) == 1, "all of them try again"
+
+
+def test_an_outcome_is_acknowledged_once_it_is_in_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker leaves at the acknowledgement. If the orchestrator dies just then, the result must be on disk."""
+    at_the_ack: list[list[int]] = []
+    send = Link.send
+
+    def spy(link: Link, token: str, message: ToWorker) -> bool:
+        if isinstance(message, Ack):
+            at_the_ack.append([one.launch for one in journal.read(held.paths.journal) if isinstance(one, End)])
+        return send(link, token, message)
+
+    monkeypatch.setattr(Link, "send", spy)
+    with conducting(tmp_path / "run", gpus(2)) as held, worker_process() as process:
+        live = working(held, process)
+        told = Outcome(launch=live.spec.launch, token=live.spec.token, result=result(live.next.cell))
+        held.conductor.carry_out(held.conductor.fleet.hear(told, time.monotonic()))
+    assert at_the_ack == [[live.spec.launch]]

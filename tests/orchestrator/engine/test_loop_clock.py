@@ -1,5 +1,6 @@
 """The clock of the loop, read from a clock that the test sets."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +18,7 @@ def time() -> SimpleNamespace:
 @pytest.fixture
 def clock(time: SimpleNamespace) -> LoopClock:
     """The clock of a loop that begins at 100 s."""
-    return LoopClock(lambda: time.at)
+    return LoopClock(lambda: time.at, lambda: 0.0)
 
 
 def test_looks_and_work_take_time(clock: LoopClock, time: SimpleNamespace) -> None:
@@ -49,4 +50,14 @@ def test_pauses_are_left_out(clock: LoopClock, time: SimpleNamespace) -> None:
 def test_pauses_in_words() -> None:
     """One is a duration, several are counted and summed up."""
     assert "for 20 s (" in pauses_in_words([20.2])
-    assert "3 times, for 33 s in all (" in pauses_in_words([20.2, 10.0, 3.1])
+    assert re.search("3 times, .*33 s ", pauses_in_words([20.2, 10.0, 3.1]))
+
+
+def test_a_machine_that_was_asleep_is_a_pause(time: SimpleNamespace) -> None:
+    """The monotonic clock says nothing of it, and deadlines do not either."""
+    time.asleep = 0.0
+    clock = LoopClock(lambda: time.at, lambda: time.asleep)
+    time.at, time.asleep = 100.5, 3600.0
+    assert clock.now() == 100.5
+    assert clock.pauses == [(100_000_000_000, 100_500_000_000, True)]
+    assert clock.stood_still() == 0.0

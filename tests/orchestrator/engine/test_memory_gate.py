@@ -44,6 +44,26 @@ def test_a_device_is_free_at_what_was_in_use_before_and_what_a_driver_may_keep(t
         assert gates.limit_bytes(FIRST) == before + 64 * MIB
 
 
+@pytest.mark.parametrize(
+    ("free", "used_bytes", "may_be_used"),
+    [(True, 0, True), (False, 500 * MIB, False), (False, None, True)],
+    ids=["free", "in use", "unreadable"],
+)
+def test_a_device_whose_memory_is_in_use_must_not_be_used(
+    tmp_path: Path, free: bool, used_bytes: int | None, may_be_used: bool
+) -> None:
+    """The next cell would be measured wrongly. A GPU whose memory cannot be read passes."""
+    devices = gpus(1, memory_used_bytes=0)
+    ours, process = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, process, conducting(tmp_path / "run", devices) as held:
+        gates = Gates(devices)
+        gone = Gone(held.live[FIRST], Exit(0, None), unkillable=False)
+        assert gates.admit(gone, Telemetry(os.getpid(), ours), time.monotonic()) is None
+        passed = gates.answered(DeviceFree(uuid=FIRST, free=free, used_bytes=used_bytes, at_ns=1))
+    assert passed is not None
+    assert (passed.obstacle == "") is may_be_used
+
+
 def test_who_never_answers_is_not_asked_again(tmp_path: Path) -> None:
     """An NVML that hangs costs one wait and not one for every cell; who answers in time is asked the next time too."""
     devices = gpus(2, memory_used_bytes=0)

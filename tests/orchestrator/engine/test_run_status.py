@@ -1,6 +1,8 @@
 """Where a run stands, told from its folder: by journals that were written for it, and by locks of real processes."""
 
+import errno
 import os
+import re
 import subprocess
 import sys
 import time
@@ -36,7 +38,7 @@ def test_a_run_that_goes_on(tmp_path: Path) -> None:
     assert (status.planned, status.measured, status.failed, status.settled) == (3, 1, 0, 1)
     [work] = status.working
     assert (work.device, work.cell, work.batch_size, work.attempt) == ("GPU 0", "resnet50 inference fp32", 32, 1)
-    assert status.last_failure == "GPU 0  resnet50 inference fp32 b8: crashed: killed by SIGSEGV"
+    assert status.last_failure == f"GPU 0  resnet50 inference fp32 b8: {Category.CRASHED}: killed by SIGSEGV"
     ended = [one.lasted_ms for one in run_status.look(run.stored, run.paths)[1] if one.lasted_ms is not None]
     assert status.eta_s == pytest.approx(2 * sum(ended) / len(ended) / 1000), "of one that runs and one that waits"
 
@@ -44,11 +46,11 @@ def test_a_run_that_goes_on(tmp_path: Path) -> None:
 def test_a_launch_counts_by_its_last_attempt(tmp_path: Path) -> None:
     """A crash is tried once more: a result is no failure then, and a second crash is final."""
     run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
-    crash = "GPU 0  resnet50 inference fp32 b8: crashed: killed by SIGSEGV"
+    crash = f"GPU 0  resnet50 inference fp32 b8: {Category.CRASHED}: SIGSEGV"
     run.failed(run.cell(batch_size=1), Category.CRASHED)
     run.measured(run.cell(batch_size=1))
     for failed in (0, 1):
-        run.failed(run.cell(batch_size=8), Category.CRASHED, message="killed by SIGSEGV")
+        run.failed(run.cell(batch_size=8), Category.CRASHED, message="SIGSEGV")
         status = look(run)
         assert (status.measured, status.failed, status.settled) == (1, failed, 1 + failed)
         assert status.last_failure == crash
@@ -60,7 +62,7 @@ def test_the_failure_of_a_repeated_attempt_is_marked(tmp_path: Path) -> None:
     run.failed(run.cell(batch_size=8), Category.CRASHED, message="killed by SIGSEGV")
     run.interrupted(run.cell(batch_size=8))
     assert look(run).failed == 0
-    assert look(run).last_failure.endswith("killed by SIGSEGV; it was tried again since, and does not count as failed")
+    assert re.search("killed by SIGSEGV .*tried again", look(run).last_failure)
     run.measured(run.cell(batch_size=8))
     assert (look(run).measured, look(run).failed, look(run).last_failure) == (1, 0, "")
 
@@ -102,7 +104,7 @@ def test_a_limit_is_no_time_that_a_plan_takes(tmp_path: Path) -> None:
     """Before anything has ended, nobody knows how long a plan takes that may be through long before its limit."""
     run = FakeRun(tmp_path / "run", devices=gpus(1), batch_sizes=(1, 8))
     asked = msgspec.structs.replace(run.stored.configuration, preset="triage", time_limit_s=10_000_000.0)
-    run_files.store(msgspec.structs.replace(run.stored, configuration=asked), run.paths)
+    run.store(msgspec.structs.replace(run.stored, configuration=asked))
     run.interrupted(run.cell(batch_size=1))
     held_by(run)
     status = look(run)
@@ -123,7 +125,7 @@ def test_what_is_at_work_is_named_by_what_tells_it_apart(tmp_path: Path) -> None
     held_by(run)
     status, attempts = run_status.look(run_files.load(run.paths), run.paths)
     assert [work.cell for work in status.working] == ["resnet50 inference fp32 solo"]
-    assert status.last_failure.startswith("GPU 0  resnet50 inference fp32 loaded b1: crashed")
+    assert f"fp32 {Mode.LOADED} b1: {Category.CRASHED}" in status.last_failure
     assert [news.cell for news in _news(run.stored, attempts, set())] == ["resnet50 inference fp32 loaded"]
 
 
@@ -176,17 +178,17 @@ def test_the_report_of_an_earlier_end_is_not_this_ones(tmp_path: Path) -> None:
     with Journal(run.paths.journal) as opened:
         opened.append(next(one for one in records if isinstance(one, Segment)))
         opened.append(Finished(at_ns=1, interrupted=True, reason="stopped: disk full", broken=True))
-    assert "was made before the run was gone on with" in look(run).no_outcome
+    assert "before a resume" in look(run).no_outcome
 
 
 def test_a_run_whose_journal_is_gone_has_begun(tmp_path: Path) -> None:
     """Its launches say so: that the journal is missing is an error, as for `report`."""
     run = reported(tmp_path / "run")
     run.paths.journal.unlink()
-    with pytest.raises(RunFolderError, match=r"journal\.gpj: the journal cannot be read: No such file.*report\.json"):
+    with pytest.raises(RunFolderError, match=rf"journal\.gpj: .*: {os.strerror(errno.ENOENT)}.*report\.json"):
         look(run)
     run.paths.journal.touch()
-    with pytest.raises(RunFolderError, match="does not say which run it belongs to"):
+    with pytest.raises(RunFolderError, match="its run"):
         look(run)
 
 
@@ -211,7 +213,7 @@ def test_a_lock_names_its_holder_for_as_long_as_it_is_held(tmp_path: Path) -> No
     assert lock.holder(paths) is None
     with lock.held(paths):
         assert lock.holder(paths) == MYSELF
-        with pytest.raises(RunFolderError, match=r"in use by another process.*`gpubench-orchestrate stop "):
+        with pytest.raises(RunFolderError, match=r"another process.*`gpubench-orchestrate stop "):
             lock.held(paths).__enter__()
     assert lock.holder(paths) is None
 

@@ -43,7 +43,7 @@ def test_who_waits_for_two_things_waits_for_both() -> None:
 
     def over(now: float, temperature_c: int, *, stopping: bool = False) -> list[tuple[str, str]]:
         samples = {"GPU-0": sample(0, temperature_c)}
-        return list(waiting.over(now, samples, lambda uuid: foreign.get(uuid, ""), stopping=stopping))
+        return list(waiting.released(now, samples, lambda uuid: foreign.get(uuid, ""), stopping=stopping))
 
     assert over(1.0, 90) == []
     assert over(2.0, 70) == []
@@ -58,10 +58,10 @@ def test_what_was_waited_for_in_vain_is_given_up_and_a_stop_waits_for_nothing() 
     waiting = Waiting()
     waiting.block("GPU-0", 100, 0.0)
     waiting.block("GPU-1", 100, 0.0)
-    assert list(waiting.over(1.0, {}, lambda _: "PID 7 python3", stopping=False)) == []
-    given_up = dict(waiting.over(PATIENCE_S, {}, lambda _: "PID 7 python3", stopping=False))
+    assert list(waiting.released(1.0, {}, lambda _: "PID 7 python3", stopping=False)) == []
+    given_up = dict(waiting.released(PATIENCE_S, {}, lambda _: "PID 7 python3", stopping=False))
     assert given_up == dict.fromkeys(("GPU-0", "GPU-1"), blocked_gpus.given_up("PID 7 python3"))
-    assert given_up["GPU-0"].startswith("PID 7 python3 computes on it")
+    assert given_up["GPU-0"].startswith("PID 7 python3 ")
     waiting.block("GPU-0", 100, 0.0)
-    assert list(waiting.over(1.0, {}, lambda _: "PID 7 python3", stopping=True)) == [("GPU-0", "")]
+    assert list(waiting.released(1.0, {}, lambda _: "PID 7 python3", stopping=True)) == [("GPU-0", "")]
     assert not waiting

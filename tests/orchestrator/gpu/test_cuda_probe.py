@@ -91,8 +91,8 @@ def test_a_cuda_that_works_sees_the_gpus_of_the_run_alone(cuda: Script, monkeypa
 @pytest.mark.parametrize(
     ("code", "said", "advice"),
     [
-        (46, "46 (CUDA_ERROR_DEVICE_UNAVAILABLE, CUDA-capable device(s) is/are busy", "exclusive or prohibited mode"),
-        (12345, "12345;", "nvidia-smi"),
+        (46, "46 (CUDA_ERROR_DEVICE_UNAVAILABLE, CUDA-capable device(s) is/are busy", "prohibited mode"),
+        (12345, "12345.", "nvidia-smi"),
     ],
 )
 def test_an_error_has_its_code_and_advice(cuda: Script, code: int, said: str, advice: str) -> None:
@@ -110,18 +110,20 @@ def test_an_error_has_its_code_and_advice(cuda: Script, code: int, said: str, ad
     ("code", "advice"),
     [
         (34, "LD_LIBRARY_PATH"),
-        (35, "update the driver"),
+        (35, "Update the driver"),
         (100, rf"no GPU 0 \({UUIDS[0]}\).*docker run --gpus all"),
         (101, "--gpu-ids"),
         (802, "systemctl start nvidia-fabricmanager"),
-        (803, "upgraded"),
+        (803, "updated"),
         (805, "nvidia-cuda-mps-control -d"),
         (999, "modprobe nvidia-uvm"),
     ],
 )
 def test_known_errors_have_advice_of_their_own(code: int, advice: str) -> None:
     """By their numbers."""
-    assert re.search(f"cuInit says {code}[,;].*{advice}", cuda_probe.trouble(Finding(step="cuInit", code=code), GPUS))
+    assert re.search(
+        f"cuInit returns {code}[,.].*{advice}", cuda_probe.trouble(Finding(step="cuInit", code=code), GPUS)
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,9 +155,9 @@ def test_a_broken_library_and_a_crash(tmp_path: Path, monkeypatch: pytest.Monkey
     """A container runtime that failed leaves empty files. A crash has its signal and the last printed line."""
     (tmp_path / "libcuda.so.1").touch()
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    assert "libcuda.so.1 cannot be loaded (" in refused()
+    assert re.search(r"libcuda\.so\.1 .*loaded \(", refused())
     cuda(init="crash")
-    assert re.search("killed by SIGABRT.*the driver has fallen over", refused())
+    assert re.search("SIGABRT.*driver has fallen", refused())
 
 
 # ── a hang ────────────────────────────────────────────────────────────────────────────────────────────────────────────

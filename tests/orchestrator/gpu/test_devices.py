@@ -140,9 +140,9 @@ def test_different_gpus_have_indices_only_in_a_known_order() -> None:
 @pytest.mark.parametrize(
     ("ids", "words"),
     [
-        ("8", r"no GPU 8; .* 0 to 7"),
-        (f"0,{uuid(0)}", rf"GPU 0 \({uuid(0)}\) is named twice"),
-        ("all,3", rf"GPU 3 \({uuid(3)}\) is named twice"),
+        ("8", r"no GPU 8\..* 0 to 7"),
+        (f"0,{uuid(0)}", rf"GPU 0 \({uuid(0)}\) is given twice"),
+        ("all,3", rf"GPU 3 \({uuid(3)}\) is given twice"),
         ("GPU-ffff", "GPU-ffff"),
         ("GPU-5", "several UUIDs"),
     ],
@@ -161,7 +161,7 @@ def test_gpus_that_do_not_exist_are_errors(eight: FakeNvml, ids: str, words: str
         ("first", "'first'"),
         ("-1", "'-1'"),
         ("cpu", "'cpu'"),
-        ("cpu:0,cpu:00", "cpu:0 is named twice"),
+        ("cpu:0,cpu:00", "cpu:0 .*twice"),
     ],
 )
 def test_words_that_are_no_device_are_errors(ids: str, words: str) -> None:
@@ -177,7 +177,7 @@ def test_a_missing_driver_differs_from_a_broken_one(eight: FakeNvml) -> None:
     eight.fail("nvmlInit", 18)
     broken = answers(eight, {"ids": "all"})[0]
     assert absent.endswith("--gpu-ids cpu:0,cpu:1")
-    assert "reboot. Nothing was started" in broken
+    assert "Reboot. Nothing" in broken
 
 
 def test_a_lost_gpu_is_not_skipped_silently(eight: FakeNvml) -> None:

@@ -36,7 +36,7 @@ EFFECT = environment.EFFECTS["CUDA_LAUNCH_BLOCKING"]
 def test_variables_with_an_effect(name: str, value: str, *, counts: bool) -> None:
     """Every variable of the table unless it is off; 0 means off except for TF32, which it forbids."""
     assert environment.set_in({name: value, "SECRET": "x"}) == (((name, value),) if counts else ())
-    assert environment.words(name, value).startswith(f"{name}={value}: ")
+    assert environment.describe(name, value).startswith(f"{name}={value}: ")
 
 
 def test_a_value_can_always_be_written_down() -> None:

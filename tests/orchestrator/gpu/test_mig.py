@@ -115,7 +115,7 @@ def test_slices_in_cuda_visible_devices(cut: FakeNvml) -> None:
     assert re.match(f"--gpu-ids: {SECOND} .*CUDA_VISIBLE_DEVICES={LARGE}", hidden)
     assert gone == [["GPU 0", FIRST, False]]
     assert [label for label, *_ in reordered] == ["GPU 0", "GPU 1:0", "GPU 1:1", "GPU 1:2"]
-    assert "no GPU 1; " in beyond
+    assert "no GPU 1. " in beyond
 
 
 def test_unknown_slices_are_errors_with_those_there_are(cut: FakeNvml) -> None:
@@ -124,8 +124,8 @@ def test_unknown_slices_are_errors_with_those_there_are(cut: FakeNvml) -> None:
         cut, ("MIG-ffff", None), ("MIG-9", None), (f"all,{FIRST}", None), ("5", None)
     )
     assert re.match(rf"--gpu-ids: .*MIG-ffff; .*{FIRST} \(GPU 0:0, 1g.18gb\), ", unknown)
-    assert re.match(f"--gpu-ids: MIG-9 .*{FIRST}, {SECOND}, {LARGE}", several)
-    assert twice.startswith(f"--gpu-ids: GPU 0:0 ({FIRST}) is named twice")
+    assert re.match(f"--gpu-ids: .*MIG-9: {FIRST}, {SECOND}, {LARGE}", several)
+    assert twice.startswith(f"--gpu-ids: GPU 0:0 ({FIRST}) is given twice")
     assert re.search(f" 0 to 1; .*{FIRST}", number)
 
 
@@ -147,7 +147,7 @@ def test_info_lists_the_slices(cut: FakeNvml, tmp_path: Path) -> None:
     words = command(cut, "info", folder=tmp_path)
     assert "MIG          on" in words
     assert f"    GPU 0:2  {LARGE}  3g.71gb, 66.1 GiB, 0.0 GiB used" in words
-    assert "MIG slices   none, so CUDA sees nothing of this GPU" in words
+    assert re.search("MIG slices +none", words)
     facts = json.loads(command(cut, "info", "--json", folder=tmp_path))
     assert [(one["uuid"], one["slice_of"], one["name"]) for one in facts["mig_slices"]] == [
         (FIRST, uuid(0), "NVIDIA H200 MIG 1g.18gb"),
@@ -167,7 +167,7 @@ def command(nvml: FakeNvml, *words: str, folder: Path) -> str:
 def test_slices_are_planned_and_busy_one_by_one(cut: FakeNvml, tmp_path: Path) -> None:
     """Every slice runs the cells; a process on one takes nothing from its neighbours."""
     words = command(cut, "-m", "lstm", "-b", "1", "--phases", "training", "--dry-run", folder=tmp_path)
-    assert "Each of 4 devices runs the cells below, all at once:" in words
+    assert re.search("4 devices .*all at once", words)
     assert "  GPU 0:1: NVIDIA H200 MIG 1g.18gb\n" in words
     assert words.count("lstm") == 1
     cut.set({"gpu.0.mig.1.compute": f"{os.getpid()} 1073741824"})

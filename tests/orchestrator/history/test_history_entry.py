@@ -1,4 +1,4 @@
-"""history/entry.py and earlier_findings.py: what is kept of a report, and who is told of again."""
+"""history/entry.py and wording.py: what is kept of a report, and who is told of again."""
 
 import re
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from orchestrator.analysis.sibling_cells import UNSTEADY
 from orchestrator.figures.report import Report
 from orchestrator.gpu.health.verdict import HealthVerdict
-from orchestrator.history import earlier_findings, entry
+from orchestrator.history import entry, wording
 from orchestrator.history.records import Offence
 from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.report.as_text import to_text
-from orchestrator.store import run_files
 from protocol.cell import Device, Workload
 from protocol.failure import Category
 from protocol.result import SteadyState
@@ -59,8 +59,8 @@ def test_everything_that_trends_are_made_of_is_kept(tmp_path: Path, report: Repo
     ("devices", "watched", "steady", "doubt"),
     [
         (gpus(1), True, True, ""),
-        (gpus(1), False, True, "whether it was throttled is not known"),
-        (gpus(1), False, False, "times were not steady after warm-up"),
+        (gpus(1), False, True, "is not known"),
+        (gpus(1), False, False, UNSTEADY),
         (cpus(1), False, True, ""),
     ],
 )
@@ -74,7 +74,8 @@ def test_what_nobody_watched_is_no_sound_point(
     if watched:
         run.samples()
     [kept] = entry.of_report(run.ended(), tmp_path, tainted=False).cells
-    assert (kept.doubt, len(kept.launches)) == (doubt, 1)
+    assert (bool(kept.doubt), len(kept.launches)) == (bool(doubt), 1)
+    assert kept.doubt.endswith(doubt)
 
 
 def test_a_name_that_is_no_text_can_be_kept(report: Report) -> None:
@@ -122,33 +123,35 @@ BOTH = offence(health="FAIL", health_words="rows failed", burn_in="WARN", burn_i
 @pytest.mark.parametrize(
     ("offences", "told"),
     [
-        ([offence()], "FAIL in a burn-in on 2026-04-01 (run run-1): wrong bits"),
-        ([WARNED], "WARN in its health on 2026-04-03 (run run-3): hot"),
+        ([offence()], r"FAIL .*burn-in .*2026-04-01 \(run run-1\): wrong bits"),
+        ([WARNED], r"WARN .*health .*2026-04-03 \(run run-3\): hot"),
         # the newest of the gravest, and how many there are
         (
             [offence(day=1), offence(day=2), WARNED],
-            "FAIL in a burn-in on 2026-04-02 (run run-2): wrong bits; in all 3 runs that found FAIL or WARN",
+            r"FAIL .*burn-in .*2026-04-02 \(run run-2\): wrong bits.*3 runs .*",
         ),
         # the verdict and its reason belong together
-        ([BOTH], "FAIL in its health on 2026-04-01 (run run-1): rows failed"),
+        ([BOTH], r"FAIL .*health .*2026-04-01 \(run run-1\): rows failed"),
         (
             [offence(burn_in_words="x" * 1000)],
-            f"FAIL in a burn-in on 2026-04-01 (run run-1): {'x' * earlier_findings.LONGEST}…",
+            rf"FAIL .*burn-in .*2026-04-01 \(run run-1\): {'x' * wording.LONGEST}…",
         ),
     ],
 )
 def test_who_failed_before_is_named_and_who_did_not_is_not(offences: list[Offence], told: str) -> None:
     """With the verdict, the day, the run and the reason, which is cut."""
-    assert earlier_findings.remarks(gpus(3), offences) == {gpus(1)[0].uuid: told}
+    [(gpu, words)] = wording.earlier_findings(gpus(3), offences).items()
+    assert gpu == gpus(1)[0].uuid
+    assert re.fullmatch(told, words)
 
 
 def test_the_report_says_it_again(tmp_path: Path) -> None:
     """Beside the health of that GPU, and in a burn-in beside its verdict."""
     run, night = FakeRun(tmp_path / "run", devices=gpus(2)), Night(tmp_path / "burn-in", gpus(2), "10m")
     for one in (run, night):
-        one.stored = msgspec.structs.replace(one.stored, earlier={gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"})
-        run_files.store(one.stored, one.paths)
+        earlier = {gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"}
+        one.store(msgspec.structs.replace(one.stored, earlier=earlier))
     made = run.ended()
-    assert [one.earlier for one in made.health.gpus] == ["", "FAIL in a burn-in on 2026-04-01"]
-    assert "  earlier: FAIL in a burn-in on 2026-04-01" in to_text(made).splitlines()
-    assert "earlier: GPU 1: FAIL in a burn-in on 2026-04-01" in to_text(night.ended(), BURN_IN.layout).splitlines()
+    assert [one.earlier for one in made.health.gpus] == ["", *earlier.values()]
+    assert f"  earlier: {earlier[gpus(2)[1].uuid]}" in to_text(made).splitlines()
+    assert f"earlier: GPU 1: {earlier[gpus(2)[1].uuid]}" in to_text(night.ended(), BURN_IN.layout).splitlines()

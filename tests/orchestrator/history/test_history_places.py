@@ -1,25 +1,31 @@
-"""history/location.py and mounts.py: where the history is, and on what kind of disk."""
+"""history/location.py and store.py: where the history is, and on what kind of disk."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from orchestrator.errors import HistoryError
 from orchestrator.history.location import Place, find
-from orchestrator.history.mounts import is_local
+from orchestrator.history.store import is_local
 
-MOUNTS = """\
-/dev/vda / ext4 rw,relatime 0 0
-server:/home /home nfs4 rw 0 0
-/dev/vdb /home/local xfs rw 0 0
-tmpfs /run tmpfs rw 0 0
-server:/x /mnt/with\\040blank cifs rw 0 0
-autofs /data autofs rw 0 0
-/dev/vdc /data btrfs rw 0 0
-/dev/vdd /srv/deep ext4 rw 0 0
-server:/srv /srv nfs4 rw 0 0
-garbage
-"""
+MOUNTS = (
+    ("/", "ext4"),
+    ("/home", "nfs4"),
+    ("/home/local", "xfs"),
+    ("/run", "tmpfs"),
+    ("/mnt/with blank", "cifs"),
+    ("/data", "autofs"),
+    ("/data", "btrfs"),
+    ("/srv/deep", "ext4"),
+    ("/srv", "nfs4"),
+)
+
+
+def mount(monkeypatch: pytest.MonkeyPatch, *mounts: tuple[str, str]) -> None:
+    found = [SimpleNamespace(mountpoint=point, fstype=kind) for point, kind in mounts]
+    monkeypatch.setattr(psutil, "disk_partitions", lambda *, all: found if all else [])
 
 
 def test_the_history_is_in_the_users_data_folder(tmp_path: Path) -> None:
@@ -35,7 +41,7 @@ def test_the_history_is_in_the_users_data_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("environment", [{}, {"HOME": ""}, {"HOME": "relative"}, {"HOME": "/nowhere/at/all"}])
 def test_without_a_home_there_is_no_history(environment: dict[str, str]) -> None:
     """As words for a note, which say what to do."""
-    with pytest.raises(HistoryError, match="neither XDG_DATA_HOME nor HOME names one"):
+    with pytest.raises(HistoryError, match="XDG_DATA_HOME nor HOME"):
         find(None, environment)
 
 
@@ -53,13 +59,16 @@ def test_without_a_home_there_is_no_history(environment: dict[str, str]) -> None
         ("/srv/deep/history.db", False),
     ],
 )
-def test_the_last_mount_over_a_path_says_what_disk_it_is(path: str, local: bool) -> None:
-    """It may hide others; names are compared whole, with their escapes undone."""
-    assert is_local(Path(path), MOUNTS) is local
+def test_the_last_mount_over_a_path_says_what_disk_it_is(
+    monkeypatch: pytest.MonkeyPatch, path: str, local: bool
+) -> None:
+    """It may hide others; names are compared whole."""
+    mount(monkeypatch, *MOUNTS)
+    assert is_local(Path(path)) is local
 
 
-def test_what_nobody_knows_is_taken_for_a_network() -> None:
+def test_what_nobody_knows_is_taken_for_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """An unknown type, and no list at all."""
-    path = Path("/history.db")
-    assert not is_local(path, "x / fuse.something rw 0 0\n")
-    assert not is_local(path, "")
+    for mounts in ((("/", "fuse.something"),), ()):
+        mount(monkeypatch, *mounts)
+        assert not is_local(Path("/history.db"))

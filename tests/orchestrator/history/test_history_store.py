@@ -1,5 +1,6 @@
 """history/store.py with real files: versions, who may not write, kinds of journal, and kills."""
 
+import errno
 import os
 import signal
 import sqlite3
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import HistoryError
-from orchestrator.history import mounts, queries, store, updates
+from orchestrator.history import queries, store, updates
 from orchestrator.history.migrations import APPLICATION_ID, MIGRATIONS
 from tests.fakes.histories import UUID, altered, child, kept, place, record, run_id, runs
 
@@ -87,7 +88,7 @@ def test_space_that_cannot_be_given_back_is_no_error(tmp_path: Path, monkeypatch
 def test_what_is_no_text_is_refused_in_words(tmp_path: Path) -> None:
     """A byte of the command line that is no UTF-8, in what is asked for and in what is to be recorded."""
     where = kept(tmp_path, [record(1)])
-    with pytest.raises(HistoryError, match=r"UTF-8 .*'caf\\udce9'"), store.reading(where) as connection:
+    with pytest.raises(HistoryError, match=r"UTF-8, .*'caf\\udce9'"), store.reading(where) as connection:
         queries.run(connection, "caf\udce9")
     with pytest.raises(HistoryError, match="UTF-8"):
         kept(tmp_path, [record(2, profile="caf\udce9")])
@@ -250,19 +251,17 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     """As words, for a note."""
     (tmp_path / "file").touch()
     with (
-        pytest.raises(HistoryError, match=r"history cannot be used: (Not a directory|File exists)"),
+        pytest.raises(HistoryError, match=f"{os.strerror(errno.ENOTDIR)}|{os.strerror(errno.EEXIST)}"),
         store.writing(place(tmp_path / "file")),
     ):
         pass
 
 
-@pytest.mark.parametrize(("kind", "journal"), [("ext4", "wal"), ("nfs4", "delete")])
+@pytest.mark.parametrize(("kind", "journal"), [("local", "wal"), ("remote", "delete")])
 def test_the_log_is_for_local_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, journal: str) -> None:
     """Elsewhere, the database has a rollback journal, also where it was made on a local disk and moved."""
-    known = tmp_path / "mounts"
-    for mounted, expected in (("ext4", "wal"), (kind, journal)):
-        known.write_text(f"disk / {mounted} rw 0 0\n")
-        monkeypatch.setattr(mounts, "MOUNTS", known)
+    for local, expected in ((True, "wal"), (kind == "local", journal)):
+        monkeypatch.setattr(store, "is_local", lambda _, local=local: local)
         with store.writing(place(tmp_path / "data")) as connection:
             assert connection.execute("PRAGMA journal_mode").fetchone()[0] == expected
             assert connection.execute("PRAGMA synchronous").fetchone()[0] == 2
@@ -271,9 +270,9 @@ def test_the_log_is_for_local_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 KILLED = """
     import os, sys
     from pathlib import Path
-    from orchestrator.history import mounts, store, updates as writing
+    from orchestrator.history import store, updates as writing
     from tests.fakes.histories import place, record
-    mounts.MOUNTS = Path(sys.argv[2])
+    store.is_local = lambda path: sys.argv[2] == "local"
     real = writing._text
     def stop(value):
         if isinstance(value, dict) and "peak_memory_mb" in value:
@@ -291,13 +290,11 @@ KILLED = """
 """
 
 
-@pytest.mark.parametrize("kind", ["ext4", "nfs4"])
+@pytest.mark.parametrize("kind", ["local", "remote"])
 def test_a_writer_that_is_killed_leaves_the_history_whole(tmp_path: Path, kind: str) -> None:
     """With each kind of journal: what was there is there, of the run that was being written there is nothing."""
-    known = tmp_path / "mounts"
-    known.write_text(f"disk / {kind} rw 0 0\n")
     where = kept(tmp_path / "data", [record(1)])
-    with child(KILLED, str(tmp_path / "data"), str(known)) as writer:
+    with child(KILLED, str(tmp_path / "data"), kind) as writer:
         assert writer.stdout.readline() == "in the middle\n"
         writer.send_signal(signal.SIGKILL)
     assert writer.returncode == -signal.SIGKILL

@@ -54,7 +54,7 @@ if __name__ == "__main__":
     run_files.store(stored, paths)
     registry.KINDS["benchmark"] = TOY
     verdicts = [run.execute(stored, paths, RecordingDisplay(), kind=TOY, write_report=reporting.write).verdict]
-    next(iter(paths.results())).unlink()
+    (paths.launches / next(paths.results()) / "result.msgpack").unlink()
     remaining = run.left_to_do(stored, paths, TOY)
     verdicts.append(run.execute(stored, paths, RecordingDisplay(), kind=TOY, write_report=reporting.write).verdict)
     first, again = ([one.exit_code, one.reasons[-1]] for one in verdicts)

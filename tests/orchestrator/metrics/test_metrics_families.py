@@ -16,7 +16,7 @@ from orchestrator.engine.display_events import DeviceLine, Snapshot
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.metrics import exporters
 from orchestrator.metrics.families import FAILURES, FAMILIES, RUN, Family, Kind
-from orchestrator.metrics.run_view import Figure, RunStands, View
+from orchestrator.metrics.run_view import Figure, RunState, View
 from orchestrator.state.slots import SlotStatus
 from protocol.failure import Category
 from protocol.messages import Sample
@@ -150,7 +150,7 @@ def test_unknown_values_have_no_sample() -> None:
     assert {"gpubench_gpu_temperature_celsius", "gpubench_run_progress_ratio", "gpubench_cells"} <= set(unknown)
     assert rows("gpubench_run_exit_code", view()) == {}
     assert rows("gpubench_run_exit_code", view(exit_code=4)) == {(): 4}
-    assert rows("gpubench_run_state", view(stands=RunStands.OVER))["over",] == 1
+    assert rows("gpubench_run_state", view(state=RunState.OVER))["over",] == 1
 
 
 class Shown(Collector):

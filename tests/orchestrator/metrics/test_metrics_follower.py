@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.engine.display_events import CellEnded, Notice, Snapshot
 from orchestrator.metrics.follower import Follower
-from orchestrator.metrics.run_view import RunStands
+from orchestrator.metrics.run_view import RunState
 from protocol.failure import Category
 from tests.fakes import faults
 from tests.fakes.displays import RecordingDisplay
@@ -83,13 +83,13 @@ def test_a_withdrawn_result_leaves_the_figures_before_it(follower: Follower) -> 
     assert (follower.view().failures, follower.view().retries) == ({Category.THROTTLED: 2}, 2)
 
 
-@pytest.mark.parametrize(("verdict", "stands"), [("complete", RunStands.OVER), (None, RunStands.BROKEN_OFF)])
-def test_the_end_of_the_run(follower: Follower, verdict: str | None, stands: RunStands) -> None:
+@pytest.mark.parametrize(("verdict", "state"), [("complete", RunState.OVER), (None, RunState.BROKEN_OFF)])
+def test_the_end_of_the_run(follower: Follower, verdict: str | None, state: RunState) -> None:
     """Without a report it has broken off."""
-    assert follower.view().stands is RunStands.RUNNING
+    assert follower.view().state is RunState.RUNNING
     fields = {"verdict": verdict, "exit_code": 4}
     follower.tell(Notice(level="info", message="m", event="run_ended", fields=fields))
-    assert (follower.view().stands, follower.view().exit_code) == (stands, 4)
+    assert (follower.view().state, follower.view().exit_code) == (state, 4)
 
 
 def test_verdicts_are_those_of_the_report(follower: Follower, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_only_running_out_of_memory_is_called_memory() -> None:
         ({21: kernel}, "failure: CUDA error"),
         ({24: memory, 21: kernel}, "failure: CUDA error"),
         ({24: kernel, 21: memory}, "memory"),
-        ({21: Category.HOST_OUT_OF_MEMORY}, "failure: host out of memory"),
+        ({21: Category.HOST_OUT_OF_MEMORY}, f"failure: {Category.HOST_OUT_OF_MEMORY}"),
     ):
         failed = [step(6 + n, size, None, category) for n, (size, category) in enumerate(failures.items())]
         assert batch_scan.bound([*below, *failed], room) == bound

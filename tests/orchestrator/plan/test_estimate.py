@@ -1,6 +1,7 @@
 """orchestrator/plan/estimate.py: the rough estimate of --dry-run."""
 
 import pytest
+from msgspec.structs import replace
 
 from orchestrator.config import catalogue
 from orchestrator.config.run_configuration import Configuration, Isolation
@@ -12,6 +13,7 @@ from protocol.cell import Device, Mode, Workload
 from protocol.verification import LEAST_REPLAYS, REPLAY_STEPS
 from tests.fakes import ledgers
 from tests.fakes.configurations import configuration, cpu, gpu, shipped_catalogue
+from tests.fakes.runs import shipped
 
 QUICK = catalogue.load().profiles["quick"].measurement(iterations=None, warm_up_iterations=None)
 
@@ -42,9 +44,9 @@ def test_both_modes_take_as_long_as_each() -> None:
 def test_estimate_of_the_default_run_is_what_an_h200_took() -> None:
     """Cells with known ledgers within 15 %, and the whole run within five minutes."""
     asked = configuration(
-        workloads=tuple(dict.fromkeys(workload for workload, *_ in ledgers.H200 if workload != "probe"))
+        workloads=tuple(dict.fromkeys(workload for workload, *_ in ledgers.H200 if workload != "probe")),
+        measurement=replace(QUICK, load_s=0.0),  # which the ledgers do not know
     )
-    assert asked.measurement == QUICK
     cells = planner.make(asked, (gpu(0),)).cells
     estimated = {(cell.workload, cell.model, cell.batch_size): estimate.launch_s(cell, asked, gpu(0)) for cell in cells}
     assert sum(estimated[cell] for cell in ledgers.H200) == pytest.approx(sum(ledgers.H200.values()), rel=0.15)
@@ -52,6 +54,19 @@ def test_estimate_of_the_default_run_is_what_an_h200_took() -> None:
         known = {cell: seconds for cell, seconds in ledgers.H200.items() if cell[0] is workload}
         assert sum(estimated[cell] for cell in known) == pytest.approx(sum(known.values()), rel=0.2)
     assert total(configuration(), gpu(0)) < 300
+
+
+def test_load_windows_last_what_warm_up_and_blocks_leave_of_them() -> None:
+    """Of two models, in the first of two rounds."""
+    asked = configuration(models=shipped("lstm", "bert-large"), launches=2)
+    without = replace(asked, measurement=replace(asked.measurement, load_s=0.0))
+    longer = {
+        cell.id: estimate.launch_s(cell, asked, gpu(0)) - estimate.launch_s(cell, without, gpu(0))
+        for cell in planner.make(asked, (gpu(0),)).cells
+    }
+    # of 1.5 s, lstm has a warm-up of 0.5 s and blocks of 0.51 s; inference of bert-large 1 s and 0.42 s, training more
+    assert sorted(round(more, 2) for more in longer.values() if more) == [0.08, 0.49, 0.49]
+    assert total(asked, gpu(0)) - total(without, gpu(0)) == pytest.approx(sum(longer.values()))
 
 
 def test_the_shared_start_is_counted_once_and_only_when_forking() -> None:

@@ -91,7 +91,7 @@ def test_eight_gpus_with_trouble_fit_into_80_columns(tmp_path: Path) -> None:
         assert f"GPU {gpu_id}: UUID GPU-0000000{gpu_id}-1111-2222-3333-444455556666" in shown
     assert "resnet50 infer fp32 b1024" in shown
     assert "NOT COMPARABLE: GPU 7 (ran at" in shown
-    assert "... and 6 more in the JSON report" in shown
+    assert "... and 6 more" in shown
     assert "killed by SIGSEGV" in shown
     assert shown.index("Verdict: INCOMPLETE") > shown.index("Overall Summary")
 

@@ -9,6 +9,7 @@ from orchestrator.analysis import evidence
 from orchestrator.analysis.evidence import Evidence, gather
 from orchestrator.engine import adaptive_launches
 from orchestrator.errors import RunFolderError
+from orchestrator.kinds.benchmark import BENCHMARK
 from orchestrator.run_reports import reporting
 from orchestrator.state.archive import Archive
 from tests.fakes.runs import FakeRun
@@ -33,7 +34,7 @@ def test_the_collector_is_off_while_a_report_is_made_and_then_as_it_was(
         (gc.enable if on else gc.disable)()
         assert reporting.make(run.paths).results
         assert (seen, gc.isenabled()) == ([False], on)
-        assert adaptive_launches.doubts(run.paths, run.stored) == ()
+        assert adaptive_launches.look(run.paths, run.stored, BENCHMARK).doubts == ()
         assert (seen, gc.isenabled()) == ([False, False], on)
         run.paths.plan.unlink()
         with pytest.raises(RunFolderError):

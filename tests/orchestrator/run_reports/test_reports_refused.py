@@ -14,7 +14,7 @@ from orchestrator.engine import run_status
 from orchestrator.errors import StorageError
 from orchestrator.report import files
 from orchestrator.run_reports import reporting
-from orchestrator.store import report_places, run_files
+from orchestrator.store import report_places
 from orchestrator.store.journal import Journal
 from orchestrator.store.records import Finished, Segment
 from protocol.paths import RunPaths
@@ -30,8 +30,7 @@ def run(tmp_path: Path) -> FakeRun:
     output = str(tmp_path / "out" / "report.html")
     formats = (ReportFormat.HTML, ReportFormat.CSV)
     asked = msgspec.structs.replace(made.stored.configuration, output_path=output, formats=formats)
-    made.stored = msgspec.structs.replace(made.stored, configuration=asked)
-    run_files.store(made.stored, made.paths)
+    made.store(msgspec.structs.replace(made.stored, configuration=asked))
     return made
 
 
@@ -104,7 +103,7 @@ def test_what_is_missing_is_written_later_and_nothing_else(
             reporting.write(run.stored, run.paths)
     status = run_status.look(run.stored, run.paths)[0]
     assert status.unwritten == (str(page), str(copy))
-    assert f"Missing   of its report: {page}, {copy}; `gpubench-orchestrate resume" in describe(status)
+    assert f"{page}, {copy}; `gpubench-orchestrate resume" in describe(status)
     written.clear()
     report, mended = reporting.complete(run.stored, run.paths)
     assert (mended, written) == (True, [copy, page])

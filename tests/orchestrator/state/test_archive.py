@@ -8,13 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
+from msgspec.structs import replace
 
+from orchestrator import TOOL_VERSION
 from orchestrator.config.run_configuration import Plan
 from orchestrator.errors import RunFolderError
 from orchestrator.state import archive
 from orchestrator.state.archive import ResultFileError
 from orchestrator.state.attempts import Attempt
-from orchestrator.store import run_files
+from orchestrator.store import journal, run_files
 from protocol.failure import Category
 from tests.fakes.runs import CREATED, SECOND_NS, FakeRun, gpus
 
@@ -114,7 +116,7 @@ def test_another_plan_is_refused(tmp_path: Path) -> None:
     run = FakeRun(tmp_path / "run")
     other = FakeRun(tmp_path / "other", batch_sizes=(2, 4))
     run.paths.plan.write_bytes(other.paths.plan.read_bytes())
-    with pytest.raises(RunFolderError, match="different plans"):
+    with pytest.raises(RunFolderError, match="belong together"):
         run.archive()
 
 
@@ -132,7 +134,7 @@ def test_a_run_of_another_version_is_refused_by_that_reason(
         run.paths.plan.write_text(run.paths.plan.read_text().replace('"model":', '"network":'))
     else:
         run.paths.config.write_text(run.paths.config.read_text().replace("run_id:", "id_of_run:", 1))
-    with pytest.raises(RunFolderError, match=f"written by gpubench {wrote}, which .* 9.0.* Use gpubench {wrote} to"):
+    with pytest.raises(RunFolderError, match=rf"gpubench {wrote}.* 9\.0.* gpubench {wrote} "):
         run.archive()
 
 
@@ -158,23 +160,35 @@ def test_the_plan_is_hashed_as_it_lies_on_disk(tmp_path: Path) -> None:
     assert hashlib.sha256(run.paths.plan.read_bytes()).hexdigest().startswith(run.archive().header.plan_hash)
 
 
-def test_a_run_yaml_that_holds_the_plan_is_read(tmp_path: Path) -> None:
-    """As it was written until the plan got a file of its own: reports of such runs can still be made."""
-    run = FakeRun(tmp_path / "run")
-    plan = yaml.safe_load(run.paths.plan.read_text())
-    with run.paths.config.open("a") as file:
-        yaml.safe_dump({"plan": plan}, file)
-    run.paths.plan.unlink()
-    assert run_files.load(run.paths) == run.stored
+@pytest.mark.parametrize("change", ["two GPUs swapped", "no fault injected", "a comment"])
+def test_a_changed_run_yaml_is_refused(tmp_path: Path, change: str) -> None:
+    """It decides which GPU a FAIL belongs to, and whether the run may pass: it is bound as the plan is."""
+    run = FakeRun(tmp_path / "run", devices=gpus(2))
+    run.store(replace(run.stored, configuration=replace(run.stored.configuration, tainted=True)))
+    before = run.paths.config.read_text()
+    text = {
+        "two GPUs swapped": before.replace("gpu_id: 0", "gpu_id: x").replace("gpu_id: 1", "gpu_id: 0"),
+        "no fault injected": before.replace("tainted: true", "tainted: false"),
+        "a comment": f"{before}# a note\n",
+    }[change].replace("gpu_id: x", "gpu_id: 1")
+    assert text != before
+    run.archive()
+    run.paths.config.write_text(text)
+    with pytest.raises(RunFolderError, match="belong together"):
+        run.archive()
 
 
-def test_a_damaged_plan_within_run_yaml_is_said_of_that_file(tmp_path: Path) -> None:
-    """There is no plan.json, which nobody could mend."""
+@pytest.mark.parametrize("version", ["0.0.9", TOOL_VERSION])
+def test_a_run_from_before_run_yaml_was_bound_is_refused(tmp_path: Path, version: str) -> None:
+    """With the version that wrote it, where that is another one."""
     run = FakeRun(tmp_path / "run")
-    with run.paths.config.open("a") as file:
-        file.write("plan: {cells: 1, order: {}}\n")
-    run.paths.plan.unlink()
-    with pytest.raises(RunFolderError, match=r"run\.yaml: damaged: .*plan\.cells"):
+    header, *rest = journal.read(run.paths.journal)
+    run.paths.journal.unlink()
+    with journal.Journal(run.paths.journal) as old:
+        for record in (replace(header, config_hash="", tool_version=version), *rest):
+            old.append(record)
+    words = "Use gpubench 0.0.9" if version == "0.0.9" else f"another state .* {version}"
+    with pytest.raises(RunFolderError, match=words):
         run.archive()
 
 
@@ -189,7 +203,7 @@ def test_a_plan_takes_no_more_memory_than_a_plan_may(tmp_path: Path) -> None:
             run_files.load(run.paths)
         assert tracemalloc.get_traced_memory()[1] < 5 * len(hostile)
         os.truncate(run.paths.plan, run_files.MAX_PLAN_BYTES + 1)
-        with pytest.raises(RunFolderError, match=r"plan\.json: cannot be read: larger than 128 MiB"):
+        with pytest.raises(RunFolderError, match=r"plan\.json: .*128 MiB"):
             run_files.load(run.paths)
         assert tracemalloc.get_traced_memory()[1] < 5 * len(hostile)
     finally:
@@ -198,5 +212,5 @@ def test_a_plan_takes_no_more_memory_than_a_plan_may(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     """An empty folder is not the folder of a run."""
-    with pytest.raises(RunFolderError, match="not the folder of a run"):
+    with pytest.raises(RunFolderError, match="folder of a run"):
         archive.load(archive.RunPaths(tmp_path))

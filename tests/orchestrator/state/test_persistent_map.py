@@ -53,3 +53,18 @@ def test_a_change_does_not_copy_what_is_large() -> None:
         copies.append(copies[-1].but(key, 1))
     assert len({id(one._base) for one in copies}) <= 1_000 // 100 + 1
     assert max(len(one._changes) for one in copies) <= 100
+
+
+@given(base=st.dictionaries(KEYS, st.integers()), changes=st.lists(st.tuples(KEYS, st.integers()), max_size=60))
+def test_a_thawed_one_changes_in_place(base: dict[int, int], changes: list[tuple[int, int]]) -> None:
+    """It says what a dict says, leaves what it was made of alone, and is as good as any when it is frozen again."""
+    before = Layered(base).but(0, 7)
+    plain, thawed = dict(before), before.thawed()
+    for key, value in changes:
+        plain[key] = value
+        assert thawed.but(key, value) is thawed
+        assert (len(thawed), thawed[key]) == (len(plain), value)
+    frozen = thawed.frozen()
+    assert list(frozen.items()) == list(plain.items())
+    assert (len(frozen), len(frozen.but(99, 1)), 99 in frozen) == (len(plain), len(plain) + 1, False)
+    assert before == {**base, 0: 7}

@@ -178,7 +178,7 @@ def test_where_nothing_is_skipped_a_failure_costs_one_cell_of_one_round(
     end, _ = steps.run(transitions.begin(one_plan, skips=False), decide)
     failed = {(placing.cell("a", uuid).id, 1) for uuid in sick}
     assert {slot for slot, one in end.slots.items() if one.status is not SlotStatus.MEASURED} == failed
-    assert (end.skipped, end.asked) == ({}, ())
+    assert (end.skipped, end.unattributed) == ({}, ())
     skipping, _ = steps.run(transitions.begin(one_plan), decide)
     assert skipping.skipped, "in other runs it is"
 

@@ -1,6 +1,7 @@
 """A run that is gone on with from another environment: said as it is resumed, and in its report."""
 
 import platform
+import re
 from importlib import metadata
 from pathlib import Path
 
@@ -38,8 +39,8 @@ def torch_here(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("changes", "driver", "words"),
     [
-        ({"torch": "2.9.1+cu128"}, None, "begun with PyTorch 2.9.1+cu128, and goes on with PyTorch 2.15.0+cu132: its"),
-        ({"python": "3.9.1"}, "1.2", "begun with Python 3.9.1 and driver 580.95.05, and goes on with Python "),
+        ({"torch": "2.9.1+cu128"}, None, r"PyTorch 2\.9\.1\+cu128 .*PyTorch 2\.15\.0\+cu132, "),
+        ({"python": "3.9.1"}, "1.2", r"Python 3\.9\.1 and driver 580\.95\.05 .*Python "),
         ({"torch": None, "torchvision": None}, None, ""),
         ({}, "580.95.05", ""),
     ],
@@ -51,7 +52,7 @@ def test_what_is_another_version_now_is_named(
     run = FakeRun(tmp_path)
     run.measured(run.cell(), environment=msgspec.structs.replace(INSTALLED, **changes))
     told = " ".join(stack_changes.warnings(run.archive(), driver))
-    assert words in told
+    assert re.search(words, told)
     assert bool(words) == bool(told)
 
 
@@ -77,10 +78,9 @@ def test_a_resume_from_another_environment_is_said(tmp_path: Path) -> None:
     run.finish(interrupted=True, reason="stopped on request")
     node = Node(run.paths.folder)
     assert node.wait() == 0, node.output
-    words = f"this run was begun with Python 3.9.1, and goes on with Python {INSTALLED.python}: its figures will not be"
-    assert words in " ".join(node.output.split())
-    text = " ".join(to_text(run.report()).split())
-    assert "Note: launches of this run differ in Python: their figures are not comparable with each other." in text
+    versions = rf"Python 3\.9\.1.*Python {re.escape(INSTALLED.python)}, "
+    assert re.search(versions, " ".join(node.output.split()))
+    assert re.search("Note: launches .* Python: ", " ".join(to_text(run.report()).split()))
     again = Node(run.paths.folder)
     assert again.wait() == 0, again.output
-    assert "goes on with" not in again.output  # nothing does: it is over
+    assert not re.search(versions, " ".join(again.output.split())), "nothing goes on: it is over"

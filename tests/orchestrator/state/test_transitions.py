@@ -13,7 +13,7 @@ from orchestrator.state.slots import (
     RunState,
     SlotStatus,
     Started,
-    StopAsked,
+    StopRequested,
 )
 from orchestrator.store.records import End, Record, Start, TakenOut
 from protocol.cell import Cell, Mode, Precision, Workload
@@ -148,7 +148,7 @@ def test_a_device_is_taken_until_it_is_free() -> None:
 
 def test_after_a_stop_nothing_begins() -> None:
     """Whatever is waiting stays waiting."""
-    assert transitions.next_launches(transitions.step(transitions.begin(plan(cell(1))), StopAsked()))[1] == ()
+    assert transitions.next_launches(transitions.step(transitions.begin(plan(cell(1))), StopRequested()))[1] == ()
 
 
 def test_an_interrupted_attempt_counts_and_is_tried_again() -> None:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator.config import margins
 from orchestrator.stats import drift
-from orchestrator.stats.drift import Course, Drift, DriftVerdict, judge
-from orchestrator.stats.trend import Interval
+from orchestrator.stats.drift import Course, Drift, DriftVerdict, Interval, judge
 from orchestrator.stats.windows import Window
 from tests.fakes.series import AN_HOUR, correlated
 
@@ -122,7 +121,7 @@ def test_quarantined_siblings_leave_no_step_behind() -> None:
     night = node(3, levels, windows=4 * AN_HOUR, kinds=TWELVE, rounds=12)
     for one in found(until_half(night, "gpu1", "gpu2")).values():
         assert one.verdict is DriftVerdict.STEADY
-        assert abs(change(one.relative).value) < 0.2
+        assert abs(change(one.relative).value) < 0.4
 
 
 def test_a_loss_is_compared_with_the_longest_siblings() -> None:
@@ -350,3 +349,75 @@ def test_names_order_units_and_the_clock_change_nothing(order: list[int], unit: 
         assert one.verdict is other[gpu].verdict
         assert change(one.relative).value == pytest.approx(change(other[gpu].relative).value, abs=1e-6)
         assert change(one.raw).low == pytest.approx(change(other[gpu].raw).low, abs=1e-6)
+
+
+# ── intervals of changes ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def series(
+    chance: random.Random, count: int, *, gpus: int = 4, noise: float = 0.003, lost: float = 0.0
+) -> dict[str, list[float]]:
+    """So many visits of some GPUs; the first GPU loses a share of its rate from the middle on."""
+    return {
+        f"gpu{gpu}": [
+            chance.gauss(0, noise) + (math.log1p(-lost) if gpu == 0 and at >= count / 2 else 0.0) for at in range(count)
+        ]
+        for gpu in range(gpus)
+    }
+
+
+@pytest.mark.parametrize(("hours", "autocorrelation"), [(0.5, 0.9), (1.0, 0.9), (2.0, 0.5), (4.0, 0.0)])
+@pytest.mark.parametrize("lost", [0.0, 0.03])
+def test_intervals_hold_the_truth_as_often_as_they_say(hours: float, autocorrelation: float, lost: float) -> None:
+    """In 92 % or more of 200 GPUs with and without a ramp."""
+    held = 0
+    for seed in range(200):
+        night = node(seed, (ramp(100 * lost / hours),), windows=int(hours * AN_HOUR), autocorrelation=autocorrelation)
+        moved = change(found(night)["gpu0"].raw)
+        held += moved.low <= 100 * ((1 - 0.9 * lost) / (1 - 0.1 * lost) - 1) <= moved.high
+    assert held / 200 >= 0.92
+
+
+@pytest.mark.parametrize(("count", "lost"), [(4, 0.15), (5, 0.15), (8, 0.05), (16, 0.05)])
+def test_a_step_does_not_hide_behind_itself(count: int, lost: float) -> None:
+    """Its own jump does not widen its interval; the other GPUs do not change."""
+    moved = drift.changes(series(random.Random(count), count, lost=lost), 2, 0.9999)
+    assert moved["gpu0"].high < math.log(0.98)
+    assert all(moved[f"gpu{gpu}"].high > math.log(0.98) for gpu in (1, 2, 3))
+
+
+@pytest.mark.parametrize("count", [4, 5, 7, 16])
+@pytest.mark.parametrize("place", [0, -1])
+def test_one_slow_visit_is_no_change(count: int, place: int) -> None:
+    """Not even the first or the last one."""
+    night = series(random.Random(count), count)
+    night["gpu0"][place] = math.log(0.95)
+    assert drift.changes(night, 2, 0.99)["gpu0"].high > math.log(0.98)
+
+
+@pytest.mark.parametrize("count", [5, 8, 16])
+def test_a_gpu_that_varies_more_than_its_siblings_is_not_slow_by_chance(count: int) -> None:
+    """Ten percent beside one percent: a false alarm in two of a hundred nights at most."""
+    alarms = 0
+    for seed in range(200):
+        night = series(random.Random(seed), count, gpus=8, noise=0.01)
+        chance = random.Random(-seed)
+        night["gpu0"] = [chance.gauss(0, 0.1) for _ in range(count)]
+        alarms += any(one.high < math.log(0.98) for one in drift.changes(night, 2, 1 - 0.025 / 96).values())
+    assert alarms <= 4
+
+
+def test_windows_are_parted_where_the_kind_paused() -> None:
+    """A window that is missing in the middle of a launch parts nothing."""
+    numbers = (0, 1, 2, 4, 100, 101, 102, 400)
+    rates = (1.0, 1.0, 1.2, 1.0, 2.0, 3.0, 9.0, 5.0)
+    windows = [Window(number, "soak", rate) for number, rate in zip(numbers, rates, strict=True)]
+    assert drift.visits(windows) == [1.0, 3.0, 5.0]
+
+
+def test_no_noise_and_no_series() -> None:
+    """Equal visits have the least variance."""
+    assert drift.changes({}, 2, 0.975) == {}
+    (moved,) = set(drift.changes(series(random.Random(1), 4, noise=0.0), 2, 0.975).values())
+    assert moved.value == 0
+    assert 1e-4 < moved.high == -moved.low < 5e-4

@@ -31,7 +31,7 @@ def test_the_derivatives_of_lgamma_agree_with_scipy(x: float, digamma: float, tr
 def drawn(sigmas: list[float], seed: int, launches: int = 3) -> list[Variance]:
     """The variances of cells that have these deviations."""
     chance = random.Random(seed)
-    found = [pooled.of_launches([chance.gauss(0, sigma) for _ in range(launches)]) for sigma in sigmas]
+    found = [pooled.of_launches([[chance.gauss(0, sigma) for _ in range(launches)]]) for sigma in sigmas]
     return [one for one in found if one is not None]
 
 
@@ -65,5 +65,5 @@ def test_one_cell_keeps_its_variance() -> None:
     """One launch has none, and equal launches the least one: a coarse clock is not certainty."""
     assert pooled.shrunk([Variance(4e-4, 2)]) == [Variance(4e-4, 2)]
     assert pooled.shrunk([]) == []
-    assert pooled.of_launches([1.0]) is None
-    assert pooled.of_launches([1.0, 1.0, 1.0]) == Variance(pooled.LEAST_VARIANCE, 2)
+    assert pooled.of_launches([[1.0], [2.0]]) is None
+    assert pooled.of_launches([[1.0, 1.0, 1.0]]) == Variance(pooled.LEAST_VARIANCE, 2)

@@ -122,32 +122,86 @@ def test_six_percent_is_found_among_healthy_gpus() -> None:
 
 
 def test_slow_memory_is_not_hidden_by_fast_products() -> None:
-    """4 % of bandwidth lost makes a straggler, though over all cells it is 1.3 %, and the cells are named."""
-    found = judge(node(random.Random(3), [{Bound.BANDWIDTH: 0.96}, *[1.0] * 7]), MARGINS)[0]
+    """6 % of bandwidth lost makes a straggler, though most cells are as fast as elsewhere."""
+    found = judge(node(random.Random(3), [{Bound.BANDWIDTH: 0.94}, *[1.0] * 7]), MARGINS)[0]
     assert found.verdict is SiblingVerdict.STRAGGLER
     assert "bandwidth" in found.why
-    assert set(found.slow_cells) == {"cell2", "cell5"}
     assert found.effects[Bound.POWER].within
-    assert found.effects[Bound.BANDWIDTH].ratio == pytest.approx(0.96, abs=0.01)
-    assert found.ratio == pytest.approx(0.987, abs=0.01)
+    assert found.effects[Bound.BANDWIDTH].ratio == pytest.approx(0.94, abs=0.01)
+    assert found.ratio == pytest.approx(1, abs=0.01)
 
 
-def test_one_slow_cell_makes_a_suspect() -> None:
-    """A GPU as quick as its siblings in 19 cells and a fifth slower in one is not OK; the cell is named."""
+def test_one_slow_cell_is_named_at_once() -> None:
+    """A GPU as quick as its siblings in 19 cells and a fifth slower in one: no further launch is wanted."""
     cells = node(random.Random(5), [1.0] * 8, bounds=POWER, cells=20)
     slow = {**cells[7].rates, "gpu3": [rate * 0.8 for rate in cells[7].rates["gpu3"]]}
     cells[7] = SiblingCell(name="odd", bound=Bound.POWER, rates=slow)
     found = judge(cells, MARGINS)
     assert [one.gpu for one in found if one.verdict is not SiblingVerdict.OK] == ["gpu3"]
-    assert (found[3].verdict, list(found[3].slow_cells)) == (SiblingVerdict.SUSPECT, ["odd"])
-    assert "not in odd" in found[3].why
-    assert found[3].in_question == ("odd",)
+    assert (found[3].verdict, list(found[3].slow_cells)) == (SiblingVerdict.IN_CELLS, ["odd"])
+    assert "odd at" in found[3].why
+    assert (found[3].in_question, found[3].wanted) == ((), 0)
+
+
+def test_four_of_68_cells_that_are_a_fifth_slower_are_found() -> None:
+    """On 10 nodes whose boards and cells differ: exactly these cells, and no other GPU."""
+    planted = {"cell3", "cell20", "cell41", "cell66"}
+    for seed in range(10):
+        chance = random.Random(seed)
+        cells = node(chance, [1 + chance.gauss(0, 0.005) for _ in range(8)], cells=68)
+        cells = [
+            SiblingCell(name=one.name, bound=one.bound, rates=slowed(one.rates, "gpu5", 0.8))
+            if one.name in planted
+            else one
+            for one in cells
+        ]
+        found = judge(cells, MARGINS)
+        assert [one.gpu for one in found if one.verdict is not SiblingVerdict.OK] == ["gpu5"]
+        assert (found[5].verdict, set(found[5].slow_cells)) == (SiblingVerdict.IN_CELLS, planted)
+        assert (found[5].in_question, found[5].wanted) == ((), 0)  # after the planned launches
+
+
+def slowed(rates: Mapping[str, Sequence[float]], gpu: str, factor: float) -> dict[str, Sequence[float]]:
+    """The same, one GPU at a factor of its rate."""
+    return {**rates, gpu: [rate * factor for rate in rates[gpu]]}
+
+
+@pytest.mark.parametrize("spread", [0.005, 0.01])
+@pytest.mark.parametrize("gpus", [4, 8])
+def test_healthy_nodes_raise_no_alarm(gpus: int, spread: float) -> None:
+    """Boards that differ by 1 %, each limit by itself: one node of a hundred at most has any finding."""
+    alarms = 0
+    for seed in range(200):
+        chance = random.Random(seed)
+        boards = [{bound: 1 + chance.gauss(0, spread) for bound in Bound} for _ in range(gpus)]
+        alarms += any(one.verdict.is_finding for one in judge(node(chance, boards), MARGINS))
+    assert alarms <= 2
+
+
+@pytest.mark.parametrize(("gpus", "slow"), [(8, 5), (8, 7), (4, 3)])
+def test_a_slow_majority_splits_the_node(gpus: int, slow: int) -> None:
+    """10 % apart: nobody is OK, both groups are told apart, and no launch is wanted."""
+    for seed in range(20):
+        chance = random.Random(seed)
+        rates = [(0.9 if place < slow else 1.0) * (1 + chance.gauss(0, 0.005)) for place in range(gpus)]
+        found = judge(node(chance, rates), MARGINS)
+        assert {one.verdict for one in found} == {SiblingVerdict.SPLIT}
+        assert {one.faster for one in found} == {frozenset(f"gpu{place}" for place in range(slow, gpus))}
+        assert not any(one.in_question for one in found)
+
+
+def test_a_straggler_beside_a_split_stays_one() -> None:
+    """Slower than both groups. A faster half makes no split: the slower half is below its median."""
+    found = judge(node(random.Random(1), [0.8, *[0.9] * 5, 1.0, 1.0]), MARGINS)
+    assert [one.verdict for one in found] == [SiblingVerdict.STRAGGLER, *[SiblingVerdict.SPLIT] * 7]
+    found = judge(node(random.Random(1), [*[0.9] * 4, *[1.0] * 4]), MARGINS)
+    assert [one.verdict for one in found] == [SiblingVerdict.STRAGGLER] * 4 + [SiblingVerdict.OK] * 4
 
 
 def test_cells_in_question_are_those_of_the_open_limit() -> None:
-    """A GPU that may have lost 2 % of its bandwidth needs those; one that is OK, or slow, none."""
+    """A GPU that may have lost 4 % of its bandwidth needs those; one that is OK, or slow, none."""
     chance = random.Random(4)
-    found = judge(node(chance, [{Bound.BANDWIDTH: 0.98}, 0.9, *[1.0] * 6], noise=0.004), MARGINS)
+    found = judge(node(chance, [{Bound.BANDWIDTH: 0.96}, 0.9, *[1.0] * 6], noise=0.004), MARGINS)
     assert [one.verdict for one in found[:3]] == [SiblingVerdict.SUSPECT, SiblingVerdict.STRAGGLER, SiblingVerdict.OK]
     assert found[0].in_question == ("cell2", "cell5")
     assert (found[1].in_question, found[2].in_question) == ((), ())
@@ -165,13 +219,18 @@ def test_a_cell_that_does_not_repeat_decides_nothing() -> None:
 
 
 def test_a_suspect_needs_more_launches() -> None:
-    """More the nearer the margin, seven in all; after seven, none."""
+    """More the nearer the margin, seven in all; after seven, or where no more would settle it, none."""
     loud = node(random.Random(4), [0.94, *[1.0] * 7], bounds=POWER, noise=0.02)
     doubt = judge(loud, MARGINS)[0]
     assert doubt.verdict is SiblingVerdict.SUSPECT
     assert 1 <= doubt.wanted <= 4
-    assert judge(node(random.Random(4), [0.95, *[1.0] * 7], bounds=POWER), MARGINS)[0].wanted == 4
-    seven = judge(node(random.Random(4), [0.95, *[1.0] * 7], bounds=POWER, launches=7), MARGINS)[0]
+    at_margin = [
+        judge(node(random.Random(s), [0.95, *[1.0] * 7], bounds=POWER, launches=5), MARGINS)[0] for s in range(30)
+    ]
+    in_vain = [one for one in at_margin if one.verdict is SiblingVerdict.SUSPECT and not one.wanted]
+    assert 5 <= len(in_vain) < 30
+    assert not any(one.in_question for one in in_vain)
+    seven = judge(node(random.Random(5), [0.95, *[1.0] * 7], bounds=POWER, launches=7), MARGINS)[0]
     assert (seven.verdict, seven.wanted) == (SiblingVerdict.SUSPECT, 0)
     assert judge(node(random.Random(4), [1.0] * 8), MARGINS)[0].wanted == 0
 
@@ -189,7 +248,7 @@ def test_beyond_the_margin_before_holm_needs_a_launch() -> None:
 
 def test_p_is_corrected_for_all_gpus_and_limits() -> None:
     """The smallest p of eight GPUs with three effects each counts 24 times."""
-    slowest = judge(node(random.Random(8), [{Bound.CLOCK: 0.965}, *[1.0] * 7]), MARGINS)[0]
+    slowest = judge(node(random.Random(8), [{Bound.CLOCK: 0.955}, *[1.0] * 7]), MARGINS)[0]
     assert 0 < slowest.effects[Bound.CLOCK].p < 0.04
     assert slowest.p == pytest.approx(24 * slowest.effects[Bound.CLOCK].p)
 
@@ -326,7 +385,7 @@ def test_the_variance_of_the_reference_is_bounded() -> None:
 def test_two_modes_need_twice_the_evidence() -> None:
     """Each p counts double, and what was just enough is not."""
     cells = node(random.Random(5), [0.941, *[1.0] * 7], bounds=POWER, cells=2, noise=0.005)
-    once, twice = (judge(cells, MARGINS, asked=asked)[0] for asked in (1, 2))
+    once, twice = (judge(cells, MARGINS, judgements=judgements)[0] for judgements in (1, 2))
     assert once.p is not None
     assert twice.p == pytest.approx(min(1.0, 2 * once.p))
     assert (once.ratio, once.effects) == (twice.ratio, twice.effects)

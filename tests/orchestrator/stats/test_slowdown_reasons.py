@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from orchestrator.stats.slowdown_reasons import Reading, Reason, between, over
+from orchestrator.stats.slowdown_reasons import Reading, Reason, between, over_time
 
 
 def reading(
@@ -42,7 +42,7 @@ def test_ends_are_compared_by_their_medians() -> None:
     night = [reading()] * 10 + [reading(50, 700, 90)] * 30 + [reading(97, 1455, 70)] * 10
     night[0] = reading(10, 100, 20)
     night[-1] = reading(10, 1500, 20)
-    why = over(night)
+    why = over_time(night)
     assert why.reason is Reason.HEAT
     assert "3.0%" in why.words
 
@@ -51,6 +51,6 @@ def test_work_per_clock() -> None:
     """Of 4 % lost, 1 % by the clock, 3 % is less work at each tick. A single window is not slower than itself."""
     assert between(reading(), reading(96, 1485)).per_clock_percent == pytest.approx(-3.03, abs=0.01)
     assert between(reading(), reading(96, 1440)).per_clock_percent == pytest.approx(0.0, abs=1e-9)
-    assert over([reading()]).reason is Reason.NOT_SLOWER
-    with pytest.raises(ValueError, match="no windows"):
-        over([])
+    assert over_time([reading()]).reason is Reason.NOT_SLOWER
+    with pytest.raises(ValueError, match="one window"):
+        over_time([])

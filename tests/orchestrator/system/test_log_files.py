@@ -62,7 +62,7 @@ def test_all_logs_together_have_a_cap(tmp_path: Path, monkeypatch: pytest.Monkey
     for path in paths:
         path.parent.mkdir(parents=True)
     paths[0].write_bytes(LINE * 1_000)
-    kept = log_files.Kept(run)
+    kept = log_files.RunLogs(run)
     for path in paths[1:]:
         path.write_bytes(b"first line\n" + LINE * 2_500 + b"last line\n")
         kept.compact(path)

@@ -11,6 +11,7 @@ import pytest
 from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.system import process_start
 from tests.fakes.commands import ROOT, python
+from tests.fakes.configurations import configuration
 
 ORPHANS = """
 import json, os
@@ -56,7 +57,7 @@ try:
     while zygote.receive() is None:
         pass
 except EOFError:
-    print(zygote.close().words)
+    print(zygote.close().description)
 """
 
 
@@ -89,7 +90,7 @@ zygote = spawn.Zygote((), Path("zygote.log"), spawn.ONE_THREAD)
 os.kill(zygote.pid, signal.SIGKILL)
 os.waitid(os.P_PID, zygote.pid, os.WEXITED | os.WNOWAIT)
 subprocess.run(["true"])  # which looks after whatever subprocess has started and nobody waited for
-print(zygote.close().words)
+print(zygote.close().description)
 """
 
 
@@ -119,8 +120,20 @@ def test_threads_of_a_burn_in_sleep_while_they_wait(
     """They would spin on cores that others use; other runs measure as torch does by itself."""
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    other, asleep = process_start.environment_of_workers(tmp_path / cache), BURN_IN.worker_environment
+    other, asleep = process_start.environment_of_workers(tmp_path / cache), BURN_IN.worker_environment(configuration())
     assert process_start.environment_of_workers(tmp_path / cache, asleep) == other | {"OMP_WAIT_POLICY": "PASSIVE"}
     assert "OMP_WAIT_POLICY" not in other
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     assert process_start.environment_of_workers(tmp_path / cache, asleep) == other
+
+
+def test_another_interpreter_finds_our_rooms_and_nothing_else(tmp_path: Path) -> None:
+    """By links, which lead to the folder that a worker reports as its own; a second launch finds them there."""
+    place = process_start.rooms_alone(tmp_path)
+    assert process_start.rooms_alone(tmp_path) == place
+    assert sorted(path.name for path in place.iterdir()) == ["protocol", "worker"]
+    code = "from worker import adopt; print(adopt.rooms_root())"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], env={"PYTHONPATH": str(place)}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(process_start.rooms_root())

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.terminal import Silent
 from orchestrator.terminal.live import LiveDisplay
 from orchestrator.terminal.outlet import Outlet
 from orchestrator.terminal.plain import Plain
 from orchestrator.terminal.structured import Structured
-from tests.fakes.terminal import FAILED, SNAPSHOT, Clock, Pipe, Terminal, make, visible
+from tests.fakes.terminal import FAILED, PASSED, SNAPSHOT, Clock, Pipe, Terminal, make, visible
 
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
@@ -19,10 +20,12 @@ HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 def test_a_terminal_gets_the_live_view_and_everything_else_lines(
     tty: Terminal, pipe: Pipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Live on a terminal that can be redrawn; plain lines in pipes, files, on dumb terminals and with --quiet."""
+    """Live on a terminal that can be redrawn; plain lines in pipes, files and on dumb terminals; nothing with -qq."""
     assert isinstance(make(tty.stream), LiveDisplay)
     assert isinstance(make(pipe.stream), Plain)
-    assert isinstance(make(tty.stream, quiet=True), Plain)
+    assert isinstance(make(pipe.stream, quiet=1), Plain)
+    assert isinstance(make(tty.stream, quiet=2), Silent)
+    assert isinstance(make(tty.stream, quiet=2, log_format="json"), Silent)
     assert isinstance(make(tty.stream, log_format="json"), Structured)
     with (tmp_path / "log").open("w") as file:
         assert isinstance(make(file), Plain)
@@ -43,10 +46,24 @@ def test_live_lines_fit_80_columns_and_leave_the_cursor_visible(tty: Terminal) -
     assert text.rindex(SHOW_CURSOR) > text.rindex(HIDE_CURSOR)
 
 
+def test_a_quiet_terminal_has_one_line_of_progress(tty: Terminal) -> None:
+    """Whoever waits before it sees that it goes on; of events, failures and warnings alone."""
+    display = make(tty.stream, quiet=1)
+    display.show(SNAPSHOT)
+    drawn = tty.read()
+    assert "12/24" in drawn
+    assert "bert-base" not in drawn
+    display.tell(PASSED)
+    assert "lstm" not in tty.read()
+    display.tell(FAILED)
+    assert "out of memory" in tty.read()
+    display.close()
+
+
 def test_live_is_drawn_once_a_second(tty: Terminal) -> None:
     """However often the loop shows the run, the terminal is written once a second."""
     clock = Clock()
-    display = LiveDisplay(Outlet(tty.stream), verbose=False, now=clock)
+    display = LiveDisplay(Outlet(tty.stream), quiet=False, verbose=False, now=clock)
     display.show(SNAPSHOT)
     assert tty.read()
     for _ in range(50):
@@ -66,7 +83,7 @@ def test_live_prints_failures_above_with_the_next_step(tty: Terminal) -> None:
     tty.read()
     display.tell(FAILED)
     flat = " ".join(" ".join(visible(tty.read())).split())
-    assert re.search("FAILED in build, out of memory: .*batch size 16.*12/24", flat)
+    assert re.search("FAILED .*build, .*memory: .*size 16.*12/24", flat)
     display.close()
 
 
@@ -74,7 +91,7 @@ def test_live_prints_failures_above_with_the_next_step(tty: Terminal) -> None:
 def test_live_follows_the_size_of_the_terminal(tty: Terminal, columns: int) -> None:
     """A terminal that becomes wider or narrower during the run gets lines that fit from the next second on."""
     clock = Clock()
-    display = LiveDisplay(Outlet(tty.stream), verbose=False, now=clock)
+    display = LiveDisplay(Outlet(tty.stream), quiet=False, verbose=False, now=clock)
     display.show(SNAPSHOT)
     tty.read()
     tty.resize(columns)
@@ -91,7 +108,7 @@ def test_closed_terminal_does_not_end_the_run(tty: Terminal) -> None:
     """When the terminal window is closed, the display goes silent and raises nothing."""
     clock = Clock()
     outlet = Outlet(tty.stream)
-    display = LiveDisplay(outlet, verbose=False, now=clock)
+    display = LiveDisplay(outlet, quiet=False, verbose=False, now=clock)
     display.show(SNAPSHOT)
     os.close(tty.master)
     tty.master = -1
@@ -107,7 +124,7 @@ def test_stopped_terminal_does_not_hold_up_the_run(tty: Terminal) -> None:
     """While the terminal is not read, every call returns at once, and the buffer is bounded."""
     clock = Clock()
     outlet = Outlet(tty.stream)
-    display = LiveDisplay(outlet, verbose=False, now=clock)
+    display = LiveDisplay(outlet, quiet=False, verbose=False, now=clock)
     begin = time.monotonic()
     for _ in range(300):
         clock.seconds += 1

@@ -91,7 +91,8 @@ const Charts = (() => {
 
   /* Names beside rows go on below where they are long: what tells two apart may be their end. Of a very long one both
      ends are shown. Returns the axis, and how high a row must be. */
-  function rowAxis(look, names, width, size, room) {
+  function rowAxis(look, names, width, size, widest) {
+    const room = Math.min(widest, 12 + size * 0.62 * Math.max(...names.map((name) => name.length)));
     const most = Math.floor(room / (size * 0.6));
     const fold = (name) => {
       const longest = most * (MOST_LINES - 1);
@@ -224,6 +225,16 @@ const Charts = (() => {
     };
   }
 
+  /* Lines at 45 degrees, cut off at the edges of a box. */
+  function hatching({ x, y, width, height }) {
+    const lines = [];
+    for (let at = 6; at < width + height; at += 9) {
+      const [left, right] = [Math.max(0, at - height), Math.min(width, at)];
+      lines.push(`M${x + left} ${y + at - left}L${x + right} ${y + at - right}`);
+    }
+    return lines.join("");
+  }
+
   function heat(plot, look, width) {
     const shade = shades(plot, look);
     const rows = width < NARROW ? rowAxis(look, plot.rows, width, 10, 128) : rowAxis(look, plot.rows, width, 12, Math.max(210, width / 4));
@@ -232,23 +243,26 @@ const Charts = (() => {
       const box = plot.boxes[api.value(2)];
       const [x, y] = api.coord([box.column, box.row]);
       const [wide] = api.size([1, 1]);
-      const fill = shade(box);
+      const fill = box.hatched ? look.faint : shade(box);
       const inner = Math.max(4, wide - 3);
+      const shape = { x: x - inner / 2, y: y - high / 2 + 1.5, width: inner, height: high - 3, r: 4 };
+      const hatch = { type: "path", silent: true, shape: { pathData: hatching(shape) }, style: { fill: "none", stroke: look.line, lineWidth: 1.5 } };
       return {
         type: "group",
         children: [
           {
             type: "rect",
-            shape: { x: x - inner / 2, y: y - high / 2 + 1.5, width: inner, height: high - 3, r: 4 },
+            shape,
             style: { fill, stroke: box.marked ? look.bad : "none", lineWidth: box.marked ? 2.5 : 0 },
           },
+          ...(box.hatched ? [hatch] : []),
           {
             type: "text",
             style: {
               text: inner < 30 ? (box.marked ? "▼" : "") : box.marked ? `▼ ${box.text}` : box.text,
               x, y, align: "center", verticalAlign: "middle",
               font: `${box.marked ? 600 : 400} 11px ${look.font}`,
-              fill: box.value === null ? look.muted : readableOn(fill),
+              fill: box.value === null || box.hatched ? look.muted : readableOn(fill),
             },
           },
         ],
@@ -288,7 +302,7 @@ const Charts = (() => {
         ...base(look),
         tooltip: tooltip(look, says),
         legend: legend(look),
-        grid: { left: 8, right: 16, top: 44, bottom: 26, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
+        grid: { left: 8, right: 16, top: 52, bottom: 26, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
         xAxis: valueAxis(look, { type: "log", logBase: 2, name: plot.x, nameLocation: "middle", nameGap: 26 }),
         yAxis: valueAxis(look, { type: "log", name: plot.unit, nameTextStyle: { color: look.muted, align: "left" } }),
         series: plot.lines.map((line, place) => ({

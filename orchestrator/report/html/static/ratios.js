@@ -9,15 +9,16 @@
   /* By tone, and by shape for those who see no colours. */
   function markOf(look) {
     return {
-      SLOWER: { color: look.bad, points: [[-1, -0.8], [1, -0.8], [0, 1]] },
-      FASTER: { color: look.good, points: [[-1, 0.8], [1, 0.8], [0, -1]] },
-      INCONCLUSIVE: { color: look.warn, points: [[-0.8, -0.8], [0.8, -0.8], [0.8, 0.8], [-0.8, 0.8]] },
-      SAME: { color: look.muted, points: null },
-      "all together": { color: look.ink, points: [[-1.4, 0], [0, -1], [1.4, 0], [0, 1]] },
+      bad: { color: look.bad, points: [[-1, -0.8], [1, -0.8], [0, 1]] },
+      good: { color: look.good, points: [[-1, 0.8], [1, 0.8], [0, -1]] },
+      warn: { color: look.warn, points: [[-0.8, -0.8], [0.8, -0.8], [0.8, 0.8], [-0.8, 0.8]] },
+      mean: { color: look.ink, points: [[-1.4, 0], [0, -1], [1.4, 0], [0, 1]] },
+      "": { color: look.muted, points: null },
     };
   }
 
   const known = (value) => value !== null && value !== undefined;
+  const percent = (share) => `${share > 0.00005 ? "+" : ""}${Number((share * 100).toFixed(2))}%`;
 
   /* Every point and margin is inside; of an interval as much as leaves the others legible. */
   function range(rows) {
@@ -57,28 +58,30 @@
     const marks = markOf(look);
     const rows = rowAxis(look, plot.rows.map((row) => row.name), width, 12, besides(width));
     const high = Math.max(LEAST_HIGH, rows.high);
-    const series = [...new Set(plot.rows.map((row) => row.word))].map((word) => ({
+    const tones = new Map(plot.rows.map((row) => [row.word, row.tone]));
+    const series = [...tones].map(([word, tone]) => ({
       name: word,
       type: "custom",
       encode: { x: 0, y: 1 },
-      itemStyle: { color: marks[word].color },
+      itemStyle: { color: marks[tone].color },
       data: plot.rows.map((row, place) => [row.ratio, place]).filter(([, place]) => plot.rows[place].word === word),
       renderItem: (params, api) => {
         const row = plot.rows[api.value(1)];
         const x = (value) => api.coord([value, api.value(1)])[0];
         const [, y] = api.coord([row.ratio, api.value(1)]);
         const at = { x, left: params.coordSys.x, right: params.coordSys.x + params.coordSys.width };
-        return shapes(row, y, at, high, marks[word].color, marks[word].points, look);
+        return shapes(row, y, at, api.size([0, 1])[1], marks[tone].color, marks[tone].points, look);
       },
     }));
+    const top = series.length > 1 ? 36 : 6;
     return {
-      height: 64 + high * plot.rows.length,
+      height: 28 + top + high * plot.rows.length,
       option: {
         ...base(look),
         tooltip: tooltip(look, (item) => tip(plot.rows[item.value[1]].name, plot.rows[item.value[1]].says)),
-        legend: legend(look),
-        grid: { left: 4, right: 16, top: 36, height: high * plot.rows.length, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
-        xAxis: valueAxis(look, { ...axis, splitNumber: width < 560 ? 3 : 6, axisLabel: { color: look.muted, fontSize: 11, hideOverlap: true, showMinLabel: false, showMaxLabel: false, formatter: (value) => value.toFixed(3) } }),
+        legend: legend(look, { show: series.length > 1 }),
+        grid: { left: 4, right: 16, top, height: high * plot.rows.length, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
+        xAxis: valueAxis(look, { ...axis, splitNumber: width < 560 ? 3 : 6, axisLabel: { color: look.muted, fontSize: 11, hideOverlap: true, showMinLabel: false, showMaxLabel: false, formatter: (value) => percent(value - 1) } }),
         yAxis: rows.axis,
         series,
       },

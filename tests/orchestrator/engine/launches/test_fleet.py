@@ -168,7 +168,7 @@ def test_stopping_asks_all_once_and_then_kills(held: Held) -> None:
     gone = [type(held.dies(rank, now)[-1]) for rank in range(DEVICES)]
     assert gone == [Gone] * DEVICES
     assert held.fleet.live == {}
-    assert first.told.category is Category.EXCEPTION
+    assert first.outcome.category is Category.EXCEPTION
 
 
 def test_a_device_without_a_process_is_not_blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import re
 import msgspec
 import pytest
 
-from orchestrator.engine.launches.gang import MemberEnd, judged
+from orchestrator.engine.launches.gang import MemberEnd, halted, judged
 from protocol.failure import Category, Failure, Phase
 from protocol.result import Result
 from protocol.verification import Verification
@@ -120,3 +120,13 @@ def test_a_connection_that_breaks_by_itself_has_no_culprit() -> None:
     _, outcome = judged([told("a", LOST, 1.0), told("b", LOST, 0.5), told("c", LOST, 2.0)])
     assert (outcome.category, outcome.device or None) == (Category.COMMUNICATION, None)
     assert len(outcome.evidence) == 2
+
+
+def test_a_halted_process_is_named_with_what_the_others_had() -> None:
+    """All have results, of which none is believed; where the whole machine was halted, no device is named."""
+    ends = [told("a", verified(1)), told("b", verified(2)), told("c", verified(3))]
+    one = halted(ends, failure(Category.HALTED), 1)
+    assert (one.device, list(one.evidence)) == ("b", ["on GPU a", "on GPU c"])
+    everywhere = halted(ends, failure(Category.HALTED), None)
+    assert (everywhere.device or None, len(everywhere.evidence)) == (None, 2)
+    assert not halted(ends[:1], failure(Category.HALTED), 0).evidence

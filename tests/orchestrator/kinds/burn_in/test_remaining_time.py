@@ -87,7 +87,7 @@ def test_a_quarantined_gpu_is_not_waited_for(tmp_path: Path) -> None:
     """Or the others would do their burn-in twice; unless all of them were quarantined."""
     night = ten_minutes(tmp_path)
     night.work(last=20)
-    night.taken_out("it is too hot")
+    night.taken_out("too hot")
     cells = {cell.id: cell for cell in night.stored.plan.cells}
     for cell_id, number in night.stored.plan.order["cpu:1"][20:]:
         if cells[cell_id].devices == ("cpu:1",):
@@ -105,20 +105,20 @@ def test_a_quarantined_gpu_is_not_waited_for(tmp_path: Path) -> None:
 
 def out_of(night: Night) -> tuple[Action, bool]:
     """What the reason for the quarantine of the first device asks for, and whether it has its cause."""
-    (reason,) = (one for one in of_the_first(night).reasons if "taken out" in one.text)
-    return reason.action, "it is too hot" in reason.text
+    (reason,) = (one for one in of_the_first(night).reasons if "quarantined" in one.text)
+    return reason.action, "too hot" in reason.text
 
 
 def test_a_quarantined_gpu_stays_so_when_the_run_is_resumed(tmp_path: Path) -> None:
     """Or its links would keep the healthy ones waiting; unless all were quarantined. It needs a new burn-in."""
     night = ten_minutes(tmp_path)
     night.work(last=10)
-    night.taken_out("it is too hot")
+    night.taken_out("too hot")
     night.finish(interrupted=True, reason="stopped on request")
     again(night)
     night.segment()
-    assert out(night) == {"cpu:0": "it is too hot", "cpu:1": ""}
-    assert night.archive().taken_out == {"cpu:0": "it is too hot"}
+    assert out(night) == {"cpu:0": "too hot", "cpu:1": ""}
+    assert night.archive().taken_out == {"cpu:0": "too hot"}
     night.finish(interrupted=True, reason="stopped on request")
     assert out_of(night) == (Action.AGAIN, True)
     again(night)
@@ -127,9 +127,9 @@ def test_a_quarantined_gpu_stays_so_when_the_run_is_resumed(tmp_path: Path) -> N
     night.segment()
     assert out(night) == {"cpu:0": "", "cpu:1": ""}
     assert night.archive().taken_out == {}
-    night.taken_out("it is too hot again")
+    night.taken_out("hot again")
     night.segment()
-    assert out(night) == {"cpu:0": "it is too hot again", "cpu:1": ""}
+    assert out(night) == {"cpu:0": "hot again", "cpu:1": ""}
 
 
 def out(night: Night) -> dict[str, str]:
@@ -230,7 +230,7 @@ def test_a_burn_in_that_has_its_time_and_lacks_a_cell_begins_again(tmp_path: Pat
     night.finish()
     assert (served(night).short, served(night).left_s > 10, left(night)) == (False, True, 0)
     (reason,) = of_the_first(night).reasons
-    assert "never came to an end" in reason.text
+    assert "never completed" in reason.text
     assert reason.text.endswith("20m --level quick")
     assert reason.action is Action.AGAIN
 

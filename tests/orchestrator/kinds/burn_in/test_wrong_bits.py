@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.config.run_configuration import Asked, Configuration
+from orchestrator.config.run_configuration import Configuration, InjectedFault
 from orchestrator.figures.burn_in import BurnInReport, GpuBurnIn
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
@@ -48,7 +48,7 @@ class Lost(Night):
         """With a fault, where one is wanted."""
         made = super().asked(configuration)
         assert made.burn_in is not None
-        fault = (Asked(device=SECOND, round=0, flip_bits=1),) if self.flips else ()
+        fault = (InjectedFault(device=SECOND, round=0, flip_bits=1),) if self.flips else ()
         return msgspec.structs.replace(made, burn_in=msgspec.structs.replace(made.burn_in, injections=fault))
 
     def withdrawn(self, cell: Cell, **changes: object) -> None:
@@ -209,7 +209,7 @@ def test_what_cannot_be_read_in_its_place_hides_no_wrong_bits(
     make(file)
     second = night.chapter().gpus[1]
     assert second.verdict is HealthVerdict.FAIL
-    assert "1 mismatch, without details" in reason(second)
+    assert "1 mismatch without details" in reason(second)
     file.rmdir() if file.is_dir() else file.unlink()
     file.touch()
 
@@ -235,7 +235,7 @@ F, U, W, P = HealthVerdict.FAIL, HealthVerdict.UNKNOWN, HealthVerdict.WARN, Heal
         ({1: {}}, [P, F, W], {}),  # its own numbers
         ({1: {"sender": THIRD}}, [P, F, F], {}),  # a link
         ({0: {"sender": THIRD}, 1: {"sender": THIRD}}, [U, U, F], {0: "the fault of GPU 2"}),
-        ({0: {"of_all": True}}, [U, P, W], {0: "not looked at yet"}),  # a sum
+        ({0: {"of_all": True}}, [U, P, W], {0: "not checked yet"}),  # a sum
         ({0: {"of_all": True}, 1: {}}, [U, F, W], {0: "the fault of GPU 1"}),  # a sum that may follow
         ({1: {"sender": "GPU-x"}}, [P, U, W], {1: "1 mismatch"}),  # a device that is none of the run
         ({0: {"sender": THIRD}, 1: {"sender": "GPU-x"}}, [F, U, F], {1: "1 mismatch"}),

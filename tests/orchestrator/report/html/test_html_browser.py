@@ -17,24 +17,33 @@ from orchestrator.figures.timeline import NOTHING_KEPT
 from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.report.html import to_html
 from orchestrator.report.numbers import number
-from orchestrator.run_reports import reporting
+from orchestrator.run_reports import report_reader, reporting
+from orchestrator.stats.siblings import SiblingVerdict
 from protocol.cell import Workload
-from tests.fakes.browser import Browser
+from tests.fakes.browser import SCROLLED_BY_KEYS, Browser
 from tests.fakes.nights import Night
-from tests.fakes.pages import SLOW, timeline
+from tests.fakes.nvml import ROOT
+from tests.fakes.pages import SLOW, standing, timeline
 from tests.fakes.runs import FakeRun, gpus, shipped
 
-CHARTS = ("throughput", "memory", "iterations", "batches", "spread", "launches", "readings", "overhead", "score")
+THROUGHPUT = ("throughput-inference", "throughput-training", "throughput-generation")
+CHARTS = (
+    *THROUGHPUT,
+    *("memory", "iterations", "batches", "siblings", "spread", "launches", "readings", "overhead", "score"),
+)
 SHAPES = (
     "return document.querySelectorAll(`#plot-${arguments[0]} svg :is(path, rect, circle, polygon, polyline)`).length"
 )
+BEYOND = """return [...document.querySelectorAll(".scroll")].filter((one) => one.scrollWidth > one.clientWidth)
+    .map((one) => one.textContent.trim().slice(0, 40))"""
+HEADINGS = "return [...document.querySelectorAll('main h2')].map((one) => one.textContent)"
 WIDTHS = "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
 COLUMN = """return [...document.querySelectorAll("#cells-table tbody tr:not([hidden], .remark)")]
     .map((row) => row.cells[arguments[0]].textContent)"""
 REMARKS = """return [...document.querySelectorAll("#cells-table tbody tr.remark:not([hidden])")]
     .map((row) => row.textContent.trim())"""
 SORT = "document.querySelectorAll('#cells-table th button')[arguments[0]].click()"
-FIGURE, PHASE = 8, 2
+PHASE = 2
 RESET = """document.getElementById("cells-filters").reset();
     document.getElementById("cells-words").dispatchEvent(new Event("input"))"""
 HOSTILE = "</script><script>window.struck=1</script><!--<img src=x onerror=window.struck=1>\u2028${7*7}{{7*7}}"
@@ -55,7 +64,10 @@ def whole(node: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
         note="",
     )
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_bytes(to_html(msgspec.structs.replace(node, baseline_comparison=held), timeline(node)))
+    verdicts = (SiblingVerdict.STRAGGLER if place == SLOW else SiblingVerdict.OK for place in range(4))
+    judged = tuple(map(standing, node.gpu_info, verdicts))
+    report = msgspec.structs.replace(node, baseline_comparison=held, stragglers=judged)
+    path.write_bytes(to_html(report, timeline(node)))
     return path
 
 
@@ -124,10 +136,28 @@ def test_the_slow_gpu_stands_out(page: Browser) -> None:
         "const one = JSON.parse(document.getElementById('plots').textContent).spread.plots[0];"
         "return [...new Set(one.boxes.filter((box) => box.marked).map((box) => one.columns[box.column]))]"
     )
-    assert marked == [f"GPU {SLOW}"]
+    assert marked == [f"GPU {SLOW}: STRAGGLER"]
     texts = page.run("return [...document.querySelectorAll('#plot-spread svg text')].map((one) => one.textContent)")
     frames = page.run("return document.querySelectorAll('#plot-spread svg path[stroke-width=\"2.5\"]').length")
     assert sum(text.startswith("▼") for text in texts) == frames > 30
+
+
+HATCHED = """const one = JSON.parse(document.getElementById('plots').textContent).spread.plots[0];
+    const paths = [...document.querySelectorAll('#plot-spread svg path[stroke-width="1.5"]')].length;
+    return [one.boxes.filter((box) => box.hatched).length, paths, one.boxes.length]"""
+
+
+def test_a_stored_report_has_a_roofline_and_hatched_boxes(browser: Browser, tmp_path: Path) -> None:
+    """Of schema version 3: each box that cannot judge a GPU is hatched, and none is framed."""
+    path = tmp_path / "stored.html"
+    stored = report_reader.report(ROOT / "docs" / "measurements" / "h200-x2-main-job.json")
+    path.write_bytes(to_html(stored, NOTHING_KEPT))
+    browser.open(path)
+    hatched, paths, boxes = browser.run(HATCHED)
+    assert 0 < hatched == paths < boxes
+    assert browser.run("return document.querySelectorAll('#plot-spread svg path[stroke-width=\"2.5\"]').length") == 0
+    assert browser.run(SHAPES, "roofline") > 12
+    assert browser.complaints() == []
 
 
 PAIRS = """return [...document.querySelectorAll("#cells-table tbody tr.remark:not([hidden])")]
@@ -195,17 +225,19 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 def test_rows_are_sorted_by_a_heading(page: Browser) -> None:
     """By click or key, missing numbers last; the heading has aria-sort."""
-    heading = page.driver.find_elements("css selector", "#cells-table th")[FIGURE]
+    headings = page.driver.find_elements("css selector", "#cells-table th")
+    figure = [one.text for one in headings].index("Figure")
+    heading = headings[figure]
     page.run("arguments[0].querySelector('button').click()", heading)
-    figures = shown(page, FIGURE)
+    figures = shown(page, figure)
     values = [float(text) for text in figures if text != "N/A"]
     assert (values, len(values)) == (sorted(values), len(figures) - figures.count("N/A"))
     assert figures[-1] == "N/A" != figures[0]
     assert heading.get_attribute("aria-sort") == "ascending"
     heading.find_element("tag name", "button").send_keys(Keys.ENTER)
     assert heading.get_attribute("aria-sort") == "descending"
-    assert [float(text) for text in shown(page, FIGURE)[: len(values)]] == values[::-1]
-    assert shown(page, FIGURE)[-1] == "N/A"
+    assert [float(text) for text in shown(page, figure)[: len(values)]] == values[::-1]
+    assert shown(page, figure)[-1] == "N/A"
     page.run(SORT, 1)
     assert shown(page, 1) == sorted(shown(page, 1), key=natural)
     assert heading.get_attribute("aria-sort") == "none"
@@ -258,24 +290,38 @@ def test_numbers_are_written_as_in_the_text_report(page: Browser) -> None:
 
 
 def test_the_page_fits_phones_and_paper(page: Browser) -> None:
-    """No overflow; dark colours include charts; paper has no controls."""
+    """No overflow, nor of any table on a desktop; dark colours include charts; paper has no controls."""
     bodies = {}
     for name, look in {
-        "light": {},
-        "dark phone": {"width": 375, "scheme": "dark"},
+        "light": {"width": 1400},
+        "dark phone": {"width": 390, "scheme": "dark"},
         "print": {"media": "print"},
     }.items():
         page.emulate(**look)  # type: ignore[arg-type]  # its own keywords
         wide, room = page.run(WIDTHS)
         assert wide <= room, name
+        if look.get("width") == 1400:
+            assert page.run(BEYOND) == [], name
         bodies[name] = page.run("return getComputedStyle(document.body).backgroundColor")
-        label = "return document.querySelector('#plot-throughput svg text').getAttribute('fill')"
+        label = "return document.querySelector('#plot-throughput-inference svg text').getAttribute('fill')"
         bodies[f"{name} label"] = page.run(label)
     assert bodies["light"] != bodies["dark phone"] != bodies["print"]
     assert bodies["light label"] != bodies["dark phone label"]
     assert page.driver.find_element("css selector", "nav").is_displayed() is False
     page.emulate()
     assert page.complaints() == []
+
+
+FIRST_SCREEN = """return ["#overview .badge", "#worst", ".glance table", "#plot-siblings"]
+    .map((one) => document.querySelector(one).getBoundingClientRect().bottom)"""
+
+
+def test_the_answer_is_on_the_first_screen(page: Browser) -> None:
+    """Verdict, worst finding, best configurations of all models, and the GPUs against each other."""
+    page.emulate(width=1400)
+    page.run("scrollTo(0, 0)")
+    assert max(page.run(FIRST_SCREEN)) <= 900
+    page.emulate()
 
 
 PAPER = 688
@@ -336,10 +382,9 @@ def test_the_keyboard_reaches_the_report_first(page: Browser, whole: Path) -> No
     page.open(whole)
     page.driver.find_element("tag name", "body").send_keys(Keys.TAB)
     link = page.driver.switch_to.active_element
-    assert link.text == "Skip to the report"
     link.send_keys(Keys.ENTER)
     assert page.driver.switch_to.active_element.get_attribute("id") == "main"
-    assert page.run("return [...document.querySelectorAll('.scroll')].every((one) => one.tabIndex === 0)") is True
+    assert page.run(SCROLLED_BY_KEYS) is True
 
 
 def test_foreign_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> None:
@@ -366,8 +411,8 @@ def test_foreign_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> No
     assert shown_as in browser.run("return document.querySelector('.reasons').textContent")
     assert shown_as in browser.run("return document.querySelector('h1').textContent")
     assert any(shown_as in text for text in shown(browser, 1))
-    assert browser.run("return [window.struck, document.images.length, document.scripts.length]") == [None, 0, 8]
-    assert browser.run(SHAPES, "throughput") > 4
+    assert browser.run("return [window.struck, document.images.length, document.scripts.length]") == [None, 0, 9]
+    assert browser.run(SHAPES, "throughput-inference") > 4
     assert browser.complaints() == []
     assert browser.requests() == [path.as_uri()]
 
@@ -399,21 +444,22 @@ def test_a_burn_in_has_a_page_of_its_own(browser: Browser, tmp_path: Path) -> No
     path = tmp_path / "night.html"
     path.write_bytes(to_html(*reporting.make_all(night.paths)[:2], BURN_IN.layout))
     browser.open(path)
-    assert browser.run("return [...document.querySelectorAll('main h2')].map((one) => one.textContent)")[0] == "Burn-in"
+    assert browser.run(HEADINGS)[0] == "Burn-in"
     assert browser.printed()[:5] == b"%PDF-"
     assert (browser.run(SHAPES, "launches") > 20, browser.run(SHAPES, "readings") > 8) == (True, True)
     assert browser.complaints() == []
 
 
-def test_empty_charts_say_what_is_missing(browser: Browser, tmp_path: Path) -> None:
-    """Each empty chart says why and what would fill it."""
+def test_a_run_without_results_has_no_charts(browser: Browser, tmp_path: Path) -> None:
+    """Nor chapters that would have them; what the run lacks is its worst finding."""
     run = FakeRun(tmp_path / "run", workloads=(Workload.INFERENCE,), batch_sizes=(1,))
     run.finish(interrupted=True)
     path = tmp_path / "empty.html"
-    path.write_bytes(to_html(run.report(), NOTHING_KEPT))
+    report = run.report()
+    path.write_bytes(to_html(report, NOTHING_KEPT))
     browser.open(path)
-    assert browser.run("return document.querySelectorAll('.plot').length") == 0
-    reasons = browser.run("return [...document.querySelectorAll('.empty')].map((one) => one.textContent)")
-    assert len(reasons) == 8
-    assert any("--compare-baseline" in reason for reason in reasons)
+    assert browser.run("return document.querySelectorAll('.plot, figure').length") == 0
+    assert (
+        browser.run("return document.querySelector('#worst strong').textContent") == report.verdict.reasons[0].strip()
+    )
     assert browser.complaints() == []

@@ -1,5 +1,6 @@
 """The page of a comparison in a real browser, with the scripts of the report."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -27,6 +28,8 @@ DRAWN = """const box = document.getElementById("plot-ratios");
         const [{ left, right }, { left: from }] = [one.getBoundingClientRect(), box.getBoundingClientRect()];
         return one.getAttribute("fill") === arguments[1] && Math.abs((left + right) / 2 - from - at) < 1;
     }).length"""
+EXTENT = """return echarts.getInstanceByDom(document.getElementById("plot-ratios"))
+    .getModel().getComponent("xAxis").axis.scale.getExtent()"""
 COLOR = "return getComputedStyle(document.documentElement).getPropertyValue(arguments[0]).trim()"
 TIP = """echarts.getInstanceByDom(document.getElementById("plot-ratios"))
     .dispatchAction({ type: "showTip", seriesIndex: arguments[0], dataIndex: 0 });
@@ -89,18 +92,27 @@ def test_a_comparison_is_silent_and_fetches_nothing(opened: Browser, whole: Path
 def test_the_chart_has_every_ratio_on_its_margin(opened: Browser, mixed: Comparison) -> None:
     """In the colour of its verdict; an interval beyond the chart has no ends."""
     for one in mixed.cells:
-        if one.ratio is None:
+        if one.ratio is None or one.low is None:
             continue
-        tone = {"SLOWER": "--bad", "FASTER": "--good", "SAME": "--muted", "INCONCLUSIVE": "--warn"}[one.verdict]
+        tone = {
+            "SLOWER": "--bad",
+            "FASTER": "--good",
+            "SAME": "--muted",
+            "INCONCLUSIVE": "--warn",
+            "NO CHANGE SEEN": "--muted",
+        }[one.verdict]
         assert opened.run(DRAWN, one.ratio, opened.run(COLOR, tone)) >= 1, one.cell
     band = opened.run(DRAWN, (0.99 + 1 / 0.99) / 2, opened.run(COLOR, "--line"))
-    assert band == sum(one.ratio is not None for one in mixed.cells)
+    assert band == sum(one.low is not None for one in mixed.cells)
     ends = "return [...document.querySelectorAll('#plot-ratios svg path[stroke-width=\"1.8\"]')].length"
     (noisy,) = (one for one in mixed.cells if one.model_name == "noisy")
     assert noisy.low is not None
     assert noisy.low < 0.5
-    with_interval = [one for one in mixed.cells if one.low is not None]
-    assert opened.run(ends) == 3 * (len(with_interval) - 1) + 1
+    left, right = opened.run(EXTENT)
+    assert noisy.low < left
+    rows = [(one.low, one.high) for one in (*mixed.cells, *mixed.means)]
+    shown = [1 + (low >= left) + (high <= right) for low, high in rows if low is not None and high is not None]
+    assert (opened.run(ends), min(shown)) == (sum(shown), 1)
     assert opened.complaints() == []
 
 
@@ -113,14 +125,35 @@ def test_the_chart_is_accessible(opened: Browser, mixed: Comparison) -> None:
         "return [...document.querySelectorAll('#speed details tbody tr')]"
         ".map((row) => [...row.cells].map((one) => one.textContent))"
     )
-    shown = [one for one in wording.ordered(mixed.cells) if one.ratio is not None]
-    told = [[one.cell, wording.ratio(one), wording.interval(one), "1.00", one.verdict] for one in shown]
-    assert rows[0][0] == "geometric mean"
+    shown = [one for one in wording.ordered(mixed.cells) if one.low is not None]
+    told = [[one.cell, wording.change(one), wording.interval(one), "1.00", one.verdict] for one in shown]
+    assert rows[0][0] == "geometric mean, inference"
     assert rows[1:] == told
     for name in ("header", "nav", "main", "footer", "h1"):
         assert opened.run("return document.querySelectorAll(arguments[0]).length", name) == 1, name
     unnamed = "return [...document.querySelectorAll('input, select')].filter((one) => !one.labels.length).length"
     assert opened.run(unnamed) == 0
+
+
+WORST = (
+    "return [document.querySelector('.verdict .badge'), ...document.querySelectorAll('#worst .badge, #worst strong')]"
+)
+
+
+def test_the_worst_cell_follows_the_verdict(opened: Browser) -> None:
+    """Before anything else; then the speed of each cell. The table of cells fits the window."""
+    verdict, badge, cell_of = (one.text for one in opened.run(WORST))
+    assert (verdict, badge, "slow" in cell_of.split(), "-10.0%" in cell_of) == ("FAILED", "SLOWER", True, True)
+    assert opened.run("return document.querySelector('main h2').id") == "speed-heading"
+    opened.emulate(width=1400)
+    fits = "const one = document.querySelector('#cells .scroll'); return one.scrollWidth - one.clientWidth"
+    assert opened.run(fits) == 0
+
+
+def test_a_comparison_without_a_loss_has_no_worst_cell() -> None:
+    """All cells are the same, or faster."""
+    same = compare(side(*cells(3)), side(*cells(3, seed=2), name="after"), margins.load())
+    assert page([same], ExitCode.PASSED).worst is None
 
 
 def test_several_runs_are_chosen_between(browser: Browser, mixed: Comparison, tmp_path: Path) -> None:
@@ -156,7 +189,7 @@ def test_foreign_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> No
     for place in ("h1", ".reasons", "#changes", "#apart", "#speed details", "#cells-table"):
         assert SHOWN_AS in browser.run("return document.querySelector(arguments[0]).textContent", place), place
     assert [SHOWN_AS in browser.run(TIP, series) for series in range(2)] == [False, True]
-    assert browser.run("return [window.struck, document.images.length, document.scripts.length]") == [None, 0, 8]
+    assert browser.run("return [window.struck, document.images.length, document.scripts.length]") == [None, 0, 9]
     assert (browser.complaints(), browser.requests()) == ([], [path.as_uri()])
 
 
@@ -169,13 +202,14 @@ def test_a_huge_comparison_fits(mixed: Comparison) -> None:
     made = page([huge, huge], ExitCode.MISSED)
     assert len(made.cells.table.rows) == MOST_CELLS
     assert [row[made.cells.filters[-1][0]].text for row in made.cells.table.rows[:2]] == ["SLOWER"] * 2  # type: ignore[union-attr]  # these are badges
-    assert "more cells are in --format json" in made.cells.table.note
-    chart = made.sections[1].charts[0]
-    table = made.sections[1].table(chart.table)
+    assert re.search(r"\d more cells .*--format json", made.cells.table.note)
+    chart = made.sections[0].charts[0]
+    table = made.sections[0].table(chart.table)
     assert table is not None
     assert len(chart.plots[0].rows) == MOST_DRAWN + 1  # type: ignore[union-attr]  # rows of ratios
-    assert table.note.startswith(f"The chart has the first {MOST_DRAWN} cells")
-    assert shortened(table, MOST_ROWS).note.endswith("more rows are in --format json.")
+    assert f" first {MOST_DRAWN} cells" in table.note
+    assert re.search(r"\d more rows .*--format json\.$", shortened(table, MOST_ROWS).note)
     (facts,) = made.sections[2].tables
-    assert str(facts.rows[0][-1]).endswith(f"and {101 - MOST_NAMES} more")
+    (which,) = {str(row[-1]) for row in facts.rows if str(row[-1]).startswith(hot.cell)}
+    assert which.endswith(f"and {101 - MOST_NAMES} more")
     assert len(to_html([huge, huge], ExitCode.MISSED)) < MOST_BYTES

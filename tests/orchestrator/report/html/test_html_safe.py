@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import json
 import re
 from pathlib import Path
@@ -66,7 +67,7 @@ def test_only_the_scripts_of_the_page_may_run(tmp_path: Path) -> None:
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     assert rules[1] == "script-src " + " ".join(f"'sha256-{one}'" for one in hashes)
-    assert len(scripts) == len(render.SCRIPTS) == 7
+    assert len(scripts) == len(render.SCRIPTS) > 1
 
 
 def test_names_are_escaped(tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ def test_names_are_escaped(tmp_path: Path) -> None:
     run.finish()
     text = to_html(run.report(), NOTHING_KEPT).decode()
     assert "<img src=x>" not in text
-    assert "&lt;img src=x&gt;&amp;" in text
+    assert html.escape("<img src=x>&") in text
 
 
 def test_what_no_text_can_hold_does_not_stop_the_page(tmp_path: Path) -> None:

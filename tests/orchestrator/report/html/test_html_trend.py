@@ -1,5 +1,6 @@
 """The page of trends in a real browser: every chart drawn with its marks, the figures as tables, and silence."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from orchestrator.history.trend import Trend
 from orchestrator.report.charts import OverRuns
 from orchestrator.report.sections import MOST_CELLS
 from tests.fakes import sides
-from tests.fakes.browser import Browser
+from tests.fakes.browser import SCROLLED_BY_KEYS, Browser
 from tests.fakes.histories import kept, record, run_id
 
 HOSTILE = "</script><script>window.struck=1</script><!--<img src=x onerror=window.struck=1>\u2028${7*7}{{7*7}}"
@@ -89,7 +90,7 @@ def test_what_changed_comes_first(opened: Browser) -> None:
     """How often, then each change with its run; changed cells are drawn before the others."""
     assert opened.run(TEXTS, "main :is(.word .badge, h1)") == ["1 CHANGE", "resnet50 over 12 runs"]
     [told] = opened.run(TEXTS, ".reasons li")
-    assert told.startswith(f"-5.0 % from 2026-04-07 (run {run_id(CHANGE)}) on: throughput_samples_per_sec of resnet50")
+    assert re.match(rf"-5\.0 % .*2026-04-07 \(run {run_id(CHANGE)}\) .*throughput_samples_per_sec .*resnet50", told)
     assert told.endswith(OTHER)
     assert [title.split(" (")[0] for title in opened.run(TEXTS, ".chart h3")] == [
         "resnet50 inference bf16 b8",
@@ -112,7 +113,7 @@ def test_every_chart_is_drawn_with_its_marks(opened: Browser) -> None:
     assert {"-5.0 %", "2026-04-01"} < {*opened.run(TEXTS, f"#{box} svg text")}
     name, value, *said = opened.run(TIP, CHANGE - 1)
     assert (name, value) == (f"{run_id(CHANGE)}, 2026-04-07T21:30:00Z", "95.1, of 3 launches")
-    assert said == ["the level changed by -5.0 % from here on"]
+    assert ["-5.0 %" in words for words in said] == [True]
     assert opened.run(TIP, STACK - 1)[2:] == ["driver 570.86 -> 580.95"]
     assert opened.run(TIP, THROTTLED - 1)[1:] == ["60, of 3 launches", "not counted: throttled"]
     select = opened.driver.find_element("css selector", 'select[data-chart="trend-0"]')
@@ -135,9 +136,9 @@ def test_a_trend_can_be_read_without_seeing_it(opened: Browser) -> None:
     assert {row[6] for row in rows} == {"", "driver 570.86 -> 580.95", "not counted: throttled"}
     unnamed = "return [...document.querySelectorAll('input, select')].filter((one) => !one.labels.length).length"
     assert opened.run(unnamed) == 0
-    assert opened.run("return [...document.querySelectorAll('.scroll')].every((one) => one.tabIndex === 0)") is True
+    assert opened.run(SCROLLED_BY_KEYS) is True
     opened.driver.find_element("tag name", "body").send_keys(Keys.TAB)
-    assert opened.driver.switch_to.active_element.text == "Skip to the report"
+    assert opened.driver.switch_to.active_element.text.startswith("Skip")
 
 
 def test_foreign_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> None:
@@ -153,7 +154,7 @@ def test_foreign_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> No
     for place in ("h1", ".facts", "#trends details", "#cells-table"):
         assert SHOWN_AS in browser.run("return document.querySelector(arguments[0]).textContent", place), place
     assert SHOWN_AS in "".join(browser.run(TIP, 2))
-    assert browser.run("return [window.struck, document.images.length, document.scripts.length]") == [None, 0, 8]
+    assert browser.run("return [window.struck, document.images.length, document.scripts.length]") == [None, 0, 9]
     assert (browser.complaints(), browser.requests()) == ([], [path.as_uri()])
 
 
@@ -164,10 +165,10 @@ def test_one_run_is_drawn_too(browser: Browser, tmp_path: Path) -> None:
     path.write_bytes(to_html(trends(tmp_path, runs), ASKED))
     browser.open(path)
     assert browser.run(TEXTS, "main .word .badge") == ["NOT JUDGED"]
-    why = "Changes are told from 6 runs on that count, and {} did."
-    assert browser.run(TEXTS, ".meaning") == [f"{why.format('1 run')} {why.format('0 runs')}"]
-    said = [f"throughput_samples_per_sec. {why.format(count)}" for count in ("1 run", "0 runs")]
-    assert browser.run(TEXTS, "figcaption p") == said
+    [meaning], said = browser.run(TEXTS, ".meaning"), browser.run(TEXTS, "figcaption p")
+    numbers = r"needs (\d+) .*? has (\d+)"
+    assert re.findall(numbers, meaning) == [("6", "1"), ("6", "0")]
+    assert [re.findall(numbers, words) for words in said] == [[("6", "1")], [("6", "0")]]
     assert [browser.run(SHAPES, f"trend-{place}") > 2 for place in range(2)] == [True, True]
     assert browser.complaints() == []
 
@@ -205,29 +206,26 @@ def test_a_long_history_fits(tmp_path: Path) -> None:
     [section] = made.sections
     assert len(section.charts) == MOST_SERIES
     assert section.charts[0].title.startswith("resnet50 inference")
-    assert "21 more series are in --format json" in section.summary[-1]
+    assert re.search("21 more series .*--format json", section.summary[-1])
     for chart in section.charts:
         [plot] = chart.plots
         assert isinstance(plot, OverRuns)
         table = section.table(chart.table)
         assert table is not None
         assert len(plot.runs) == len(table.rows) == MOST_POINTS // MOST_SERIES
-        assert "Of 2400 runs, these are the last 25; all of them are in --format json." in chart.says
+        assert re.search(r"2400 runs, .* 25; .*--format json\.", chart.says)
     assert table.rows[-1][0] == run_id(6)
     assert len(made.cells.table.rows) == MOST_CELLS
     assert made.cells.table.rows[0][6] == "-5.0"
-    assert "more are in --format json" in made.cells.table.note
+    assert re.search(r"\d+ more .*--format json", made.cells.table.note)
     assert len(to_html([*others, last], ASKED)) < MOST_BYTES
 
 
 def test_what_has_no_figure_in_the_runs_that_are_shown_is_not_drawn(tmp_path: Path) -> None:
-    """An empty frame says nothing; of a cell that has no figure at all there, a sentence does."""
+    """An empty frame says nothing, neither of a device nor of a cell."""
     figures = [record(number, 100.0) for number in range(1, 4)]
     (one,) = trends(tmp_path, figures)
     gone = replace(one, points=tuple(replace(point, value=None) for point in one.points))
-    for found, plots, said in (
-        ((gone,), 0, "no figure in the last 3 runs"),
-        ((one, replace(gone, gpu_uuid=OTHER)), 1, ""),
-    ):
-        (chart,) = (chart for section in page(found, ASKED).sections for chart in section.charts)
-        assert (len(chart.plots), chart.empty) == (plots, said)
+    for found, plots in (((gone,), []), ((one, replace(gone, gpu_uuid=OTHER)), [1])):
+        (section,) = page(found, ASKED).sections
+        assert [len(chart.plots) for chart in section.charts] == plots

@@ -1,0 +1,104 @@
+"""Figures of torch.compile: of the launches of a cell, and against the same cell without it. Pure."""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import chain
+from statistics import median
+from typing import Final
+
+from msgspec.structs import replace
+
+from orchestrator.figures.cells import CompilationFigures, Measured, ModelResult, PhaseMetrics
+from protocol.cell import CompileMode, Precision
+from protocol.result import Compilation, Result
+
+TOLERANCE: Final = {Precision.FP32: 1e-3, Precision.TF32: 1e-2, Precision.FP16: 1e-2, Precision.BF16: 5e-2}
+"""Largest error of a compiled output, relative to the largest eager one: a compiler may reorder sums."""
+
+
+def of_launches(results: Sequence[Result], precision: Precision) -> CompilationFigures | None:
+    """Figures of a cell without its eager counterpart; None where nothing was compiled."""
+    found = [one.compilation for one in results if one.compilation is not None]
+    if not found:
+        return None
+    cold, cached = [one for one in found if not one.cached], [one for one in found if one.cached]
+    error = _largest(found, lambda one: one.relative_error)
+    return CompilationFigures(
+        own=any(one.own for one in found),
+        cold_compile_ms=_median(cold, lambda one: one.compile_ms),
+        cached_compile_ms=_median(cached, lambda one: one.compile_ms),
+        cold_first_call_ms=_median(cold, lambda one: one.first_call_ms),
+        cached_first_call_ms=_median(cached, lambda one: one.first_call_ms),
+        graphs=max(one.graphs for one in found),
+        graph_breaks=tuple(dict.fromkeys(chain.from_iterable(one.graph_breaks for one in found))),
+        recompilations=tuple(dict.fromkeys(chain.from_iterable(one.recompilations for one in found))),
+        absolute_error=_largest(found, lambda one: one.absolute_error),
+        relative_error=error,
+        cosine_distance=_largest(found, lambda one: one.cosine_distance),
+        within_tolerance=None if error is None else error <= TOLERANCE[precision],
+    )
+
+
+def beside_eager(results: Sequence[ModelResult]) -> tuple[ModelResult, ...]:
+    """The results in the same order, each compiled cell compared with its eager one of the same run."""
+    eager = {_apart_from_mode(one): one for one in results if one.compile_mode == CompileMode.EAGER}
+    return tuple(_compared(one, eager.get(_apart_from_mode(one))) for one in results)
+
+
+def _apart_from_mode(one: ModelResult) -> tuple[object, ...]:
+    return one.gpu_uuid, one.model_name, one.precision, one.mode, one.input_size, one.memory_format
+
+
+def _compared(one: ModelResult, eager: ModelResult | None) -> ModelResult:
+    if eager is None or eager is one:
+        return one
+    return replace(
+        one,
+        inference_metrics=_of_phase(one.inference_metrics, eager.inference_metrics),
+        training_metrics=_of_phase(one.training_metrics, eager.training_metrics),
+    )
+
+
+def _of_phase(compiled: dict[str, PhaseMetrics], eager: dict[str, PhaseMetrics]) -> dict[str, PhaseMetrics]:
+    return {key: _of_batch(metric, eager[key]) if key in eager else metric for key, metric in compiled.items()}
+
+
+def _of_batch(compiled: PhaseMetrics, eager: PhaseMetrics) -> PhaseMetrics:
+    figures = compiled.compilation
+    eager_ms, compiled_ms = eager.total_iteration_time_ms, compiled.total_iteration_time_ms
+    same_batch = eager.batch_size == compiled.batch_size
+    if figures is None or not eager_ms or not compiled_ms or not same_batch:
+        return compiled
+    speed_up, spreads = eager_ms / compiled_ms, (_half_width(eager), _half_width(compiled))
+    spread = None if None in spreads else math.hypot(*filter(None, spreads))
+    memory = (compiled.peak_memory_mb, eager.peak_memory_mb)
+    figures = replace(
+        figures,
+        speed_up=speed_up,
+        speed_up_low=None if spread is None else speed_up * max(1 - spread, 0.0),
+        speed_up_high=None if spread is None else speed_up * (1 + spread),
+        memory_of_eager=memory[0] / memory[1] if memory[0] and memory[1] else None,
+        pays_after_iterations=_pays_after(figures.cold_first_call_ms, eager_ms, compiled_ms),
+    )
+    return replace(compiled, compilation=figures)
+
+
+def _pays_after(first_call_ms: float | None, eager_ms: float, compiled_ms: float) -> int | None:
+    if first_call_ms is None or compiled_ms >= eager_ms:
+        return None
+    return math.ceil(max(first_call_ms - eager_ms, 0.0) / (eager_ms - compiled_ms))
+
+
+def _half_width(metric: Measured) -> float | None:
+    """Half of the 95 % interval of an iteration's time, as a share: over the launches, else within them."""
+    over_launches = metric.launch_interval_percent
+    return metric.relative_half_width if over_launches is None else over_launches / 100
+
+
+def _median(found: Sequence[Compilation], read: Callable[[Compilation], float | None]) -> float | None:
+    values = [value for one in found if (value := read(one)) is not None]
+    return median(values) if values else None
+
+
+def _largest(found: Sequence[Compilation], read: Callable[[Compilation], float | None]) -> float | None:
+    return max((value for one in found if (value := read(one)) is not None), default=None)

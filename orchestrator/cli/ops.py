@@ -1,0 +1,96 @@
+"""`ops`: which implementation of an operator is fast, and is it right."""
+
+from typing import Final, Unpack
+
+import click
+
+from orchestrator.cli.decorators import OPTIONS, RunParams, add_options, require_one_volume
+from orchestrator.cli.exit_notification import announced
+from orchestrator.cli.list_options import ListOption
+from orchestrator.cli.program import MeasuringCommand
+from orchestrator.config.options import HISTORY, MEASUREMENT, PLACES, REHEARSAL, SESSION, SHOWN
+
+EXAMPLES: Final = """\b
+Examples:
+  {command}                              all operators
+  {command} --category reduction --fast  one category
+  {command} --op add -p fp32,bf16        two precisions
+  {command} --against my.py:f=add --allow-code
+"""
+_KEYS: Final = frozenset(
+    {"pythonpath", "benchmark.precision", "benchmark.profile", "benchmark.launches", "benchmark.isolation"}
+    | {"benchmark.seed", "monitoring.enabled", "health.require", "benchmark.mode"}
+)
+_RUN: Final = (
+    *(
+        one
+        for one in MEASUREMENT
+        if one.key in _KEYS or one.key.startswith(("gpu.", "output.", "monitoring.")) or one.name == "allow_code"
+    ),
+    *PLACES,
+    *HISTORY,
+    *REHEARSAL,
+    *SHOWN,
+    *SESSION,
+)
+"""Options of a run that have an effect on operators."""
+
+
+class OpsParams(RunParams):
+    """Parameters of operators, and those of their run that are read by name."""
+
+    category: str | None
+    op: str | None
+    implementations: str | None
+    against: tuple[str, ...]
+    fast: bool
+    pythonpath: str | None
+
+
+@click.command("ops", short_help="Measure and verify operators.", cls=MeasuringCommand, epilog=EXAMPLES)
+@click.option("--category", cls=ListOption, metavar="NAMES", help="Categories of operators. [default: all]")
+@click.option("--op", cls=ListOption, metavar="NAMES", help="Operators, as in docs/operators.md. [default: all]")
+@click.option(
+    "--implementations",
+    cls=ListOption,
+    metavar="NAMES",
+    help="eager, compiled (torch.compile). [default: eager,compiled]",
+)
+@click.option(
+    "--against",
+    multiple=True,
+    metavar="FILE:FUNCTION=OPERATOR",
+    help="Also measure a function of yours in place of an operator; needs --allow-code.",
+)
+@click.option("--fast", is_flag=True, help="Time for 10 ms in place of the profile's blocks, one launch each.")
+@add_options(_RUN)
+@click.pass_context
+def command(context: click.Context, /, **params: Unpack[OpsParams]) -> None:
+    """Measure operators in several implementations, each verified against a reference in fp64.
+
+    Ends with 1 where a result is wrong: it is reported as WRONG and has no speed.
+    """
+    from orchestrator.cli.preparation import Requested, configure, execute
+    from orchestrator.compare.references import Against
+    from orchestrator.config import own_code
+    from orchestrator.kinds.ops import settings as ops
+    from orchestrator.store import folders
+
+    require_one_volume(params)
+    current = folders.current()
+    settings, configuration, models = configure(params, ops.preset(OPTIONS))
+    places = [path for path, _ in settings.items("pythonpath", ":")] if "pythonpath" in settings.values else []
+    pythonpath = own_code.folders(places, current, "--pythonpath")
+    mine = ops.own(params["against"], own_code.Search(current, pythonpath, params["allow_code"]))
+    chosen = ops.chosen(_words(params["category"]), _words(params["op"]))
+    configuration = ops.with_operators(
+        configuration, chosen, mine, _words(params["implementations"]) or ops.IMPLEMENTATIONS, fast=params["fast"]
+    )
+    words = context.find_root().meta["command"]
+    with announced(params, rehearsal=params["dry_run"]) as ending:
+        code = execute(words, params, Requested(settings, configuration, models, Against()), ending)
+    context.exit(code)
+
+
+def _words(text: str | None) -> list[str]:
+    return [word.strip() for word in (text or "").split(",") if word.strip()]

@@ -1,0 +1,32 @@
+"""A report on standard output: its answer for a terminal, or all of it as text."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from orchestrator.figures.report import Report
+from orchestrator.report.as_brief import to_brief
+from orchestrator.report.as_text import to_text
+from orchestrator.report.layout import Layout
+
+
+def shown(report: Report, layout: Layout, details: Sequence[str], *, full: bool, answer: str = "") -> str | bytes:
+    """Return the printed text of a report, for `streams.say`; coloured text as bytes, which are printed unchanged.
+
+    details: where the rest is. answer: in place of a report.
+    """
+    if full or answer:
+        return "\n".join((answer or to_text(report, layout), *details))
+    coloured = sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    text = to_brief(report, layout, details, columns=shutil.get_terminal_size().columns, colour=coloured)
+    return text.encode() if coloured else text
+
+
+def places(reports: Sequence[Path], folder: Path | None) -> Iterator[str]:
+    """Lines that say where the rest of a report is. folder: of its run; None for one report without its run."""
+    yield from (f"Report: {path}" for path in reports)
+    if folder is not None:
+        yield f"Run:    {folder}"
+    yield f"All:    gpubench-orchestrate report {folder or reports[0]} --full"

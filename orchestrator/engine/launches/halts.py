@@ -1,0 +1,44 @@
+"""Detect launches that were paused while they were measured: their times include the pause. Pure.
+
+its process was stopped      the kernel reports every SIGSTOP to the parent, however short (process_end.was_stopped)
+the machine was asleep       its boot time went on without its monotonic clock
+the orchestrator was paused  everything was frozen (a container), unless the worker's blocks show that it went on
+"""
+
+from collections.abc import Iterable, Sequence
+
+from orchestrator.engine.loop_clock import Pause
+from protocol.result import Block
+
+Span = tuple[int, int]
+"""Begin and end in monotonic nanoseconds."""
+
+
+def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) -> str:
+    """Describe how pauses of the orchestrator affect a launch; empty if they do not. measuring: from warm-up to end."""
+    for pause in pauses:
+        if pause.end_ns <= measuring[0] or measuring[1] <= pause.begin_ns:
+            continue
+        if pause.asleep:
+            return "the machine was suspended"
+        if _spans(pause, measuring, blocks):
+            seconds = (pause.end_ns - pause.begin_ns) / 1e9
+            return f"worker and orchestrator were suspended for {seconds:.0f} s (container or machine paused)"
+    return ""
+
+
+def _spans(pause: Pause, measuring: Span, blocks: Sequence[Block]) -> bool:
+    """Whether one block, or the time between two, is longer than usual by most of the pause."""
+    middle, half = (pause.begin_ns + pause.end_ns) // 2, (pause.end_ns - pause.begin_ns) // 2
+    if not measuring[0] <= middle < measuring[1]:
+        return False  # the phase began or ended during the pause
+    for block in blocks:
+        if block.start_ns <= middle < block.end_ns:
+            others = (
+                (other.end_ns - other.start_ns) / max(other.iterations, 1) for other in blocks if other is not block
+            )
+            usual = min(others, default=0.0) * block.iterations
+            return block.end_ns - block.start_ns - usual >= half
+    before = max((block.end_ns for block in blocks if block.end_ns <= middle), default=measuring[0])
+    after = min((block.start_ns for block in blocks if block.start_ns > middle), default=measuring[1])
+    return after - before >= half

@@ -1,0 +1,102 @@
+"""Quality of a row of the report in a word: the one decision that every format shows. Pure.
+
+The first true line of _OF_A_MEASUREMENT is the quality, otherwise OK. Causes precede their effects: a cell that waits
+for the host scatters, too.
+"""
+
+import enum
+from collections.abc import Callable
+from typing import Final
+
+from orchestrator.figures.cells import Computed, Measured, Status
+from protocol.result import SteadyState
+
+CLOCK_LIMIT_PERCENT: Final = 1.0
+"""The worker has the same limit for times."""
+LIMIT_PERCENT: Final = 2.0
+"""Of the interval and of the drift. Steady cells bound by an H200 differed by 1.9 % at most (configs/margins.yaml)."""
+SPREAD_LIMIT_PERCENT: Final = 5.0
+"""Between launches on a machine at rest. Cells of quick runs on H200s: 0.2 % (median), 1.9 % at most."""
+
+
+class Quality(enum.StrEnum):
+    """Quality of a row.
+
+    HOST_BOUND: the GPU waits for the host, so the figure does not judge the GPU. UNSETTLED: times still changed. NOISY:
+    uncertain by more than LIMIT_PERCENT. DEGRADED: measured at a smaller batch. REFERRED: to another cell.
+    """
+
+    OK = "ok"
+    CONTAMINATED = "contaminated"
+    THROTTLED = "throttled"
+    IMPLAUSIBLE = "implausible"
+    HOST_BOUND = "host-bound"
+    UNSETTLED = "unsettled"
+    NOISY = "noisy"
+    DEGRADED = "degraded"
+    REFERRED = "referred"
+    DOES_NOT_FIT = "does not fit"
+    FAILED = "failed"
+    DROPPED = "dropped"
+    MISSING = "missing"
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the row has a figure that another run may not confirm."""
+        return self in _DOUBTFUL
+
+    @property
+    def judges_gpu(self) -> bool:
+        """Whether the row shows how fast its GPU is. Heat is the GPU's own."""
+        return self in (Quality.OK, Quality.THROTTLED)
+
+
+_DOUBTFUL: Final = frozenset(
+    {
+        *(Quality.CONTAMINATED, Quality.THROTTLED, Quality.IMPLAUSIBLE, Quality.HOST_BOUND),
+        *(Quality.UNSETTLED, Quality.NOISY, Quality.DEGRADED),
+    }
+)
+
+
+def is_clock_moved(metric: Measured) -> bool:
+    """Whether the SM clock changed while the cell was measured."""
+    return _exceeds(metric.sm_clock_drift_percent, CLOCK_LIMIT_PERCENT)
+
+
+def _exceeds(percent: float | None, limit: float) -> bool:
+    return percent is not None and abs(percent) > limit
+
+
+def _is_unsettled(metric: Measured) -> bool:
+    return (
+        metric.steady_state == SteadyState.NONE
+        or _exceeds(metric.drift_percent, LIMIT_PERCENT)
+        or is_clock_moved(metric)
+    )
+
+
+def _is_noisy(metric: Measured) -> bool:
+    half_width = metric.relative_half_width
+    return _exceeds(None if half_width is None else half_width * 100, LIMIT_PERCENT) or _exceeds(
+        metric.launch_spread_percent, SPREAD_LIMIT_PERCENT
+    )
+
+
+_OF_A_MEASUREMENT: Final[tuple[tuple[Quality, Callable[[Measured], bool | None]], ...]] = (
+    (Quality.CONTAMINATED, lambda metric: metric.contaminated),
+    (Quality.THROTTLED, lambda metric: metric.throttled),
+    (Quality.IMPLAUSIBLE, lambda metric: isinstance(metric, Computed) and bool(metric.plausibility.flags)),
+    (Quality.HOST_BOUND, lambda metric: metric.launch_bound),
+    (Quality.UNSETTLED, _is_unsettled),
+    (Quality.NOISY, _is_noisy),
+)
+
+
+def quality(status: Status, metric: Measured | None) -> Quality:
+    """Return the quality of a planned cell. metric: its figures, if it has any."""
+    if status is not Status.OK:
+        return Quality(status.replace("_", " "))
+    if metric is None or not metric.launches:
+        return Quality.OK
+    return next((name for name, applies in _OF_A_MEASUREMENT if applies(metric)), Quality.OK)

@@ -1,0 +1,101 @@
+"""How a run ended: the exit code follows from the causes that count against it. Pure."""
+
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from orchestrator.config.naming import plural
+from orchestrator.figures.parts import Part
+from protocol.exit_codes import MEANING, ExitCode
+
+
+class CauseKind(enum.StrEnum):
+    """What counts against a run, the most important first: the first one decides the exit code."""
+
+    BROKEN = "gpubench failed"
+    FAULT = "hardware fault"
+    MISSED = "threshold missed"
+    SLOWER = "slower"
+    WRONG = "wrong result"
+    UNPROVEN = "injected fault never came"
+    TAINTED = "faults were injected"
+    STOPPED = "stopped early"
+    CELLS = "cells without a result"
+    MEMORY = "out of memory on one GPU of several"
+    LAUNCHES = "fewer launches than planned"
+    TIME = "no time for any cell"
+    HEALTH = "health unknown"
+    BURN_IN = "burn-in unknown"
+    NOT_HELD = "threshold not judged"
+    UNDECIDED = "not every cell compared"
+
+
+CODES: Final[Mapping[CauseKind, ExitCode]] = {
+    **dict.fromkeys(CauseKind, ExitCode.INCOMPLETE),
+    CauseKind.BROKEN: ExitCode.INTERNAL,
+    CauseKind.FAULT: ExitCode.HARDWARE,
+    CauseKind.MISSED: ExitCode.MISSED,
+    CauseKind.SLOWER: ExitCode.MISSED,
+    CauseKind.WRONG: ExitCode.MISSED,
+}
+COMPARED: Final = frozenset({CauseKind.MISSED, CauseKind.NOT_HELD, CauseKind.SLOWER, CauseKind.UNDECIDED})
+"""Causes that compare the figures with others, and say nothing about how the run itself ended."""
+_WORDS: Final[Mapping[ExitCode | CauseKind, str]] = {
+    ExitCode.PASSED: "complete",
+    ExitCode.HARDWARE: "hardware fault",
+    ExitCode.MISSED: "threshold missed",
+    ExitCode.INCOMPLETE: "incomplete",
+    ExitCode.INTERNAL: "incomplete",
+    CauseKind.SLOWER: "slower",
+    CauseKind.WRONG: "wrong",
+    CauseKind.UNDECIDED: "undecided",
+}
+_IMPORTANCE: Final = tuple(CauseKind)
+
+
+class Cause(Part, frozen=True, kw_only=True):
+    """One thing that counts against the run."""
+
+    kind: CauseKind
+    text: str
+
+
+class RunVerdict(Part, frozen=True, kw_only=True):
+    """End of the run: the exit code, its meaning, and every reason for it.
+
+    causes: most important first; empty for exit code 0 and in reports of earlier versions. reasons: texts of the
+    causes, then remarks without influence on the exit code.
+    """
+
+    exit_code: int
+    word: str
+    meaning: str
+    reasons: tuple[str, ...]
+    causes: tuple[Cause, ...] = ()
+
+    @property
+    def why(self) -> str:
+        """The most important cause in a line, and how many more there are; empty for exit code 0."""
+        texts = [cause.text for cause in self.causes] or list(self.reasons)
+        if self.exit_code == ExitCode.PASSED or not texts:
+            return ""
+        more = len(texts) - 1
+        return texts[0] + (f" (and {plural(more, 'more reason')})" if more else "")
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The reasons that are no cause."""
+        return self.reasons[len(self.causes) :]
+
+
+def run_verdict(causes: Iterable[Cause], remarks: Iterable[str]) -> RunVerdict:
+    """Return the verdict: the most important cause decides, and without any the run passed."""
+    ordered = tuple(sorted(causes, key=lambda cause: _IMPORTANCE.index(cause.kind)))
+    code = CODES[ordered[0].kind] if ordered else ExitCode.PASSED
+    return RunVerdict(
+        exit_code=int(code),
+        word=_WORDS.get(ordered[0].kind, _WORDS[code]) if ordered else _WORDS[code],
+        meaning=MEANING[code],
+        reasons=(*(cause.text for cause in ordered), *remarks),
+        causes=ordered,
+    )

@@ -1,0 +1,55 @@
+"""Spread between sessions, learned from earlier runs of the same cells on the same stack. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from orchestrator.compare import cell_facts, pairing
+from orchestrator.compare.comparison import SessionSpread
+from orchestrator.compare.run_figures import Side
+from orchestrator.config.margins import Margins
+from orchestrator.figures.keys import CellKey
+from orchestrator.history.records import CellRecord, RunRecord
+from orchestrator.stats import sessions
+
+MOST_SESSIONS: Final = 30
+"""The newest: what a machine did years ago says little of today."""
+_QUIET: Final = frozenset({"seed"})
+_Place = tuple[str, CellKey]
+
+
+def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], margins: Margins) -> SessionSpread | None:
+    """Learn from at least three runs of the cells of `side` on its stack. others: ids to exclude."""
+    host = {place: cell_facts.measures_host(one, one) for place, one in pairing.places(side).items() if one.cell.values}
+    found = [
+        {(cell.gpu_uuid, cell.key): _rates(cell) for cell in one.cells if cell.launches and not cell.doubt}
+        for one in records
+        if not one.run.tainted
+        and one.run.run_id not in others
+        and same_stack(one.run.stack, side.stack)
+        and {(cell.gpu_uuid, cell.key) for cell in one.cells if cell.launches} == host.keys()
+    ]
+    session = margins.runs.session
+    device = sessions.learned(_of_class(found, host, measures_host=False), session.device.share)
+    of_host = sessions.learned(_of_class(found, host, measures_host=True), session.host.share)
+    if device is None and of_host is None:
+        return None
+    return SessionSpread(
+        session.device.share if device is None else device,
+        session.host.share if of_host is None else of_host,
+        len(found),
+    )
+
+
+def same_stack(stack: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Whether two runs differ in their seed at most."""
+    return not {change.name for change in cell_facts.differences(stack, other)} - _QUIET
+
+
+def _of_class(
+    found: Iterable[Mapping[_Place, tuple[float, ...]]], host: Mapping[_Place, bool], *, measures_host: bool
+) -> list[dict[_Place, tuple[float, ...]]]:
+    return [{place: rates for place, rates in one.items() if host[place] is measures_host} for one in found]
+
+
+def _rates(cell: CellRecord) -> tuple[float, ...]:
+    return tuple(1 / value for value in cell.launches) if cell.metric.endswith("_ms") else cell.launches

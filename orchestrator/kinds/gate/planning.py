@@ -1,0 +1,107 @@
+"""Plan a gate: the cells of a baseline, or both sides of each cell, one after the other. Pure.
+
+Round 0: a2 b2, a1 b1, a3 b3. Round 1: b3 a3, b2 a2, b1 a1. A drift of the machine meets both sides alike.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from orchestrator.config.run_configuration import Configuration, Gate, GateSide, Plan, Slot
+from orchestrator.errors import ConfigError
+from orchestrator.figures.keys import CellKey
+from orchestrator.plan import planner
+from protocol.cell import AUTO, Cell, Device, Workload
+
+FIRST_ROUNDS: Final = 3
+"""Planned rounds: the launches that a verdict without a remark needs."""
+
+
+def requested(configuration: Configuration) -> Gate:
+    """Return the gate of a run that is one."""
+    assert configuration.gate is not None
+    return configuration.gate
+
+
+def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
+    """Return the plan of a gate. Raises ConfigError."""
+    gate = requested(configuration)
+    plan = _of_sides(gate.sides, devices) if gate.sides else _of_baseline(gate, configuration, devices)
+    if any(cell.batch_size == AUTO for cell in plan.cells):
+        raise ConfigError("-b auto: a scan has no verdict. Name the batch sizes that the gate compares.")
+    return plan
+
+
+def partners(gate: Gate, plan: Plan) -> dict[str, str]:
+    """Return cell of the first side → cell of the second."""
+    first, second = ([cell.id for cell in plan.cells if cell.model in side.models] for side in gate.sides)
+    return dict(zip(first, second, strict=True))
+
+
+def key(cell: Cell) -> CellKey:
+    """Return the key of a planned cell, as figures/keys.py makes it of a report."""
+    probe = cell.workload is Workload.PROBE
+    return CellKey(
+        phase=cell.workload,
+        model_name=cell.model,
+        precision=cell.precision,
+        mode=cell.mode,
+        compile_mode="" if probe else cell.compile_name,
+        input_size=cell.input_size,
+        memory_format="" if probe else cell.memory_format,
+        new_tokens=cell.new_tokens,
+        batch_size=cell.batch_size,
+    )
+
+
+def stored(cell_key: CellKey) -> str:
+    """Return a key as a configuration holds it."""
+    return msgspec.json.encode(cell_key).decode()
+
+
+def _of_baseline(gate: Gate, configuration: Configuration, devices: Sequence[Device]) -> Plan:
+    whole = planner.make(replace(configuration, time_limit_s=None), devices)
+    wanted = set(gate.keys)
+    kept = {cell.id for cell in whole.cells if stored(key(cell)) in wanted}
+    if not kept:
+        raise ConfigError(
+            "there is nothing to measure: with these options and devices no cell is one of the baseline's. "
+            "Name fewer options, or devices as those of the baseline, as many of them and with --solo if it had it."
+        )
+    return replace(
+        whole,
+        cells=tuple(cell for cell in whole.cells if cell.id in kept),
+        order={uuid: tuple(slot for slot in queue if slot[0] in kept) for uuid, queue in whole.order.items()},
+    )
+
+
+def _of_sides(sides: Sequence[GateSide], devices: Sequence[Device]) -> Plan:
+    first, second = (_of_side(side, devices) for side in sides)
+    kinds = [[(cell.devices, cell.workload, cell.mode) for cell in plan.cells] for plan in (first, second)]
+    if kinds[0] != kinds[1]:
+        raise ConfigError("the two sides have different cells. Compare settings with as many values on both sides.")
+    others = dict(zip((cell.id for cell in first.cells), (cell.id for cell in second.cells), strict=True))
+    return Plan(
+        cells=(*first.cells, *second.cells),
+        order={uuid: tuple(_alternating(queue, others)) for uuid, queue in first.order.items()},
+        left_out=(*first.left_out, *second.left_out),
+    )
+
+
+def _of_side(side: GateSide, devices: Sequence[Device]) -> Plan:
+    plan = planner.make(replace(side.configuration, probes=(), time_limit_s=None), devices)
+    names = dict(zip((model.name for model in side.configuration.models), side.models, strict=True))
+    cells = {cell.id: cell for cell in plan.cells if cell.workload is not Workload.PROBE}
+    own = {id_: replace(cell, model=names[cell.model]) for id_, cell in cells.items()}
+    order = {
+        uuid: tuple((own[id_].id, number) for id_, number in queue if id_ in own) for uuid, queue in plan.order.items()
+    }
+    return replace(plan, cells=tuple(own.values()), order=order)
+
+
+def _alternating(queue: Sequence[Slot], others: dict[str, str]) -> Iterator[Slot]:
+    for cell, number in queue:
+        both = (cell, number), (others[cell], number)
+        yield from both if number % 2 == 0 else reversed(both)

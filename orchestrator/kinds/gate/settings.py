@@ -1,0 +1,155 @@
+"""From what the user names to a gate: settings of a baseline's cells, or the two sides."""
+
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from orchestrator.compare.run_figures import Side
+from orchestrator.config.options import Option
+from orchestrator.config.presets import Preset
+from orchestrator.config.run_configuration import Configuration, Gate, GateSide, Isolation
+from orchestrator.config.settings import LayeredSettings, from_options
+from orchestrator.config.workloads import PHASES
+from orchestrator.config.yaml_schema import require_known
+from orchestrator.errors import ConfigError
+from orchestrator.kinds.gate import planning
+from protocol.cell import ModelSpec, Precision, Workload
+
+NAME: Final = "gate"
+LIMIT_S: Final = 300.0
+SETTABLE: Final = ("batch-sizes", "compile", "input-size", "memory-format", "precision", "seq-len")
+"""Options that --set-a and --set-b may change: each is a part of a cell's identity."""
+_BATCHES: Final = {
+    Workload.INFERENCE: "batch_sizes",
+    Workload.TRAINING: "training_batch_sizes",
+    Workload.GENERATION: "generation_batch_sizes",
+}
+_TAKEN_OVER: Final = {
+    "iterations": "benchmark.iterations",
+    "warm-up iterations": "benchmark.warmup",
+    "isolation": "benchmark.isolation",
+    "seed": "benchmark.seed",
+}
+"""Fact of a baseline's stack → setting that a gate takes from it by default."""
+UNCHANGED: Final = "unchanged"
+_IMPORTS: Final = "import msgspec, zmq, torch; print(torch.__version__)"
+_PATIENCE_S: Final = 120.0
+
+
+class RequestedSide(NamedTuple):
+    """A requested side. changed: parameter of a run → value. python: empty for ours."""
+
+    label: str
+    changed: dict[str, str]
+    python: str
+
+
+def of_baseline(side: Side, origin: str, limit_s: float, options: tuple[Option, ...]) -> Preset:
+    """Return settings whose cells include those of a baseline. Raises ConfigError if it has none."""
+    keys = [cell.key for cell in side.cells if cell.values]
+    if not keys:
+        raise ConfigError(f"{origin}: it has no cell with a result")
+    values: dict[str, object] = {
+        "models": list(dict.fromkeys(key.model_name for key in keys)),
+        "benchmark.precision": [word for word in Precision if word in {key.precision for key in keys}],
+        "benchmark.mode": sorted({key.mode for key in keys}),
+    }
+    if phases := [phase for phase in PHASES if phase in {key.phase for key in keys}]:
+        values["benchmark.phases"] = phases
+    for phase, name in _BATCHES.items():
+        if sizes := sorted({key.batch_size for key in keys if key.phase == phase}):
+            values[name] = sizes
+    if side.profile in ("quick", "standard", "rigorous"):
+        values["benchmark.profile"] = side.profile
+    for fact, key in _TAKEN_OVER.items():
+        if value := side.stack.get(fact):
+            values[key] = int(value) if value.isdecimal() else value
+    settings = from_options(values, dict.fromkeys(values, origin), options)
+    return preset(limit_s, LayeredSettings(settings.values, settings.origins, frozenset(settings.values)))
+
+
+def preset(limit_s: float, settings: LayeredSettings) -> Preset:
+    """Return a gate's preset."""
+    return Preset(NAME, limit_s, settings)
+
+
+def gated(configuration: Configuration, gate: Gate | None, launches: int | None) -> Configuration:
+    """Return the configuration of a gate's run, which writes reports into its own folder alone."""
+    rounds = planning.FIRST_ROUNDS if launches is None else launches
+    isolation = configuration.isolation
+    if gate is not None and any(side.python for side in gate.sides):
+        isolation = Isolation.EXEC  # a zygote has one interpreter
+    measurement = replace(configuration.measurement, load_s=0.0)  # a gate has no time for what it does not compare
+    return replace(configuration, gate=gate, launches=rounds, isolation=isolation, formats=(), measurement=measurement)
+
+
+def with_cells(
+    configuration: Configuration, baseline: Side, launches: int | None, percent: float | None
+) -> Configuration:
+    """Return the gate that measures the cells of a baseline."""
+    keys = tuple(dict.fromkeys(planning.stored(cell.key) for cell in baseline.cells if cell.values))
+    return gated(configuration, Gate(keys=keys, percent=percent), launches)
+
+
+def sides(
+    models: tuple[str, str] | None, settings: Sequence[Sequence[str]], pythons: Sequence[str | None]
+) -> list[RequestedSide]:
+    """Return the two sides that the words of --ab, --set-a and so on request; none without any. Raises ConfigError."""
+    if models is None and not any(settings) and not any(pythons):
+        return []
+    requested = []
+    for place, name in enumerate("ab"):
+        changed = parse(settings[place], f"--set-{name}")
+        words = [f"{option.replace('_', '-')}={value}" for option, value in changed.items()]
+        if models is not None:
+            changed, words = {**changed, "models": models[place]}, [models[place], *words]
+        python = interpreter(pythons[place] or sys.executable, f"--python-{name}") if any(pythons) else ""
+        requested.append(RequestedSide(" ".join(filter(None, (*words, python))) or UNCHANGED, changed, python))
+    if requested[0] == requested[1]:
+        raise ConfigError(f"both sides are the same: {requested[0].label}")
+    return requested
+
+
+def with_sides(
+    words: Sequence[RequestedSide], configurations: Sequence[Configuration], launches: int | None, percent: float | None
+) -> Configuration:
+    """Return the gate of two sides. Models that both sides have get names apart."""
+    first, second = ({model.name for model in one.models} for one in configurations)
+    gate_sides: list[GateSide] = []
+    models: list[ModelSpec] = []
+    for side, configuration in zip(words, configurations, strict=True):
+        one = gated(configuration, None, launches)
+        names = tuple(f"{model.name} ({side.label})" if first & second else model.name for model in one.models)
+        gate_sides.append(GateSide(label=side.label, models=names, configuration=one, python=side.python))
+        models += [replace(model, name=name) for model, name in zip(one.models, names, strict=True)]
+    whole = replace(configurations[0], models=tuple(models), probes=())
+    return gated(whole, Gate(sides=tuple(gate_sides), percent=percent), launches)
+
+
+def parse(words: Iterable[str], origin: str) -> dict[str, str]:
+    """Return option name → value of --set-a or --set-b. Raises ConfigError."""
+    changed: dict[str, str] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        name = name.strip().replace("_", "-")
+        if not sign or not value:
+            raise ConfigError(f"{origin} {word}: expected NAME=VALUE, such as precision=bf16")
+        changed[require_known(name, origin, SETTABLE, "setting").replace("-", "_")] = value
+    return changed
+
+
+def interpreter(path: str, origin: str) -> str:
+    """Return the absolute path of an interpreter that can measure. Raises ConfigError."""
+    place = Path(path).expanduser().absolute()
+    try:
+        done = subprocess.run([place, "-c", _IMPORTS], capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+        problem = "" if done.stdout.strip() else done.stderr.strip().rpartition("\n")[2] or "it prints nothing"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        problem = str(error)
+    if problem:
+        raise ConfigError(f"{origin} {path}: cannot measure: {problem}. It needs torch, msgspec and pyzmq.")
+    return str(place)

@@ -1,0 +1,102 @@
+"""Decide which cells of a gate need another round, and whether there is time for it. Pure.
+
+UNSEEN_PERCENT is the largest slow-down that may stay unseen. A cell is undecided while more launches may resolve
+INCONCLUSIVE, or while a larger slow-down is not excluded.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import median, stdev
+from typing import Final
+
+from orchestrator.analysis.evidence import Evidence
+from orchestrator.compare.comparison import ComparedCell
+from orchestrator.compare.run_figures import Side
+from orchestrator.figures.keys import CellKey
+from orchestrator.kinds.gate import planning, sides
+from orchestrator.state.added_launches import Doubt, Look
+from orchestrator.state.archive import Archive
+from orchestrator.stats import two_runs
+from orchestrator.stats.two_runs import ChangeVerdict
+
+UNSEEN_PERCENT: Final = 100 * two_runs.LARGEST_UNSEEN
+"""Largest slow-down that a gate may leave unseen while it has time."""
+HELP: Final = (
+    "What helps: end other programs, a larger batch (-b), one device at a time (--solo), fixed cores (taskset), "
+    "more time (--time-limit)"
+)
+MORE_BEFORE: Final = ", a baseline with more launches (--launches)"
+
+
+def look(archive: Archive, evidence: Evidence) -> Look:
+    """Return the cells that need another round. Raises UserError."""
+    before, after, comparison = sides.compared(archive, evidence)
+    open_ = [cell for cell in comparison.cells if needs_launches(cell)]
+    if not open_:
+        return Look()
+    return Look(
+        doubts=tuple(_doubts(archive, evidence, open_)),
+        most=two_runs.MOST_LAUNCHES,
+        word="undecided",
+        warning=_warning(archive, open_, variation(before, after)),
+    )
+
+
+def needs_launches(cell: ComparedCell) -> bool:
+    """Whether more launches may change the verdict of a cell."""
+    if cell.verdict is ChangeVerdict.NO_CHANGE:
+        return (cell.excluded_percent or 0.0) > UNSEEN_PERCENT
+    if cell.verdict is not ChangeVerdict.INCONCLUSIVE or cell.low is None:
+        return False
+    return cell.launches_needed is not None or cell.needed_beyond or 100 * (1 - cell.low) > UNSEEN_PERCENT
+
+
+def variation(*measured: Side) -> float | None:
+    """Return the median relative standard deviation between launches of a cell, None where no cell has two."""
+    logs = [[math.log(rate) for rate in cell.rates] for side in measured for cell in side.cells]
+    return median(found) if (found := [stdev(own) for own in logs if len(own) > 1]) else None
+
+
+def _doubts(archive: Archive, evidence: Evidence, open_: Iterable[ComparedCell]) -> Iterable[Doubt]:
+    plan, gate = archive.stored.plan, planning.requested(archive.stored.configuration)
+    others = planning.partners(gate, plan) if gate.sides else {}
+    uuids = {device.label: device.uuid for device in archive.stored.devices}
+    ids_by_facts: dict[tuple[object, ...], list[str]] = {}
+    for cell in plan.cells:
+        if not gate.sides or cell.id in others:
+            ids_by_facts.setdefault(_facts(sides.common(gate, cell)), []).append(cell.id)
+    for compared in open_:
+        ids = ids_by_facts[
+            compared.model_name,
+            compared.phase,
+            compared.precision,
+            compared.mode,
+            compared.input_size,
+            compared.batch_size,
+        ]
+        both = [*ids, *(others[cell] for cell in ids if cell in others)]
+        if len(evidence.outcomes[ids[0]].counted) % 2:
+            both = [*both[len(ids) :], *ids]
+        yield Doubt(uuids[compared.gpu_after], tuple(both))
+
+
+def _facts(key: CellKey) -> tuple[object, ...]:
+    return key.model_name, key.phase, key.precision, key.mode, key.input_size, key.batch_size
+
+
+def advice(archive: Archive, varies: float | None) -> str:
+    """Say how the machine varies, where that is known, and what helps against that."""
+    baseline = "" if planning.requested(archive.stored.configuration).sides else MORE_BEFORE
+    variation_text = "" if varies is None else f"this machine varies by {varies:.1%} from launch to launch. "
+    return f"{variation_text}{HELP}{baseline}"
+
+
+def _warning(archive: Archive, open_: Sequence[ComparedCell], varies: float | None) -> str:
+    limit_s, spent_s = archive.stored.configuration.time_limit_s, archive.durations_s[-1]
+    half_widths = [math.log(cell.high / cell.low) / 2 for cell in open_ if cell.low and cell.high]
+    if not (limit_s and spent_s and half_widths):
+        return ""
+    unseen = -math.expm1(-median(half_widths) * math.sqrt(spent_s / limit_s))
+    if 100 * unseen <= UNSEEN_PERCENT:
+        return ""
+    return f"changes of less than about {unseen:.0%} will not be seen within {limit_s:g} s: {advice(archive, varies)}"

@@ -1,0 +1,213 @@
+"""From results of launches to the rows of operators: times, rates, shares of the roofs, grades. Pure."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from orchestrator.analysis.evidence import Evidence
+from orchestrator.analysis.kind_analysis import KindAnalysis
+from orchestrator.analysis.results import probes
+from orchestrator.config.naming import plural
+from orchestrator.figures.cells import ProbeMetrics
+from orchestrator.figures.health import HealthReport
+from orchestrator.figures.operators import Grade, OperatorRow, OperatorsReport, OperatorStatus
+from orchestrator.figures.report import Report
+from orchestrator.figures.run_verdict import Cause, CauseKind
+from orchestrator.kinds.ops.planning import operator_of
+from orchestrator.kinds.ops.settings import COMPILED, EAGER
+from orchestrator.state.archive import Archive
+from protocol import floats
+from protocol.cell import Cell, OperatorShape, Precision, Workload
+from protocol.result import ShapeResult
+
+GRADES: Final = (
+    (90.0, Grade.EXCELLENT),
+    (70.0, Grade.GOOD),
+    (50.0, Grade.FAIR),
+    (20.0, Grade.POOR),
+    (0.0, Grade.CRITICAL),
+)
+"""Percent of the speed of eager, at least → grade."""
+_HOST_RATIO: Final = 3.0
+"""From here on a call takes so many times its device time that the host decides."""
+_NEAR_ROOF: Final = 60.0
+_FAR_FROM_ROOF: Final = 20.0
+
+
+class Roofs(NamedTuple):
+    """What the probes of the run reached on a device: TB/s, and TFLOP/s by precision."""
+
+    tb_per_second: float | None
+    tflops: Mapping[str, float]
+
+
+def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
+    """Return the rows, and what is incomplete: shapes that failed twice."""
+    found = tuple(graded(_rows(archive, evidence)))
+    failed = [row for row in found if row.status is OperatorStatus.FAILED and _has_result(row, found)]
+    incomplete = (
+        (f"{plural(len(failed), 'shape')} failed, also alone: {', '.join(dict.fromkeys(map(title, failed)))}",)
+        if failed
+        else ()
+    )
+    return KindAnalysis(operators=OperatorsReport(rows=found), incomplete=incomplete)
+
+
+def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Cause]:
+    """Return a cause for each implementation with a wrong result."""
+    wrong: dict[str, OperatorRow] = {}
+    for row in report.operators.rows if report.operators else ():
+        if row.status is OperatorStatus.WRONG:
+            wrong.setdefault(title(row), row)
+    for name, row in wrong.items():
+        yield Cause(kind=CauseKind.WRONG, text=f"WRONG: {name}, {row.shape}: {row.reason}")
+
+
+def title(row: OperatorRow) -> str:
+    """Name a row without its shape and GPU."""
+    return f"{row.operator}, {row.implementation}, {row.precision}"
+
+
+def roofs(measured: Iterable[ProbeMetrics], gpu_uuid: str) -> Roofs:
+    """Return the roofs of a device."""
+    mine = [probe for probe in measured if probe.gpu_uuid == gpu_uuid]
+    rates = [rate for probe in mine for rate in (probe.copy_gb_per_sec, probe.triad_gb_per_sec) if rate]
+    products = {probe.precision: probe.sustained_tflops for probe in mine if probe.sustained_tflops}
+    return Roofs(max(rates) / 1000 if rates else None, products)
+
+
+def grade(percent: float) -> Grade:
+    """Return the grade of a speed in percent of eager."""
+    return next(one for least, one in GRADES if percent >= least)
+
+
+def graded(rows: Iterable[OperatorRow]) -> Iterator[OperatorRow]:
+    """Yield the rows with their speed relative to eager, grade and advice."""
+    every = tuple(rows)
+    eager = {_place(row): row for row in every if row.implementation == EAGER}
+    for row in every:
+        reference = eager.get(_place(row))
+        if row.implementation == EAGER or reference is None:
+            yield replace(row, advice=advice(row))
+            continue
+        percent = _percent(reference.pure_ms, row.pure_ms)
+        told = replace(
+            row,
+            eager_percent=percent,
+            eager_backward_percent=_percent(reference.pure_backward_ms, row.pure_backward_ms),
+            grade=None if percent is None else grade(percent),
+        )
+        yield replace(told, advice=advice(told))
+
+
+def advice(row: OperatorRow) -> str:
+    """Return what to do about a row, empty for nothing. The first reason that applies."""
+    if row.status is OperatorStatus.WRONG:
+        return "correct it: a wrong result has no speed"
+    if row.status is not OperatorStatus.OK or row.pure_ms is None or row.real_ms is None:
+        return ""
+    if row.eager_percent is not None and row.eager_percent < GRADES[0][0]:
+        return f"use eager here: it needs {row.eager_percent:.0f} % of the time"
+    if row.graphed and row.real_ms > _HOST_RATIO * row.pure_ms:
+        return "the host decides: fuse it with its neighbours, or use a CUDA graph"
+    if row.roof_percent is None or row.roof_percent >= _NEAR_ROOF:
+        return ""
+    if row.roof_percent < _FAR_FROM_ROOF:
+        limit = "the memory" if (row.memory_percent or 0.0) > (row.compute_percent or 0.0) else "the arithmetic"
+        return f"far below the roof of {limit}: look for another layout or kernel"
+    return ""
+
+
+def _place(row: OperatorRow) -> tuple[str, ...]:
+    return row.gpu_uuid, row.operator, row.precision, row.shape
+
+
+def _percent(reference_ms: float | None, own_ms: float | None) -> float | None:
+    return 100 * reference_ms / own_ms if reference_ms and own_ms else None
+
+
+def _has_result(row: OperatorRow, rows: Sequence[OperatorRow]) -> bool:
+    """Whether another shape of the cell has a result: a cell without any counts as failed already."""
+    alike = (row.gpu_uuid, title(row))
+    return any((one.gpu_uuid, title(one)) == alike and one.status is not OperatorStatus.FAILED for one in rows)
+
+
+def _rows(archive: Archive, evidence: Evidence) -> Iterator[OperatorRow]:
+    measured = probes(archive, evidence)
+    for cell in archive.stored.plan.cells:
+        if cell.workload is Workload.OPERATOR:
+            yield from _of_cell(cell, archive, evidence, roofs(measured, cell.devices[0]))
+
+
+def _of_cell(cell: Cell, archive: Archive, evidence: Evidence, limits: Roofs) -> Iterator[OperatorRow]:
+    model, device = archive.stored.configuration.by_name[cell.model], archive.devices[cell.devices[0]]
+    operator, outcome = operator_of(model), evidence.outcomes[cell.id]
+    launches = [evidence.launches[number].result.shapes for number in outcome.counted]
+    implementation = model.name.rpartition("=")[0] if model.own else COMPILED if cell.compiles else EAGER
+    for shape in operator.shapes[device.kind]:
+        found = [one for shapes in launches for one in shapes if one.shape == shape.name]
+        status, reason = _fate(found, failed=bool(archive.tries.get(cell.id)), why=outcome.reason)
+        deviations = [one.deviation for one in found if one.deviation is not None and math.isfinite(one.deviation)]
+        row = OperatorRow(
+            gpu_uuid=device.uuid,
+            operator=operator.name,
+            category=operator.category,
+            implementation=implementation,
+            precision=cell.precision,
+            shape=shape.name,
+            sizes=" ".join(f"{name}={size}" for name, size in shape.sizes.items()),
+            status=status,
+            reason=reason,
+            deviation=max(deviations, default=None),
+            tolerance=operator.tolerance[cell.precision],
+            gradient_verified=operator.backward and bool(found) and not any(one.no_gradient for one in found),
+            intensity=shape.flops / shape.moved[cell.precision],
+        )
+        yield row if status is not OperatorStatus.OK else _timed(row, shape, found, limits)
+
+
+def _fate(found: Sequence[ShapeResult], *, failed: bool, why: str) -> tuple[OperatorStatus, str]:
+    """One wrong launch is enough, one failed among good ones is not."""
+    if wrong := [one.wrong for one in found if one.wrong]:
+        return OperatorStatus.WRONG, wrong[0]
+    if any(not one.error for one in found):
+        return OperatorStatus.OK, ""
+    if found:
+        return OperatorStatus.FAILED, found[0].error
+    return (OperatorStatus.FAILED if failed else OperatorStatus.MISSING), why
+
+
+def _timed(row: OperatorRow, shape: OperatorShape, found: Sequence[ShapeResult], limits: Roofs) -> OperatorRow:
+    times = {
+        name: _median(one.series[name] for one in found if name in one.series)
+        for name in ("real", "pure", "real_backward", "pure_backward")
+    }
+    pure = times["pure"]
+    if not pure:
+        return replace(row, status=OperatorStatus.FAILED, reason="its times are zero")
+    gb_per_second, tflops = shape.moved[Precision(row.precision)] / pure / 1e6, shape.flops / pure / 1e9
+    memory_percent = gb_per_second / limits.tb_per_second / 10 if limits.tb_per_second else None
+    peak = limits.tflops.get(row.precision)
+    compute_percent = 100 * tflops / peak if peak and tflops else None
+    return replace(
+        row,
+        real_ms=times["real"],
+        pure_ms=pure,
+        real_backward_ms=times["real_backward"],
+        pure_backward_ms=times["pure_backward"],
+        graphed=all(one.graphed for one in found if not one.error) if row.gpu_uuid[:3] != "cpu" else None,
+        gb_per_second=gb_per_second,
+        tflops=tflops or None,
+        memory_percent=memory_percent,
+        compute_percent=compute_percent,
+        roof_percent=max((one for one in (memory_percent, compute_percent) if one is not None), default=None),
+    )
+
+
+def _median(series: Iterable[bytes]) -> float | None:
+    """Median over launches of the medians over calls."""
+    values = [median(floats.unpack(data)) for data in series]
+    return median(values) if values else None

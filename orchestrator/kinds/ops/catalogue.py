@@ -1,0 +1,91 @@
+"""The operators of configs/operators.yaml, with their sizes, bytes and operations resolved."""
+
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from orchestrator.config import yaml_file
+from orchestrator.config.catalogue import configs_folder
+from orchestrator.config.yaml_schema import require_known
+from orchestrator.errors import ConfigError
+from orchestrator.kinds.ops.formula import evaluate
+from protocol.cell import DeviceKind, InputSpec, OperatorShape, OperatorSpec, Precision
+
+SHAPES: Final = ("small", "medium", "large")
+_BYTES: Final = {Precision.FP32: 4, Precision.TF32: 4, Precision.FP16: 2, Precision.BF16: 2}
+_INPUT: Final = re.compile(r"(?P<shape>\S+)(?: in (?P<low>[0-9.]+?)\.\.(?P<high>[0-9.]+)| int (?P<below>\w+))?")
+_Sizes = Mapping[DeviceKind, Mapping[str, Mapping[str, int]]]
+
+
+class _Category(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    precisions: tuple[Precision, ...]
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    category: str
+    sizes: str
+    inputs: tuple[str, ...]
+    flops: str
+    bytes: str
+    tolerance: float = 1.0
+    backward: bool = True
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    tolerance: dict[Precision, float]
+    categories: dict[str, _Category]
+    sizes: dict[str, dict[DeviceKind, dict[str, dict[str, int]]]]
+    operators: dict[str, _Entry]
+
+
+@functools.cache
+def load(folder: Path | None = None) -> dict[str, OperatorSpec]:
+    """Return the operators by name, in the order of the file. Raises ConfigError for a broken file."""
+    path = (folder or configs_folder()) / "operators.yaml"
+    file = yaml_file.read(path).convert(_File)
+    return {name: _spec(name, entry, file, f"{path}, {name}") for name, entry in file.operators.items()}
+
+
+def _spec(name: str, entry: _Entry, file: _File, origin: str) -> OperatorSpec:
+    category = file.categories[require_known(entry.category, origin, file.categories, "category")]
+    sizes: _Sizes = file.sizes[require_known(entry.sizes, origin, file.sizes, "sizes")]
+    for of_kind in sizes.values():
+        if tuple(of_kind) != SHAPES:
+            raise ConfigError(f"{origin}: its sizes are {', '.join(of_kind)}, expected {', '.join(SHAPES)}")
+    return OperatorSpec(
+        name=name,
+        category=entry.category,
+        shapes={
+            kind: tuple(_shape(label, found, entry, category.precisions, origin) for label, found in of_kind.items())
+            for kind, of_kind in sizes.items()
+        },
+        tolerance={precision: file.tolerance[precision] * entry.tolerance for precision in category.precisions},
+        backward=entry.backward,
+    )
+
+
+def _shape(
+    label: str, sizes: Mapping[str, int], entry: _Entry, precisions: tuple[Precision, ...], origin: str
+) -> OperatorShape:
+    return OperatorShape(
+        name=label,
+        sizes=dict(sizes),
+        inputs=tuple(_input(number, text, sizes, origin) for number, text in enumerate(entry.inputs, 1)),
+        flops=float(evaluate(entry.flops, sizes, origin)),
+        moved={one: float(evaluate(entry.bytes, {**sizes, "s": _BYTES[one]}, origin)) for one in precisions},
+    )
+
+
+def _input(number: int, text: str, sizes: Mapping[str, int], origin: str) -> InputSpec:
+    found = _INPUT.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"{origin}: {text!r} is no input: expected a shape, perhaps with `in 0.5..2` or `int v`")
+    shape = tuple(evaluate(part, sizes, origin) for part in found["shape"].split(","))
+    if found["below"] is not None:
+        below = evaluate(found["below"], sizes, origin)
+        return InputSpec(name=str(number), shape=shape, dtype="int64", high=below)
+    return InputSpec(name=str(number), shape=shape, low=float(found["low"] or 0), high=float(found["high"] or 0))

@@ -1,0 +1,101 @@
+"""From the words of the command to the configuration of a run of operators."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from orchestrator.config.options import Option
+from orchestrator.config.own_code import Search
+from orchestrator.config.presets import Preset
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.config.settings import from_options
+from orchestrator.config.yaml_schema import require_known
+from orchestrator.errors import ConfigError
+from orchestrator.kinds.ops import catalogue
+from protocol.cell import ModelSpec, OperatorSpec, Workload
+from protocol.own import OwnModel
+
+NAME: Final = "ops"
+EAGER: Final = "eager"
+COMPILED: Final = "compiled"
+IMPLEMENTATIONS: Final = (EAGER, COMPILED)
+FAST_S: Final = 0.01
+"""Length of each timed window with --fast; otherwise that of the profile's blocks."""
+
+
+def preset(options: tuple[Option, ...]) -> Preset:
+    """Return the defaults of operators: one launch of each cell."""
+    key = "benchmark.launches"
+    return Preset(NAME, None, from_options({key: 1}, {key: NAME}, options))
+
+
+def chosen(categories: Sequence[str], names: Sequence[str]) -> tuple[OperatorSpec, ...]:
+    """Return the operators of these categories and names, all without any. Raises ConfigError."""
+    known = catalogue.load()
+    for category in categories:
+        require_known(category, "--category", {one.category for one in known.values()}, "category")
+    for name in names:
+        require_known(name, "--op", known, "operator")
+    found = tuple(
+        one
+        for one in known.values()
+        if (not categories or one.category in categories) and (not names or one.name in names)
+    )
+    if not found:
+        raise ConfigError("--op: none of these operators is in the categories of --category. Remove one of the options")
+    return found
+
+
+def own(words: Sequence[str], search: Search) -> tuple[ModelSpec, ...]:
+    """Return the implementations of --against, "kernels.py:my_softmax=softmax". Raises ConfigError."""
+    known, found = catalogue.load(), []
+    for word in words:
+        target, sign, name = word.rpartition("=")
+        if not sign or not target:
+            raise ConfigError(f"--against {word}: expected FILE:FUNCTION=OPERATOR, as in kernels.py:my_softmax=softmax")
+        operator = known[require_known(name, f"--against {word}", known, "operator")]
+        found.append(_model(operator, word, search.locate(target, "--against")))
+    if len(set(words)) < len(words):
+        raise ConfigError("--against: an implementation is given twice")
+    return tuple(found)
+
+
+def with_operators(
+    configuration: Configuration,
+    operators: Sequence[OperatorSpec],
+    mine: Sequence[ModelSpec],
+    implementations: Sequence[str],
+    *,
+    fast: bool,
+) -> Configuration:
+    """Return the configuration of the run. Raises ConfigError for an unknown implementation."""
+    for one in implementations:
+        require_known(one, "--implementations", IMPLEMENTATIONS, "implementation")
+    measurement = replace(configuration.measurement, load_s=0.0)
+    if fast:
+        measurement = replace(measurement, block_s=FAST_S)
+    return replace(
+        configuration,
+        models=(*(_model(one, one.name) for one in operators), *mine),
+        workloads=(Workload.OPERATOR,),
+        implementations=tuple(implementations),
+        measurement=measurement,
+        launches=1 if fast else configuration.launches,
+        adds_launches=False,
+    )
+
+
+def _model(operator: OperatorSpec, name: str, code: OwnModel | None = None) -> ModelSpec:
+    return ModelSpec(
+        name=name,
+        title=name,
+        type="operator",
+        family="operator",
+        inputs=(),
+        parameters=0,
+        inference_gflops=0.0,
+        memory_mb=0,
+        own=code,
+        operator=operator,
+    )

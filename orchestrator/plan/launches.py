@@ -1,0 +1,38 @@
+"""Default number of launches of each cell. Pure.
+
+As many as fit into FITTING_S by the plan's estimate, at most MOST, at least as many as the profile says: small runs can
+then be compared, and large ones stay short.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.plan import estimate, planner
+from protocol.cell import Device
+
+FITTING_S: Final = 300.0
+MOST: Final = 5
+
+
+def fitted(configuration: Configuration, devices: Sequence[Device]) -> Configuration:
+    """Return the configuration with the default number. Raises ConfigError as planner.make does."""
+    least = configuration.launches
+
+    def total_s(launches: int) -> float:
+        trial = replace(configuration, launches=launches)
+        return estimate.total_s(planner.make(trial, devices), trial, devices)
+
+    once_s = total_s(1)
+    again_s = total_s(2) - once_s  # a scan for the batch size is not repeated
+    fitting = 1 if again_s <= 0 else 1 + math.floor((FITTING_S - once_s) / again_s)
+    return replace(configuration, launches=max(least, min(MOST, fitting)))
+
+
+def reason(configuration: Configuration) -> str:
+    """Explain how `fitted` chose the number."""
+    number = "One launch" if configuration.launches == 1 else f"{configuration.launches} launches"
+    return f"{number} of each cell: as many as fit into {FITTING_S / 60:g} min, 1 to {MOST}, or the profile's."

@@ -1,0 +1,24 @@
+"""Launches with a load window, over which power and utilisation are read (ADR 30). Pure.
+
+The first launch of each model, phase and precision at its largest batch, on a GPU that is read.
+"""
+
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.config.workloads import WORKLOADS, Role
+from protocol.cell import AUTO, Cell, Device, DeviceKind
+
+
+def window_s(cell: Cell, configuration: Configuration, device: Device, round_: int) -> float:
+    """Return the seconds of the load window of one launch, 0 for none.
+
+    cell: with its actual batch size: after an out-of-memory error half of the requested one, unless a smaller requested
+    one takes its place.
+    """
+    facts = WORKLOADS[cell.workload]
+    read = device.kind is DeviceKind.CUDA and configuration.monitor
+    if round_ or not read or facts.role is not Role.PHASE or not facts.has_batch:
+        return 0.0
+    *smaller, largest = sorted(facts.batch_sizes(configuration))
+    if largest == AUTO or cell.batch_size <= max(smaller, default=0):
+        return 0.0
+    return configuration.measurement.load_s

@@ -1,0 +1,144 @@
+"""The best configuration of each model and phase: a line for each model, medians over identical GPUs.
+
+Model      inference/s  batch  prec.  x fp32  GEMM  smp/J   training/s  batch  …
+resnet50        7764.3     32   bf16    2.8x   41%   12.1       1694.3     32
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Final, NamedTuple
+
+from msgspec import structs
+
+from orchestrator.config.naming import shortened
+from orchestrator.figures.cells import Computed, Measured
+from orchestrator.figures.report import Report
+from orchestrator.figures.table import BY_FIELD, main_figure
+from orchestrator.report import remarks
+from orchestrator.report.chapters.model_figures import measurements
+from orchestrator.report.device_labels import groups, labels
+from orchestrator.report.numbers import number
+from orchestrator.report.sections import Column, Section, Table, numbers, texts
+from protocol.cell import CompileMode, Mode, Precision, Workload
+
+LONGEST_NAME: Final = 20
+_RATES: Final = {
+    Workload.INFERENCE: "inference/s",
+    Workload.TRAINING: "training/s",
+    Workload.GENERATION: "tokens/s",
+}
+_ENERGY: Final = {
+    Workload.INFERENCE: ("smp/J", BY_FIELD["energy_per_sample_j"]),
+    Workload.TRAINING: ("smp/J", BY_FIELD["energy_per_sample_j"]),
+    Workload.GENERATION: ("tok/J", BY_FIELD["energy_per_token_j"]),
+}
+_FACTS: Final = (
+    *numbers("batch"),
+    *texts("prec.", priority=1),
+    *numbers("x fp32", priority=2),
+    *numbers("GEMM", priority=3),
+)
+_EXPLAINED: Final = {"x fp32": "x fp32: same batch", "GEMM": "GEMM: share of matrix rate"}
+
+
+class _Shape(NamedTuple):
+    precision: str
+    batch: int
+    input_size: int | None
+    compile_mode: str
+
+    @property
+    def format(self) -> str:
+        """Precision, and how the model is compiled."""
+        return self.precision if self.compile_mode == CompileMode.EAGER else f"{self.precision} {self.compile_mode}"
+
+
+class _Rate(NamedTuple):
+    shape: _Shape
+    rate: float
+    metrics: Sequence[Measured]
+
+
+def best(report: Report) -> Section | None:
+    """A table for each group of identical devices; None without a rate."""
+    tables = [
+        replace(made, caption=f"{group.shown.gpu_name}, {labels(group.devices)}" if len(groups(report)) > 1 else "")
+        for group in groups(report)
+        if (made := _table(report, {device.gpu_uuid for device in group.devices})).rows
+    ]
+    if not tables:
+        return None
+    titles = {column.title for table in tables for column in table.columns}
+    several = any(len(group.devices) > 1 for group in groups(report))
+    sizes = sorted(
+        {
+            measurement.metric.batch_size
+            for measurement in measurements(report)
+            if measurement.metric.batch_size and measurement.key.phase in _RATES
+        }
+    )
+    legend = [f"{'batches' if len(sizes) > 1 else 'batch'} {', '.join(map(str, sizes))}"]
+    legend += ["medians of GPUs"] if several else []
+    legend += [words for column, words in _EXPLAINED.items() if column in titles]
+    marks = remarks.legend(str(entry) for table in tables for row in table.rows for entry in row[1:])
+    return Section("best", "Best", ("; ".join((*legend, *marks)),), tables=tuple(tables))
+
+
+def _table(report: Report, uuids: set[str]) -> Table:
+    of_group = structs.replace(report, results=tuple(one for one in report.results if one.gpu_uuid in uuids))
+    loaded = any(result.mode == Mode.LOADED for result in of_group.results)
+    found: dict[str, dict[Workload, dict[_Shape, list[Measured]]]] = {}
+    for one in measurements(of_group):
+        batch = one.metric.batch_size
+        if one.key.phase in _RATES and batch is not None and (one.key.mode == Mode.LOADED) is loaded:
+            model = one.model.removesuffix(f" {one.key.compile_mode}")  # modes of a model compete
+            phases = found.setdefault(shortened(model, LONGEST_NAME), {})
+            shape = _Shape(one.key.precision, batch, one.key.input_size, one.key.compile_mode)
+            phases.setdefault(one.key.phase, {}).setdefault(shape, []).append(one.metric)
+    columns = [*texts("Model"), *(column for phase in _RATES for column in _columns(phase))]
+    rows = [
+        (model, *(entry for phase in _RATES for entry in _entries(phase, phases.get(phase, {}))))
+        for model, phases in found.items()
+    ]
+    known = [place for place in range(len(columns)) if any(row[place] for row in rows)]
+    kept: tuple[Column, ...] = tuple(columns[place] for place in known)
+    shown = tuple(tuple(row[place] for place in known) for row in rows if any(row[1:]))
+    return Table("", kept, shown, framed=False)
+
+
+def _columns(phase: Workload) -> tuple[Column, ...]:
+    return (*numbers(_RATES[phase]), *_FACTS, *numbers(_ENERGY[phase][0], priority=4))
+
+
+def _entries(phase: Workload, by_shape: dict[_Shape, list[Measured]]) -> tuple[str, ...]:
+    rates = list(_rates(phase, by_shape))
+    if not rates:
+        return ("",) * len(_columns(phase))
+    top = max(rates, key=lambda one: one.rate)
+    in_doubt = "".join(dict.fromkeys(remarks.mark(metric) for metric in top.metrics))
+    base = next((one.rate for one in rates if one.shape == top.shape._replace(precision=Precision.FP32)), None)
+    gain = "" if base is None or top.shape.precision == Precision.FP32 else f"{top.rate / base:.1f}"
+    shares = [one.plausibility.gemm_percent for one in top.metrics if isinstance(one, Computed)]
+    share, joule = _median(shares), _median([_ENERGY[phase][1].number(one) for one in top.metrics])
+    return (
+        f"{number(top.rate)}{in_doubt}",
+        str(top.shape.batch),
+        top.shape.format,
+        gain,
+        "" if share is None else f"{share:.0f}%",
+        "" if not joule else number(1 / joule),
+    )
+
+
+def _rates(phase: Workload, by_shape: dict[_Shape, list[Measured]]) -> Iterator[_Rate]:
+    figure = main_figure(phase, "")
+    for shape, metrics in by_shape.items():
+        rate = _median([figure.number(metric) for metric in metrics])
+        if rate is not None:
+            yield _Rate(shape, rate, metrics)
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

@@ -1,0 +1,183 @@
+"""Compiled and eager: what torch.compile gains in each cell, what it costs, and which mode to choose."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from orchestrator.figures.cells import CompilationFigures, PhaseMetrics
+from orchestrator.figures.report import Report
+from orchestrator.report.charts import Bars, Kind, Series
+from orchestrator.report.device_labels import by_uuid
+from orchestrator.report.lines import Line, lines
+from orchestrator.report.numbers import NOT_AVAILABLE, number, share
+from orchestrator.report.sections import Badge, Chart, Entry, Finding, Section, Table, Tone, numbers, table, texts
+
+_SUMMARY = (
+    "Speed-up: time of an eager iteration over that of a compiled one, in this run, with its 95% interval. Cold: with "
+    "empty caches. Cached: with those that the first launch filled. Pays after: iterations until a cold compilation "
+    "has paid. Error: the largest difference from the eager outputs, relative to the largest of them."
+)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A compiled cell. group: cells that differ only in the mode."""
+
+    group: str
+    mode: str
+    metric: PhaseMetrics
+    figures: CompilationFigures
+    line: Line
+
+
+def compiled(report: Report) -> Section | None:
+    """A row for each compiled cell, and the best mode of each model and batch size."""
+    found = [*_rows(report)]
+    if not found:
+        return None
+    chart, figures = _speed_ups(found)
+    return Section(
+        "compiled",
+        "Compiled and eager",
+        (_SUMMARY,),
+        charts=(chart,) if chart.plots else (),
+        tables=(figures,),
+        findings=(*_advice(found), *_wrong(found), *_breaks(found)),
+    )
+
+
+def _rows(report: Report) -> Iterator[_Row]:
+    labels = by_uuid(report)
+    several = len(report.gpu_info) > 1
+    for line in lines(report):
+        if isinstance(line.metric, PhaseMetrics) and line.metric.compilation is not None and line.result is not None:
+            entry = line.entry
+            words = (entry.model_name, entry.workload, entry.precision, _size(entry.input_size), f"b{entry.batch_size}")
+            where = labels[entry.gpu_uuid] if several else ""
+            mode = "by its own code" if line.metric.compilation.own else line.result.compile_mode
+            yield _Row(" ".join(filter(None, (*words, where))), mode, line.metric, line.metric.compilation, line)
+
+
+def _size(input_size: int | None) -> str:
+    return "" if input_size is None else f"input {input_size}"
+
+
+# ── figures ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _speed_ups(found: list[_Row]) -> tuple[Chart, Table]:
+    columns = (
+        *texts("Measurement", "Mode"),
+        *numbers("Iteration ms", priority=1),
+        *numbers("Speed-up"),
+        *texts("95% interval", priority=2),
+        *numbers("Cold s", priority=1),
+        *numbers("Cached s", priority=3),
+        *numbers("First call s", priority=6),
+        *numbers("Memory", priority=5),
+        *numbers("Graphs", priority=6),
+        *numbers("Breaks", "Recompilations", priority=4),
+        *numbers("Error", priority=3),
+        *numbers("Pays after", priority=2),
+    )
+    figures = table("Compiled cells", columns, [_entries(row) for row in found], name="compiled")
+    groups, modes = [*dict.fromkeys(row.group for row in found)], [*dict.fromkeys(row.mode for row in found)]
+    gained = {(row.group, row.mode): row.figures.speed_up for row in found}
+    series = tuple(Series(mode, tuple(gained.get((group, mode)) for group in groups)) for mode in modes)
+    known = any(value is not None for value in gained.values())
+    chart = Chart(
+        "speed-ups",
+        "Speed-up over eager",
+        Kind.BARS,
+        "Eager is 1. Higher is better.",
+        (Bars("speed-up", "times", tuple(groups), series),) if known else (),
+        "compiled",
+    )
+    return chart, figures
+
+
+def _entries(row: _Row) -> tuple[Entry, ...]:
+    figures = row.figures
+    return (
+        row.group,
+        row.mode,
+        number(row.metric.total_iteration_time_ms),
+        _times(figures.speed_up),
+        _interval(figures),
+        _seconds(figures.cold_compile_ms),
+        _seconds(figures.cached_compile_ms),
+        _seconds(figures.cold_first_call_ms),
+        NOT_AVAILABLE if figures.memory_of_eager is None else share(figures.memory_of_eager * 100),
+        str(figures.graphs),
+        str(len(figures.graph_breaks)),
+        str(len(figures.recompilations)),
+        _error(figures),
+        NOT_AVAILABLE if figures.pays_after_iterations is None else f"{figures.pays_after_iterations:,}",
+    )
+
+
+def _times(speed_up: float | None) -> str:
+    return NOT_AVAILABLE if speed_up is None else f"{speed_up:.2f}"
+
+
+def _interval(figures: CompilationFigures) -> str:
+    if figures.speed_up_low is None:
+        return NOT_AVAILABLE
+    return f"{_times(figures.speed_up_low)} to {_times(figures.speed_up_high)}"
+
+
+def _seconds(milliseconds: float | None) -> str:
+    return number(None if milliseconds is None else milliseconds / 1000)
+
+
+def _error(figures: CompilationFigures) -> str:
+    return NOT_AVAILABLE if figures.relative_error is None else f"{figures.relative_error:.0e}"
+
+
+# ── findings ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _advice(found: list[_Row]) -> Iterator[Finding]:
+    groups: dict[str, list[_Row]] = {}
+    for row in found:
+        if row.figures.speed_up is not None:
+            groups.setdefault(row.group, []).append(row)
+    said = tuple(f"{group}: {_best(rows)}" for group, rows in groups.items())
+    if said:
+        yield Finding(None, "Which mode to choose", said, listed=True)
+
+
+def _best(rows: list[_Row]) -> str:
+    """The mode whose gain is certain and whose outputs are right, with the evidence; else eager."""
+    sure = [
+        row
+        for row in rows
+        if row.figures.within_tolerance is not False
+        and row.figures.pays_after_iterations is not None
+        and (row.figures.speed_up_low or 0.0) > 1
+    ]
+    if not sure and any(row.figures.speed_up_low is None for row in rows):
+        return "undecided. The speed-up has no interval: measure longer (--profile standard)."
+    if not sure:
+        return "eager. No mode is certainly faster."
+    best = max(sure, key=lambda row: row.figures.speed_up or 0.0)
+    evidence = f"{_times(best.figures.speed_up)} times, pays after {best.figures.pays_after_iterations:,} iterations"
+    return f"{best.mode} ({evidence}, error {_error(best.figures)})."
+
+
+def _wrong(found: list[_Row]) -> Iterator[Finding]:
+    for row in found:
+        if row.figures.within_tolerance is False:
+            yield Finding(
+                Badge("WRONG", Tone.BAD),
+                f"{row.group} {row.mode}",
+                (f"{row.group} {row.mode}: compiled outputs differ from eager ones by {_error(row.figures)}.",),
+            )
+
+
+def _breaks(found: list[_Row]) -> Iterator[Finding]:
+    for title, places in (
+        ("Graph breaks", {place: row.line.entry.model_name for row in found for place in row.figures.graph_breaks}),
+        ("Recompilations", {place: row.line.entry.model_name for row in found for place in row.figures.recompilations}),
+    ):
+        if places:
+            yield Finding(None, title, tuple(f"{model}: {place}" for place, model in places.items()), listed=True)

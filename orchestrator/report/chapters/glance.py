@@ -1,0 +1,25 @@
+"""The first screen of the page: the best configurations of each model, and the GPUs against each other."""
+
+from dataclasses import replace
+
+from orchestrator.figures.report import Report
+from orchestrator.report.chapters.best import best
+from orchestrator.report.chapters.siblings import against_each_other
+from orchestrator.report.sections import Section, drawn
+
+
+def glance(report: Report) -> Section | None:
+    """None where the run measured no model, and nothing that compares GPUs."""
+    charts, tables = drawn(against_each_other(report))
+    found = best(report)
+    models = (
+        [
+            replace(table, caption=f"Best configurations{f': {table.caption}' if table.caption else ''}")
+            for table in found.tables
+        ]
+        if found
+        else []
+    )
+    if found and models:
+        models[-1] = replace(models[-1], words=f"{'; '.join(found.summary)}.")
+    return Section("glance", "At a glance", charts=charts, tables=(*models, *tables)) if charts or models else None

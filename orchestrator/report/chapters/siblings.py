@@ -1,0 +1,71 @@
+"""GPUs against each other, in one small chart: by their verdicts, or by the cells that can judge all of them."""
+
+from collections.abc import Iterator
+
+from orchestrator.config import margins
+from orchestrator.figures.comparisons import Standing
+from orchestrator.figures.report import Report
+from orchestrator.report.chapters import brief
+from orchestrator.report.chapters.stragglers import TONES
+from orchestrator.report.charts import Kind, Ratio, Ratios
+from orchestrator.report.device_labels import label
+from orchestrator.report.gpu_differences import Differences, differences
+from orchestrator.report.numbers import NOT_AVAILABLE, difference
+from orchestrator.report.sections import Chart, Table, Tone, numbers, table, texts
+from orchestrator.stats.siblings import SiblingVerdict
+
+
+def against_each_other(report: Report) -> tuple[Chart, Table]:
+    """A plot for each group of identical GPUs; none where nothing can compare them."""
+    plots, says, rows = [], [], []
+    for one in differences(report):
+        plot = Ratios(f"{one.group.shown.gpu_name}, {len(one.group.devices)} GPUs", tuple(_ratios(report, one)))
+        if plot.rows:
+            plots.append(plot)
+            words = brief.describe(one)
+            says.append(f"{words[0].upper()}{words[1:]}.")
+            rows += [(row.name, row.word, *map(_percent, (row.ratio, row.low, row.high))) for row in plot.rows]
+    chart = Chart(
+        "siblings",
+        "GPUs against each other",
+        Kind.RATIOS,
+        f"Speed against the median of all; the band is the margin. {' '.join(says)}",
+        tuple(plots),
+        "siblings",
+        "GPUs" if len(plots) > 1 else "",
+    )
+    header = (*texts("GPU", "Verdict"), *numbers("Against the median", "From", "To"))
+    return chart, table("GPUs against each other", header, rows, name="siblings")
+
+
+def _ratios(report: Report, against: Differences) -> Iterator[Ratio]:
+    standings = {one.gpu_uuid: one for one in report.stragglers}
+    for device in against.group.devices:
+        standing, percent = standings.get(device.gpu_uuid), against.percent.get(device.gpu_uuid)
+        if standing is not None and standing.percent is not None:
+            yield _judged(label(device), standing, standing.percent)
+        elif percent is not None:
+            word, why = (SiblingVerdict.NONE, "") if standing is None else (standing.word, standing.why)
+            band, says = _band(margins.load().siblings.clock.share), (difference(percent), *filter(None, (why,)))
+            yield Ratio(label(device), word, Tone.PLAIN, 1 + percent / 100, None, None, *band, says)
+
+
+def _judged(name: str, standing: Standing, percent: float) -> Ratio:
+    says = (
+        f"{standing.word}: {standing.why}",
+        f"probably {standing.reason}: {standing.reason_text}" if standing.reason else "",
+        standing.next_step,
+    )
+    low, high = (None if end is None else end / 100 for end in (standing.low_percent, standing.high_percent))
+    band = _band(max(effect.margin_percent for effect in standing.effects) / 100)
+    tone = TONES[standing.verdict]
+    own = Tone.PLAIN if tone is Tone.GOOD else tone
+    return Ratio(name, standing.word, own, percent / 100, low, high, *band, tuple(filter(None, says)))
+
+
+def _band(margin: float) -> tuple[float, float]:
+    return 1 - margin, 1 / (1 - margin)
+
+
+def _percent(ratio: float | None) -> str:
+    return NOT_AVAILABLE if ratio is None else difference((ratio - 1) * 100)

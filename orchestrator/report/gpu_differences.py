@@ -1,0 +1,58 @@
+"""Each GPU against the median of its identical ones, over the cells that can show a difference. Pure.
+
+A cell can show one if its row is OK or throttled on all of them: where the GPU waits for the host, or times scatter, it
+cannot. Heat is a difference, too.
+"""
+
+from collections.abc import Iterator, Mapping
+from statistics import median
+from typing import Final, NamedTuple
+
+from orchestrator.figures.report import Report
+from orchestrator.report.device_labels import Group, groups
+from orchestrator.report.lines import Line, lines
+from protocol.cell import Workload
+
+EQUAL_PERCENT: Final = 1.0
+"""Range within which GPUs are called equal: the interval target of the standard profile."""
+
+
+class Differences(NamedTuple):
+    """A group of identical GPUs. percent: by UUID, of the median speed less 100. judging: cells of all that compare."""
+
+    group: Group
+    percent: Mapping[str, float]
+    judging: int
+    cells: int
+
+    @property
+    def range_percent(self) -> float:
+        """The fastest GPU less the slowest."""
+        return max(self.percent.values()) - min(self.percent.values()) if self.percent else 0.0
+
+
+def differences(report: Report) -> Iterator[Differences]:
+    """Compare the devices of each group of several."""
+    found: dict[str, dict[tuple[object, ...], Line]] = {}
+    for line in lines(report):
+        if line.entry.workload != Workload.LOAD and line.figure is not None:
+            found.setdefault(line.entry.gpu_uuid, {})[line.cell] = line
+    for group in groups(report):
+        if len(group.devices) > 1:
+            yield _of_group(group, {device.gpu_uuid: found.get(device.gpu_uuid, {}) for device in group.devices})
+
+
+def _of_group(group: Group, found: Mapping[str, Mapping[tuple[object, ...], Line]]) -> Differences:
+    common = set.intersection(*({*cells} for cells in found.values()))
+    ratios: dict[str, list[float]] = {uuid: [] for uuid in found}
+    judging = 0
+    for cell in common:
+        of_cell = {uuid: cells[cell] for uuid, cells in found.items()}
+        rates = {uuid: one.value for uuid, one in of_cell.items() if one.quality.judges_gpu and one.value}
+        if len(rates) == len(found):
+            judging += 1
+            middle = median(rates.values())
+            for uuid, rate in rates.items():
+                ratios[uuid].append(rate / middle)
+    percent = {uuid: (median(each) - 1) * 100 for uuid, each in ratios.items() if each}
+    return Differences(group, percent, judging, len(common))

@@ -1,0 +1,166 @@
+"""Migrate reports of earlier schema versions, one step a version. Pure: on decoded, unchecked JSON.
+
+    1 ─▶ 2   sizes, memory formats, generation, probes, plausibility; loading has all figures of a measurement
+    2 ─▶ 3   health
+    3 ─▶ 4   figures of each launch, comparisons, burn-in, settings
+    4 ─▶ 5   stragglers, full node, courses of a burn-in
+
+Values that a version did not record become null or empty. A step adds only what is missing: some files of a version
+have fields that came later. The decoder refuses damaged files.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from orchestrator.figures.table import main_figure
+from protocol.cell import MemoryFormat, Workload
+
+Json = dict[str, Any]
+
+_MEASURED: Final = (
+    *("steady_state", "stop_reason", "warm_up_iterations", "first_iteration_ms", "second_iteration_ms", "iterations"),
+    *("measured_seconds", "relative_half_width", "launch_spread_percent", "drift_percent", "drifting", "launch_bound"),
+    *("peak_memory_mb", "peak_memory_reserved_mb", "cold_memory_allocated_mb", "cold_memory_reserved_mb"),
+    *("warm_memory_allocated_mb", "warm_memory_reserved_mb", "memory_basis", "gpu_memory_used_mb"),
+    *("gpu_utilization_percent", "memory_utilization_percent", "power_draw_w", "energy_per_sample_j"),
+    *("samples_per_sec_per_watt", "temperature_c", "temperature_max_c", "sm_clock_mhz", "sm_clock_drift_percent"),
+    *("memory_clock_mhz", "power_capped_percent", "slowdown_percent", "throttled"),
+)
+"""Figures of every measurement since version 2."""
+_PLAUSIBILITY: Final = ("achieved_tflops", "gemm_tflops", "gemm_percent", "least_iteration_ms")
+_PHASES: Final = {
+    "inference_metrics": Workload.INFERENCE,
+    "training_metrics": Workload.TRAINING,
+    "generation_metrics": Workload.GENERATION,
+}
+
+
+def migrated(document: Json, version: int) -> Json:
+    """Change the document in place to the newest version and return it. version: its own."""
+    for number in range(version, max(STEPS) + 1):
+        STEPS[number](document)
+        document["schema_version"] = number + 1
+    return document
+
+
+def _to_2(document: Json) -> None:
+    missing = "schema version 1 did not record it"
+    _add(document, probes=[], batch_scans=[], left_out=[])
+    for gpu in _parts(document, "gpu_info", "*"):
+        _add(gpu, busy_with=None, taken_out=None)
+    _count_launches(document)
+    for configuration in _parts(document, "test_configuration"):
+        _add(configuration, generation_batch_sizes=[], sequence_lengths=[], input_sizes=[], memory_format=None)
+        _add(configuration, preset=None, time_limit_seconds=None)
+    for counts in _parts(document, "summary", "cells"):
+        _add(counts, dropped=0, throttled=0)
+    for cell in _parts(document, "cells", "*"):
+        _add(cell, input_size=None, memory_format=MemoryFormat.CONTIGUOUS, new_tokens=None)
+    for spread in _parts(document, "cross_gpu", "*"):
+        _add(spread, memory_format=MemoryFormat.CONTIGUOUS, new_tokens=None)
+    for result in _parts(document, "results", "*"):
+        _add(result, memory_format=MemoryFormat.CONTIGUOUS, new_tokens=None, generation_metrics={})
+        for load in _parts(result, "load_metrics"):
+            _add(load, cold_load_time_ms=None, telemetry_note=missing)
+        for name in ("inference_metrics", "training_metrics"):
+            for metric in _parts(result, name, "*"):
+                metric["warm_memory_allocated_mb"] = metric.pop("steady_memory_mb", None)
+                _add(metric, inference_latency_ms=None, inference_latency_values=None)
+                _add(metric, plausibility=dict.fromkeys(_PLAUSIBILITY) | {"flags": [], "note": missing})
+        for metric, _ in _measured(result):
+            _add(metric, clock_event_reasons=[], contaminated=False, **dict.fromkeys(_MEASURED))
+        for part in (result, *(metric for metric, _ in _measured(result))):
+            for statistics in _parts(part, "statistics"):
+                _add(statistics, forward_time_p99_9_ms=None, iteration_time_p99_9_ms=None)
+
+
+def _count_launches(document: Json) -> None:
+    segments = list(_parts(document, "metadata", "segments", "*"))
+    if len(segments) == 1:
+        attempts = (cell.get("attempts") for cell in _parts(document, "cells", "*"))
+        _add(segments[0], launches=sum(number for number in attempts if isinstance(number, int)))
+
+
+def _to_3(document: Json) -> None:
+    note = document.pop("health_note", "")
+    unjudged = {"verdict": "NOT APPLICABLE", "action": "", "applicable": 0, "readable": 0, "signals": []}
+    unwatched = {"note": note, "lacking": [], "looks": 0, "watched_seconds": 0.0, "xids": []}
+    gpus = [
+        {"gpu_uuid": gpu.get("gpu_uuid"), "gpu_id": gpu.get("gpu_id"), **unjudged, **unwatched}
+        for gpu in _parts(document, "gpu_info", "*")
+    ]
+    document["health"] = {"level": "benchmark", "verdict": "NOT APPLICABLE", "gpus": gpus, "node": unjudged}
+
+
+def _to_4(document: Json) -> None:
+    _add(document, thresholds=[], costs=[], burn_in=None)
+    for metadata in _parts(document, "metadata"):
+        _add(metadata, running=False, settings=[])
+    for configuration in _parts(document, "test_configuration"):
+        _add(configuration, required_signals=[])
+    for gpu in _parts(document, "gpu_info", "*"):
+        _add(gpu, slice_of=None, slice_index=None, shared_gpu=False)
+    for night in _parts(document, "burn_in"):
+        _add(night, links=[])
+        for gpu in _parts(night, "gpus", "*"):
+            _add(gpu, heat_soak=None, paces=[])
+    types = {str(result.get("model_name")): result.get("model_type") for result in _parts(document, "results", "*")}
+    for scan in _parts(document, "batch_scans", "*"):
+        _add(scan, model_type=types.get(str(scan.get("model_name")), "other"))
+        for point in _parts(scan, "points", "*"):
+            _add(point, launches=int(point.get("works") is True), steady_state=None, stop_reason=None)
+            _add(point, relative_half_width=None, drift_percent=None, drifting=None)
+    for part in (*_parts(document, "results", "*"), *_parts(document, "probes", "*")):
+        for metric, workload in _measured(part):
+            _add(metric, launch_values=_median_as_launch(metric, workload))
+            for ledger in _parts(metric, "ledger"):
+                _add(ledger, count_ms=0.0, record_ms=None)  # included in the other time of a launch before
+
+
+def _median_as_launch(metric: Json, workload: Workload) -> list[Any]:
+    """Return the median over launches as a single launch, which counts for least in a comparison."""
+    value = metric.get(main_figure(workload, str(metric.get("model_name"))).field)
+    return [] if value is None else [value]
+
+
+def _to_5(document: Json) -> None:
+    _add(document, stragglers=[], full_node=[])
+    for night in _parts(document, "burn_in"):
+        _add(night, injected=[])
+        for gpu in _parts(night, "gpus", "*"):
+            for check in _parts(gpu, "checks", "*"):
+                _add(check, error_bound_per_hour=None)
+            for pace in _parts(gpu, "paces", "*"):
+                _add(pace, courses=[])
+
+
+STEPS: Final[Mapping[int, Callable[[Json], None]]] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5}
+
+
+def _measured(part: Json) -> Iterator[tuple[Json, Workload]]:
+    if "load_metrics" not in part:
+        yield part, Workload.PROBE
+        return
+    yield from ((metric, Workload.LOAD) for metric in _parts(part, "load_metrics"))
+    for name, workload in _PHASES.items():
+        yield from ((metric, workload) for metric in _parts(part, name, "*"))
+
+
+def _parts(value: object, *path: str) -> Iterator[Json]:
+    """Yield the objects at the end of a path of keys. "*" means each item of a list, or each value of an object."""
+    if not path:
+        if isinstance(value, dict):
+            yield value
+        return
+    first, *rest = path
+    if first == "*":
+        within = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
+        for item in within:
+            yield from _parts(item, *rest)
+    elif isinstance(value, dict):
+        yield from _parts(value.get(first), *rest)
+
+
+def _add(part: Json, **values: Any) -> None:  # noqa: ANN401 - values of decoded JSON
+    for name, value in values.items():
+        part.setdefault(name, value)

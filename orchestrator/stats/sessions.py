@@ -1,0 +1,35 @@
+"""Spread between the sessions of one machine, learned from earlier runs of the same cells. Pure."""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, variance
+from typing import Final, TypeVar
+
+from orchestrator.stats import pooled
+
+LEAST_SESSIONS: Final = 3
+_PRIOR_DEGREES: Final = 4.0
+"""Three sessions say little: the prior counts as much as five of them."""
+_Cell = TypeVar("_Cell")
+
+
+def learned(sessions: Sequence[Mapping[_Cell, Sequence[float]]], prior: float) -> float | None:
+    """Return the standard deviation of log rates between sessions, without that of launches.
+
+    None for fewer than three sessions, or without a common cell. sessions: rates of the launches by cell, above zero.
+    prior: assumed without them.
+    """
+    cells = set.intersection(*(set(one) for one in sessions)) if sessions else set()
+    if len(sessions) < LEAST_SESSIONS or not cells:
+        return None
+    logs = {cell: [[math.log(rate) for rate in one[cell]] for one in sessions] for cell in cells}
+    levels = [fmean([fmean(sides[index]) for sides in logs.values()]) for index in range(len(sessions))]
+    of_launches = math.fsum(_of_mean(sides) for sides in logs.values()) / len(cells) ** 2
+    found, degrees = max(variance(levels) - of_launches, 0.0), len(sessions) - 1
+    return math.sqrt((_PRIOR_DEGREES * prior**2 + degrees * found) / (_PRIOR_DEGREES + degrees))
+
+
+def _of_mean(sides: Sequence[Sequence[float]]) -> float:
+    """Return the variance of one cell's mean in a session by its launches; 0 if no session has two."""
+    own = pooled.of_launches(sides)
+    return 0.0 if own is None else own.value * fmean([1 / len(side) for side in sides])

@@ -1,0 +1,93 @@
+"""A gate of two sides in whole: rounds until it is decided, an exit code, files for CI."""
+
+import json
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.state import archive
+from protocol.paths import RunPaths
+from tests.fakes.commands import python
+
+MODELS = """
+import time
+import torch
+
+class Old(torch.nn.Linear):
+    seconds = 0.004
+
+    def __init__(self):
+        super().__init__(8, 8)
+
+    def forward(self, x):
+        time.sleep(self.seconds)
+        return super().forward(x)
+
+    def get_example_inputs(self, batch_size):
+        return torch.randn(batch_size, 8)
+
+class Same(Old):
+    pass
+
+class Twice(Old):
+    seconds = 0.008
+"""
+"""Their time is that of a sleep, so that other work on this machine changes little."""
+OPTIONS = "--allow-code --gpu-ids cpu:0 --phases inference -b 1 -i 30 -w 3 --no-history --junit gate.xml -o gate.json"
+
+
+def gate(
+    folder: Path, second: str, limit: str, expected: tuple[int, ...], more: str = ""
+) -> tuple[dict[str, Any], archive.Archive]:
+    """Compare Old with `second`; return the comparison and the run."""
+    (folder / "net.py").write_text(MODELS)
+    words = f"gate --ab net.py:Old net.py:{second} --time-limit {limit} {OPTIONS} {more}"
+    done = python("-m", "orchestrator", *words.split(), cwd=folder)
+    assert done.returncode in expected, done.stdout + done.stderr
+    (made,) = (folder / "runs").iterdir()
+    answer: dict[str, Any] = json.loads((folder / "gate.json").read_bytes())
+    assert answer["exit_code"] == done.returncode
+    return answer, archive.load(RunPaths(made))
+
+
+def test_twice_the_work_is_found(tmp_path: Path) -> None:
+    """Exit code 1, a failure for CI, and launches of both sides in turn. A resume says the same."""
+    answer, run = gate(tmp_path, "Twice", "60s", (1,))
+    [cell] = answer["comparison"]["cells"]
+    assert cell["verdict"] == "SLOWER"
+    assert cell["ratio"] == pytest.approx(0.5, abs=0.15)
+    assert ElementTree.parse(tmp_path / "gate.xml").find(".//failure") is not None
+    rounds = [attempt.start.round for attempt in run.attempts]
+    sides = ["Twice" in run.cells[attempt.start.cell].model for attempt in run.attempts]
+    assert rounds == sorted(rounds)
+    assert all(sides[place] != sides[place + 1] for place in range(0, len(sides), 2))
+    assert [one == other for one, other in pairwise(sides)][1:2] == [True]
+    report = json.loads(run.paths.report(ReportFormat.JSON).read_bytes())
+    assert report["verdict"]["exit_code"] == 1
+    again = python("-m", "orchestrator", "resume", str(run.paths.folder), "--no-history", cwd=tmp_path)
+    assert again.returncode == 1
+    assert "SLOWER" in again.stdout
+    assert len(archive.load(run.paths).attempts) == len(run.attempts)
+
+
+def test_an_unchanged_model_is_never_slower(tmp_path: Path) -> None:
+    """It passes, or stays undecided where this machine varies too much within the time."""
+    answer, _ = gate(tmp_path, "Same", "30s", (0, 4))
+    assert not {cell["verdict"] for cell in answer["comparison"]["cells"]} & {"SLOWER", "PROBABLY SLOWER"}
+
+
+def test_the_second_side_runs_in_its_own_interpreter(tmp_path: Path) -> None:
+    """Here the same one behind a script, which notes each of its starts: one to check it, and one for each launch."""
+    other, starts = tmp_path / "python", tmp_path / "starts"
+    other.write_text(f'#!/bin/sh\necho start >> {starts}\nexec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    answer, run = gate(tmp_path, "Same", "45s", (0, 4), f"--python-b {other} --launches 1")
+    of_second = [attempt for attempt in run.attempts if "Same" in run.cells[attempt.start.cell].model]
+    assert 0 < len(of_second) < len(run.attempts)
+    assert len(starts.read_text().splitlines()) == 1 + len(of_second)
+    assert any(change["after"].endswith(str(other)) for change in answer["comparison"]["changes"])

@@ -1,0 +1,68 @@
+"""A run of operators in whole: a wrong one and a slow one of the user's are found and named."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.commands import python
+
+KERNELS = """
+import time
+import torch
+
+def wrong(x):
+    return x.softmax(0)
+
+def slow(x):
+    time.sleep(0.005)
+    return x.softmax(-1)
+
+def fails_at_first(x, calls=[]):
+    calls.append(x.shape)
+    if len(calls) == 1:
+        raise RuntimeError("not yet")
+    return torch.relu(x)
+"""
+OPTIONS = "--fast --gpu-ids cpu:0 --no-history -f json -o out.json"
+
+
+def ops(folder: Path, words: str, expected: int) -> dict[str, Any]:
+    (folder / "kernels.py").write_text(KERNELS)
+    done = python("-m", "orchestrator", *f"ops {words} {OPTIONS}".split(), cwd=folder)
+    assert done.returncode == expected, done.stdout + done.stderr
+    report: dict[str, Any] = json.loads((folder / "out.json").read_bytes())
+    return report
+
+
+def test_a_wrong_operator_has_no_speed_and_a_slow_one_is_named(tmp_path: Path) -> None:
+    """WRONG and exit code 1. A shape that failed once stands after it was tried alone."""
+    words = "--allow-code --op softmax,relu --implementations eager " + " ".join(
+        f"--against kernels.py:{one}" for one in ("wrong=softmax", "slow=softmax", "fails_at_first=relu")
+    )
+    report = ops(tmp_path, words, 1)
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in report["operators"]["rows"]:
+        rows.setdefault(f"{row['operator']} {row['implementation']}", []).append(row)
+    assert {one["status"] for one in rows["softmax kernels.py:wrong"]} == {"WRONG"}
+    assert {one["pure_ms"] for one in rows["softmax kernels.py:wrong"]} == {None}
+    assert {one["grade"] for one in rows["softmax kernels.py:slow"]} == {"critical"}
+    assert {one["status"] for one in rows["relu kernels.py:fails_at_first"]} == {"ok"}
+    assert [(one["status"], one["gradient_verified"]) for one in rows["relu eager"]] == [("ok", True)] * 3
+    assert [cause["kind"] for cause in report["verdict"]["causes"]] == ["wrong result"]
+    assert all(one["memory_percent"] for one in rows["softmax eager"])
+
+
+def test_a_compiled_operator_is_compared_with_eager(tmp_path: Path) -> None:
+    """By torch.compile, verified as the others."""
+    report = ops(tmp_path, "--op relu", 0)
+    compiled = [row for row in report["operators"]["rows"] if row["implementation"] == "compiled"]
+    assert [(row["status"], row["grade"] is None) for row in compiled] == [("ok", False)] * 3
+
+
+@pytest.mark.parametrize("words", ["--op sofmax", "--against kernels.py:wrong", "--against kernels.py:wrong=softmax"])
+def test_what_cannot_be_measured_is_refused(tmp_path: Path, words: str) -> None:
+    """Unknown operators, implementations of nothing, and code without --allow-code: exit code 2."""
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    assert python("-m", "orchestrator", *f"ops {words} {OPTIONS}".split(), cwd=tmp_path).returncode == 2

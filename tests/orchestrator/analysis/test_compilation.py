@@ -1,0 +1,99 @@
+"""Figures of torch.compile against eager, and the mode that a report recommends."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.figures.cells import CompilationFigures
+from orchestrator.figures.report import Report
+from orchestrator.report.chapters.best import best
+from orchestrator.report.chapters.compiled import compiled
+from orchestrator.report.numbers import number
+from protocol.cell import CompileMode, Workload
+from protocol.result import Compilation
+from tests.fakes.runs import FakeRun
+
+MODES = (CompileMode.EAGER, CompileMode.DEFAULT, CompileMode.REDUCE_OVERHEAD)
+
+
+class CompiledRun(FakeRun):
+    """A run of one cell in several modes, two launches each."""
+
+    def asked(self, configuration: Configuration) -> Configuration:
+        return msgspec.structs.replace(configuration, compile_modes=MODES, launches=2)
+
+
+def made(folder: Path, forward_ms: dict[CompileMode, float], relative_error: float = 1e-6) -> Report:
+    run = CompiledRun(folder, batch_sizes=(8,))
+    for round_ in range(2):
+        for cell in run.stored.plan.cells:
+            facts = Compilation(
+                cached=round_ > 0,
+                compile_ms=900.0 - 800 * round_,
+                first_call_ms=1000.0 - 800 * round_,
+                graphs=2,
+                graph_breaks=("net.py:7: a reason",),
+                absolute_error=relative_error,
+                relative_error=relative_error,
+            )
+            changes = {"compilation": facts} if cell.compiles else {}
+            run.measured(cell, number=round_, forward_ms=forward_ms[cell.compile_mode], **changes)
+    return run.ended()
+
+
+def figures(report: Report, mode: CompileMode) -> CompilationFigures:
+    (found,) = (one.inference_metrics["batch_size_8"] for one in report.results if one.compile_mode == mode)
+    assert found.compilation is not None
+    return found.compilation
+
+
+def advice(report: Report) -> str:
+    section = compiled(report)
+    assert section is not None
+    return section.findings[0].lines[0].partition(": ")[2].partition(" ")[0]
+
+
+def test_a_compiled_cell_is_compared_with_its_eager_one(tmp_path: Path) -> None:
+    """Speed-up with an interval; cold and cached costs apart; iterations until the cold first call has paid."""
+    report = made(tmp_path / "run", {MODES[0]: 10, MODES[1]: 5, MODES[2]: 12})
+    faster, slower = figures(report, MODES[1]), figures(report, MODES[2])
+    assert faster.speed_up == pytest.approx(2, rel=0.01)
+    assert faster.speed_up_low is not None
+    assert 1.9 < faster.speed_up_low < faster.speed_up
+    assert (faster.cold_compile_ms, faster.cached_compile_ms) == (900, 100)
+    assert (faster.cold_first_call_ms, faster.cached_first_call_ms) == (1000, 200)
+    assert faster.pays_after_iterations == pytest.approx(198, abs=3)
+    assert faster.graph_breaks == ("net.py:7: a reason",)
+    assert slower.pays_after_iterations is None
+    assert advice(report) == "default"
+
+
+def test_a_mode_that_is_slower_or_wrong_is_not_recommended(tmp_path: Path) -> None:
+    """Neither where all are slower, nor where outputs are beyond the tolerance, which is a finding of its own."""
+    assert advice(made(tmp_path / "slower", {MODES[0]: 10, MODES[1]: 11, MODES[2]: 12})) == "eager."
+    wrong = made(tmp_path / "wrong", {MODES[0]: 10, MODES[1]: 5, MODES[2]: 6}, relative_error=0.01)
+    assert figures(wrong, MODES[1]).within_tolerance is False
+    assert advice(wrong) == "eager."
+    section = compiled(wrong)
+    assert section is not None
+    assert sum(finding.badge is not None for finding in section.findings) == 2
+
+
+def test_the_best_configuration_is_one_mode(tmp_path: Path) -> None:
+    """Its rate is that of a cell which ran, and no mean of an eager and a compiled one."""
+    report = made(tmp_path / "run", {MODES[0]: 10, MODES[1]: 5, MODES[2]: 12})
+    section = best(report)
+    assert section is not None
+    ((row,),) = (table.rows for table in section.tables)
+    (rate,) = (one.inference_metrics["batch_size_8"] for one in report.results if one.compile_mode == MODES[1])
+    assert str(row[1]).startswith(number(rate.throughput_samples_per_sec))
+    assert row[3] == "fp32 default"
+
+
+def test_loading_stays_eager(tmp_path: Path) -> None:
+    """A mode makes cells of inference and training alone."""
+    cells = CompiledRun(tmp_path / "run", workloads=(Workload.LOAD, Workload.TRAINING)).stored.plan.cells
+    modes = {workload: {cell.compile_mode for cell in cells if cell.workload is workload} for workload in Workload}
+    assert (modes[Workload.LOAD], modes[Workload.TRAINING]) == ({CompileMode.EAGER}, set(MODES))

@@ -1,0 +1,105 @@
+"""orchestrator/kinds/gate/planning.py: the cells of a gate, and the order of its launches."""
+
+from itertools import pairwise
+
+import pytest
+from msgspec.structs import replace
+
+from orchestrator.cli.decorators import OPTIONS
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.errors import ConfigError
+from orchestrator.kinds.gate import planning, settings
+from orchestrator.plan import planner
+from protocol.cell import AUTO, Mode, Precision, Workload
+from tests.fakes import gates, sides
+from tests.fakes.configurations import configuration, gpu
+from tests.fakes.runs import shipped
+
+GPUS = (gpu(0), gpu(1))
+
+
+def asked(**changes: object) -> Configuration:
+    small = {"models": shipped("resnet50", "lstm"), "workloads": (Workload.INFERENCE,), "batch_sizes": (1, 8)}
+    return configuration(**small | changes)
+
+
+def test_both_sides_of_a_cell_follow_each_other_and_take_turns_to_be_first() -> None:
+    """A drift of the machine meets both alike. Both have the same seeds, so the same weights and inputs."""
+    gate = gates.of_two(asked())
+    plan = planning.make(gate, GPUS)
+    others = planning.partners(planning.requested(gate), plan)
+    cells = {cell.id: cell for cell in plan.cells}
+    assert len(others) == 8
+    assert all(cells[one].seed == cells[other].seed for one, other in others.items())
+    for uuid, queue in plan.order.items():
+        both = [queue[place : place + 2] for place in range(0, len(queue), 2)]
+        assert len(both) == 4 * planning.FIRST_ROUNDS
+        for (first, number), (second, same) in both:
+            assert number == same
+            assert cells[first].devices == (uuid,)
+            assert (second == others.get(first)) is (number % 2 == 0)
+            assert (first == others.get(second)) is (number % 2 == 1)
+
+
+def test_a_setting_alone_differs_between_the_sides() -> None:
+    """Models of both sides are told apart by their words; their specifications are the same."""
+    gate = gates.of_two(asked())
+    plan = planning.make(gate, GPUS[:1])
+    found = {(cell.model, cell.precision) for cell in plan.cells}
+    assert found == {
+        (f"{model} (precision={precision})", precision)
+        for model in ("resnet50", "lstm")
+        for precision in (Precision.FP32, Precision.BF16)
+    }
+    assert {cell.model for cell in plan.cells} <= set(gate.by_name)
+
+
+def test_own_models_keep_their_names() -> None:
+    """They are told apart already."""
+    first, second = (asked(models=shipped(name)) for name in ("resnet50", "lstm"))
+    gate = settings.with_sides(gates.SIDES, [first, second], None, None)
+    assert [side.models for side in planning.requested(gate).sides] == [("resnet50",), ("lstm",)]
+
+
+def test_the_cells_of_the_baseline_are_measured_and_no_others() -> None:
+    """Each at its own sizes, as far as the options leave them."""
+    whole = planner.make(asked(), GPUS)
+    keys = {planning.key(cell) for cell in whole.cells if (cell.model, cell.batch_size) == ("lstm", 1)}
+    before = sides.side(*(replace(sides.cell(), key=key) for key in keys))
+    gate = settings.with_cells(asked(), before, None, None)
+    found = planning.make(gate, GPUS)
+    assert {(cell.model, cell.batch_size) for cell in found.cells} == {("lstm", 1)}
+    assert all(len(queue) == planning.FIRST_ROUNDS for queue in found.order.values())
+    with pytest.raises(ConfigError):
+        planning.make(replace(gate, models=shipped("resnet50")), GPUS)
+    with pytest.raises(ConfigError):
+        planning.make(gate, GPUS[:1])  # which works alone, and the baseline is of GPUs at work together
+
+
+def test_a_gate_measures_as_its_baseline_did() -> None:
+    """Unless told otherwise: these are defaults, over which options go."""
+    stack = {"iterations": "20", "warm-up iterations": "3", "isolation": "exec", "seed": "7"}
+    found = settings.of_baseline(sides.side(sides.cell(), stack=stack), "main", 300.0, OPTIONS).settings
+    taken = {key: found.values[f"benchmark.{key}"] for key in ("iterations", "warmup", "isolation", "seed")}
+    assert taken == {"iterations": 20, "warmup": 3, "isolation": "exec", "seed": 7}
+    assert set(found.values) <= found.defaults
+    adaptive = settings.of_baseline(sides.side(sides.cell(), stack={}), "main", 300.0, OPTIONS).settings
+    assert "benchmark.iterations" not in adaptive.values
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [({}, {"precisions": (Precision.BF16, Precision.FP16)}), ({"batch_sizes": (AUTO,)}, {"batch_sizes": (AUTO,)})],
+)
+def test_sides_that_cannot_be_paired_are_refused(first: dict[str, object], second: dict[str, object]) -> None:
+    """As many values on both sides, and no scan, which has no verdict."""
+    gate = settings.with_sides(gates.SIDES, [asked(**first), asked(**second)], None, None)
+    with pytest.raises(ConfigError):
+        planning.make(gate, GPUS)
+
+
+def test_rounds_stay_apart() -> None:
+    """With two modes too: a round is over before the next one begins."""
+    gate = gates.of_two(asked(modes=(Mode.LOADED, Mode.SOLO)))
+    for queue in planning.make(gate, GPUS).order.values():
+        assert all(one <= other for (_, one), (_, other) in pairwise(queue))

@@ -1,0 +1,52 @@
+"""Grades of operators, and what to do about them."""
+
+import pytest
+
+from orchestrator.figures.operators import Grade, OperatorRow, OperatorStatus
+from orchestrator.kinds.ops.analysis import graded
+from orchestrator.kinds.ops.chapter import _categories
+
+
+def row(implementation: str, pure_ms: float | None, status: OperatorStatus = OperatorStatus.OK) -> OperatorRow:
+    return OperatorRow(
+        gpu_uuid="GPU-1",
+        operator="softmax",
+        category="normalisation",
+        implementation=implementation,
+        precision="fp32",
+        shape="small",
+        sizes="n=1",
+        status=status,
+        reason="",
+        deviation=0.0,
+        tolerance=1.0,
+        gradient_verified=True,
+        real_ms=pure_ms,
+        pure_ms=pure_ms,
+    )
+
+
+@pytest.mark.parametrize(
+    ("pure_ms", "percent", "grade"),
+    [
+        (0.5, 200, Grade.EXCELLENT),
+        (1.1, 90.9, Grade.EXCELLENT),
+        (1.25, 80, Grade.GOOD),
+        (1.8, 55.6, Grade.FAIR),
+        (4.0, 25, Grade.POOR),
+        (10.0, 10, Grade.CRITICAL),
+    ],
+)
+def test_grades_follow_the_speed_of_eager(pure_ms: float, percent: float, grade: Grade) -> None:
+    """Five grades, from 90, 70, 50 and 20 percent on. Slow implementations get advice."""
+    eager, mine = graded([row("eager", 1.0), row("mine", pure_ms)])
+    assert (eager.grade, mine.grade) == (None, grade)
+    assert mine.eager_percent == pytest.approx(percent, abs=0.1)
+    assert ("eager" in mine.advice) is (grade is not Grade.EXCELLENT)
+
+
+def test_a_wrong_result_has_neither_speed_nor_grade() -> None:
+    """It counts against the share of right shapes."""
+    rows = tuple(graded([row("eager", 1.0), row("mine", None, OperatorStatus.WRONG)]))
+    assert (rows[1].eager_percent, rows[1].grade) == (None, None)
+    assert [entry[2] for entry in _categories(rows).rows] == ["100 %", "0 %"]

@@ -1,0 +1,196 @@
+"""What a terminal shows after a run: the right answer, in few lines, for runs with planted causes."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from orchestrator.config.catalogue import is_probe
+from orchestrator.figures.report import Report
+from orchestrator.kinds import registry
+from orchestrator.report.as_brief import sections, to_brief
+from orchestrator.report.chapters import overview
+from orchestrator.report.chapters.best import best
+from orchestrator.report.default_layout import DEFAULT
+from orchestrator.report.gpu_differences import differences
+from orchestrator.report.sections import Finding, Section, Tone
+from protocol.cell import Cell, ModelSpec, Precision, Workload
+from protocol.failure import Category
+from tests.fakes.configurations import shipped_catalogue
+from tests.fakes.runs import FakeRun, gpus, shipped
+
+DETAILS = ("Report: /data/benchmark_report.json", "Report: /data/benchmark_report.html", "Run:    /data/run", "All: …")
+FACTORS = {Precision.FP32: 1.0, Precision.BF16: 0.4}
+PHASES = (Workload.INFERENCE, Workload.TRAINING)
+SLOW = 2
+LITTLE = {"blocks": 2, "iterations": 12}
+
+
+def measured(
+    folder: Path,
+    count: int,
+    models: Sequence[ModelSpec],
+    batches: tuple[int, ...],
+    *,
+    factor: Callable[[int, Cell], float] = lambda place, cell: 1.0,
+    workloads: tuple[Workload, ...] = PHASES,
+) -> FakeRun:
+    """A run in which batch 1 waits for the host, and the largest batch in bf16 is the fastest.
+
+    factor: of the time of a cell, by the number of its GPU; 0 where it does not fit.
+    """
+    run = FakeRun(
+        folder,
+        devices=gpus(count),
+        models=models,
+        batch_sizes=batches,
+        workloads=workloads,
+        precisions=tuple(FACTORS),
+    )
+    cells = {cell.id: cell for cell in run.stored.plan.cells}
+    for place, queue in enumerate(run.stored.plan.order.values()):
+        for cell_id, number in queue:
+            cell = cells[cell_id]
+            time_ms = 10 * FACTORS[cell.precision] * factor(place, cell)
+            if not time_ms:
+                run.failed(cell, Category.OUT_OF_MEMORY, number=number)
+                continue
+            bound = {"launch_bound": cell.batch_size == 1}
+            run.measured(cell, number=number, forward_ms=time_ms, **LITTLE, **bound)
+    return run
+
+
+def shown(report: Report, columns: int = 80) -> list[str]:
+    layout = registry.of_report(report).layout
+    lines = to_brief(report, layout, DETAILS, columns=columns).splitlines()
+    assert max(map(cell_len, lines)) <= columns
+    return lines
+
+
+def part(report: Report, name: str) -> Section:
+    found = sections(report, registry.of_report(report).layout)
+    return next(one for one in found if one.id == name)
+
+
+def badges(findings: Sequence[Finding]) -> list[tuple[str, str]]:
+    return [(str(one.badge), one.title) for one in findings]
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """Four GPUs that are alike, three models."""
+    models = shipped("resnet50", "bert-base", "lstm")
+    return measured(tmp_path_factory.mktemp("run") / "run", 4, models, (1, 8, 32)).ended()
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_four_gpus_and_three_models_fit_25_lines(healthy: Report, columns: int) -> None:
+    """With where the rest is, at 80 columns and at more."""
+    assert len(shown(healthy, columns)) <= 25
+
+
+def test_eight_gpus_and_all_models_with_faults_fit_40_lines(tmp_path: Path) -> None:
+    """Each model has its line, although GPUs are slow and broken, and cells wait for the host or do not fit."""
+    models = [model for model in shipped_catalogue().models if not (is_probe(model) or model.on_request)]
+    assert len(models) == 17
+
+    def factor(place: int, cell: Cell) -> float:
+        if cell.model == "bert-large" and cell.workload is Workload.TRAINING:
+            return 0.0
+        return 1.1 if place == SLOW else 1.0
+
+    run = measured(tmp_path / "run", 8, models, (1,), factor=factor, workloads=(*PHASES, Workload.GENERATION))
+    run.taken_out("Xid 79", 1)
+    report = run.ended()
+    lines = shown(report, 120)
+    assert len(lines) <= 40
+    assert all(any(line.startswith(f"  {model.name} ") for line in lines) for model in models)
+
+
+def test_which_configuration_is_the_best_of_each_model(healthy: Report) -> None:
+    """The batch, the precision and the speed-up over fp32 at that batch, for each phase."""
+    section = best(healthy)
+    assert section is not None
+    (table,) = section.tables
+    titles = [column.title for column in table.columns]
+    assert titles == ["Model", "inference/s", "batch", "prec.", "x fp32", "training/s", "batch", "prec.", "x fp32"]
+    assert {row[0] for row in table.rows} == {"resnet50", "bert-base", "lstm"}
+    assert {row[2:5] for row in table.rows} == {row[6:9] for row in table.rows} == {("32", "bf16", "2.5")}
+    assert all(float(str(row[1])) == pytest.approx(32 / 0.004, rel=0.01) for row in table.rows)
+
+
+def test_gpus_are_compared_over_the_cells_that_can_show_a_difference(healthy: Report) -> None:
+    """Those that wait for the host on any of them cannot."""
+    (one,) = differences(healthy)
+    assert (one.cells, one.judging) == (36, 24)
+    assert one.range_percent < 0.5
+
+
+def test_which_gpu_is_slow(tmp_path: Path) -> None:
+    """A GPU that takes 10 % longer leads the list, with how much it is."""
+    report = measured(
+        tmp_path / "run", 4, shipped("resnet50"), (8,), factor=lambda place, _: 1.1 if place == SLOW else 1.0
+    ).ended()
+    (one,) = differences(report)
+    uuid = report.gpu_info[SLOW].gpu_uuid
+    assert one.percent[uuid] == pytest.approx(-9.1, abs=0.5)
+    assert re.search(r": GPU 2 -\d", part(report, "gpus").notes[0])
+
+
+def test_a_gpu_with_a_verdict_is_found_before_all_figures(tmp_path: Path) -> None:
+    """Verdict first, then the evidence, then what to do."""
+    models = shipped("resnet50", "bert-base")
+    run = FakeRun(tmp_path / "run", devices=gpus(8), models=models, batch_sizes=(8,), launches=3)
+    run.everything(factor=lambda place, *_: 1.1 if place == SLOW else 1.0, **LITTLE)
+    for place in range(8):
+        run.samples(place, reasons=0, sm_clock_mhz=1_350 if place == SLOW else 1_500)
+    report = run.ended()
+    (found,) = part(report, "gpus").findings
+    assert str(found.badge) == "STRAGGLER"
+    verdict = overview.verdict(report, DEFAULT)
+    assert (verdict.text, verdict.tone) == ("COMPLETE, 1 GPU slow", Tone.BAD)
+    assert found.title.startswith("GPU 2 ")
+    assert len(found.lines) == 2
+    lines = shown(report)
+    assert next(at for at, line in enumerate(lines) if "STRAGGLER" in line) < 4
+
+
+def test_which_gpu_is_broken(tmp_path: Path) -> None:
+    """The verdict of the run, then the GPU whose hardware failed."""
+    run = FakeRun(tmp_path / "run", devices=gpus(4), batch_sizes=(8,))
+    run.failed(run.cell(batch_size=8, device=1), Category.DEVICE_LOST, message="Xid 79")
+    run.taken_out("Xid 79", 1)
+    for place in (0, 2, 3):
+        run.measured(run.cell(batch_size=8, device=place), **LITTLE)
+    report = run.ended()
+    (verdict,) = part(report, "result").findings
+    assert str(verdict.badge) == "HARDWARE FAULT"
+    assert badges(part(report, "gpus").findings)[0][0] == "FAIL"
+    assert badges(part(report, "gpus").findings)[0][1].startswith("GPU 1")
+
+
+def test_warnings_of_a_kind_are_one_line_with_their_number(healthy: Report) -> None:
+    """A third of the results wait for the host."""
+    (words,) = part(healthy, "warnings").summary
+    assert re.match(r"48 of 144 results ", words)
+
+
+def test_only_a_terminal_gets_colours(healthy: Report) -> None:
+    """Without them the text is the same."""
+    plain, coloured = (to_brief(healthy, DEFAULT, DETAILS, colour=wanted) for wanted in (False, True))
+    assert "\x1b" not in plain
+    assert "\x1b[32mCOMPLETE\x1b[0m" in coloured
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
+
+
+def test_foreign_names_do_not_steer_the_terminal(tmp_path: Path) -> None:
+    """Of models, devices and files."""
+    hostile = "\x1b[2Jhostile\r"
+    models = shipped("resnet50")
+    run = FakeRun(tmp_path / "run", devices=gpus(2, name=hostile), models=models, hostname=hostile)
+    run.everything(**LITTLE)
+    made = to_brief(run.ended(), DEFAULT, (f"Report: {hostile}",))
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", made)
+    assert "\x1b[2J" not in to_brief(run.report(), DEFAULT, (hostile,), colour=True)

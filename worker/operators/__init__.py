@@ -1,0 +1,1 @@
+"""Operators: their functions, their verification, and their times."""

@@ -1,0 +1,96 @@
+"""Verify an operator against its reference in fp64: shape, values, gradient.
+
+The deviation is the largest |x - r| / (|r| + rms(r)) over all elements: relative, without demanding more of elements
+near zero than the arithmetic of the others can give.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch.utils import dlpack
+
+from worker.operators.functions import Function
+
+_LEAST: Final = 1e-300
+_APART: Final = 1
+"""From the seed of the inputs to that of the gradient: with the same numbers as an input, the exact gradient of a
+normalisation is nearly zero."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Outcome. wrong: what differs, empty for nothing. no_gradient: the output has none to verify."""
+
+    deviation: float
+    wrong: str
+    no_gradient: bool
+
+
+def verify(
+    function: Function, reference: Function, inputs: Sequence[torch.Tensor], upstream_seed: int, tolerance: float, *,
+    backward: bool,
+) -> Verified:  # fmt: skip
+    """Call both on the same inputs and compare. Waits for the device. Errors of the function are raised."""
+    mine = [_leaf(tensor, backward=backward) for tensor in inputs]
+    exact = [_leaf(_widened(tensor), backward=backward) for tensor in inputs]
+    expected = reference(*exact)
+    found = as_tensor(function(*mine))
+    if found.shape != expected.shape:
+        return Verified(0.0, f"shape {list(found.shape)}, expected {list(expected.shape)}", no_gradient=True)
+    wanted = next(tensor.dtype for tensor in mine if tensor.is_floating_point())
+    if found.dtype != wanted:
+        return Verified(0.0, f"type {found.dtype}, expected {wanted}", no_gradient=True)
+    if found.device != mine[0].device:
+        return Verified(0.0, f"the output is on {found.device}, expected {mine[0].device}", no_gradient=True)
+    worst = deviation(found.detach(), expected.detach())
+    if not worst <= tolerance:  # NaN is no number below the tolerance
+        return Verified(worst, f"values deviate by {worst:.3g}, allowed {tolerance:.3g}", no_gradient=True)
+    if not backward or not found.requires_grad:
+        return Verified(worst, "", no_gradient=backward)
+    gradient = upstream(found, upstream_seed)
+    floats = [place for place, tensor in enumerate(mine) if tensor.requires_grad]
+    ours = torch.autograd.grad(found, [mine[place] for place in floats], gradient, allow_unused=True)
+    theirs = torch.autograd.grad(expected, [exact[place] for place in floats], gradient.double())
+    for place, one, other in zip(floats, ours, theirs, strict=True):
+        off = float("inf") if one is None else deviation(one, other)
+        if not off <= tolerance:
+            return Verified(
+                off, f"the gradient of input {place + 1} deviates by {off:.3g}, allowed {tolerance:.3g}",
+                no_gradient=False,
+            )  # fmt: skip
+        worst = max(worst, off)
+    return Verified(worst, "", no_gradient=False)
+
+
+def upstream(output: torch.Tensor, seed: int) -> torch.Tensor:
+    """A random gradient of the output: ones would hide a transposed or permuted one. seed: of the inputs."""
+    generator = torch.Generator(device=output.device).manual_seed(seed + _APART)
+    return torch.randn(output.shape, generator=generator, device=output.device, dtype=output.dtype)
+
+
+def deviation(found: torch.Tensor, exact: torch.Tensor) -> float:
+    """The largest deviation, as above; infinite for another shape, NaN where either is NaN."""
+    if found.shape != exact.shape:
+        return float("inf")
+    usual = exact.square().mean().sqrt()
+    return float(((found.double() - exact).abs() / (exact.abs() + usual).clamp_min(_LEAST)).max())
+
+
+def as_tensor(output: object) -> torch.Tensor:
+    """The output of a function: a tensor, or what another framework shares through DLPack. Raises TypeError."""
+    if isinstance(output, torch.Tensor):
+        return output
+    if hasattr(output, "__dlpack__"):
+        shared: torch.Tensor = dlpack.from_dlpack(output)
+        return shared
+    raise TypeError(f"the function returned {type(output).__name__}, expected one tensor")
+
+
+def _leaf(tensor: torch.Tensor, *, backward: bool) -> torch.Tensor:
+    return tensor.detach().requires_grad_(backward and tensor.is_floating_point())
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor

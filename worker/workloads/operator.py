@@ -1,0 +1,206 @@
+"""One operator in one implementation and precision: its shapes in random order, each verified and timed.
+
+    shape ─▶ inputs ─▶ verified against fp64 ─▶ real and pure times        wrong: no times
+      └── an error ─▶ after the others, tried once more, alone
+
+The cell's series `iteration` has the rounds of all pure times. Figures are made of `Result.shapes`.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from msgspec.structs import replace
+
+from protocol import floats
+from protocol.cell import InputSpec, OperatorShape, OperatorSpec
+from protocol.failure import Phase
+from protocol.messages import Assign
+from protocol.result import Block, ShapeResult, SteadyState, StopReason, WarmUp
+from protocol.result import Result as LaunchResult
+from worker import compiler, devices, memory
+from worker.errors import ModelCodeError
+from worker.measure import Measured
+from worker.models.own_code import Code
+from worker.operators import times, verification
+from worker.operators.functions import FUNCTIONS, Function
+from worker.probes.base import Bench
+from worker.stage import Stage
+from worker.timing import Step, TimedBlock
+from worker.workloads import common
+
+
+def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
+    """Measure the cell. Raises the error of the first shape where no shape could be measured."""
+    spec = assign.model.operator
+    assert spec is not None
+    stage.enter(Phase.BUILD)
+    device = common.open_device(assign, stage)
+    with stage.timed("build"):
+        function = _implementation(assign, spec)
+    stage.enter(Phase.WARM_UP)
+    bench = _Bench(assign, spec, function, device)
+    stage.enter(Phase.MEASURE)
+    memory.reset_peaks(device)
+    with stage.timed("measure"):
+        shapes = _measured(bench, stage)
+    if bench.errors and all(shape.error for shape in shapes):
+        raise bench.errors[0]
+    peaks = memory.peaks(device)
+    spans_ms = [span for block in bench.blocks for span in block.spans_ms]
+    facts = WarmUp(
+        steady_state=SteadyState.NOT_SOUGHT, iterations=0, first_iteration_ms=spans_ms[0] if spans_ms else 0.0,
+        second_iteration_ms=None,
+    )  # fmt: skip
+    blocks = tuple(
+        Block(
+            start_ns=block.start_ns, enqueued_ns=block.enqueued_ns, end_ns=block.end_ns, iterations=len(block.spans_ms)
+        )
+        for block in bench.blocks
+    )
+    measured = Measured(blocks, {"iteration": floats.pack(spans_ms)}, 1, StopReason.FIXED, None, None)
+    measurements = common.Measurements(facts, measured, peaks, peaks, memory.resident_peak())
+    made = common.result(measurements, common.holding(()), assign, stage, isolation=isolation, items=1)
+    return replace(made, shapes=shapes)
+
+
+def _implementation(assign: Assign, spec: OperatorSpec) -> Function:
+    """The function to be measured. Raises ModelCodeError."""
+    if assign.model.own is not None:
+        made: Function = Code(assign.model.own).made_by  # type: ignore[assignment]  # verified when it is called
+        return made
+    function = FUNCTIONS[spec.name]
+    if not assign.cell.compiles:
+        return function
+    compiler.use_caches(Path(assign.compiler_caches), cold=assign.round == 0)
+    compiled: Function = torch.compile(function, dynamic=False, mode=assign.cell.compile_mode.value)
+    return compiled
+
+
+def _measured(bench: "_Bench", stage: Stage) -> tuple[ShapeResult, ...]:
+    order = list(bench.shapes)
+    random.Random(bench.seed).shuffle(order)
+    found: dict[str, ShapeResult] = {}
+    for number, shape in enumerate(order, 1):
+        found[shape.name] = bench.tried(shape)
+        stage.progress(number / (len(order) + 1))
+    for shape in order:
+        if found[shape.name].error:
+            found[shape.name] = replace(bench.tried(shape), alone=True)
+    return tuple(found.values())
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """Calls of one pass on each copy of the inputs. name: of its series, after "real". given: to the last call."""
+
+    name: str
+    calls: Sequence[Step]
+    given: Sequence[torch.Tensor]
+
+
+class _Bench:
+    """The operator on its device. errors: of shapes. blocks: of all pure times."""
+
+    def __init__(self, assign: Assign, spec: OperatorSpec, function: Function, device: torch.device) -> None:
+        self._spec, self._function, self._device = spec, function, device
+        self._assign, self._cell = assign, assign.cell
+        self._bench = Bench(
+            device=device,
+            dtype=devices.weights_type(assign.cell.precision, training=False),
+            generator=torch.Generator(device=device).manual_seed(assign.cell.seed),
+            clock=devices.clock_for(device),
+            burst_s=assign.measurement.block_s,
+        )
+        self.seed = assign.cell.seed
+        self.shapes = spec.shapes[assign.device.kind]
+        self.errors: list[Exception] = []
+        self.blocks: list[TimedBlock] = []
+
+    def tried(self, shape: OperatorShape) -> ShapeResult:
+        """The shape's result; an error becomes its `error`."""
+        memory.release_cached(self._device)
+        if self._cell.compiles:  # beyond eight forms, torch would silently call the function in eager
+            torch.compiler.reset()
+        try:
+            return self._shape(shape)
+        except Exception as error:  # noqa: BLE001 - the other shapes stand
+            self.errors.append(error)
+            said = str(error).strip().partition("\n")[0]
+            return ShapeResult(shape=shape.name, error=f"{type(error).__name__}: {said}")
+
+    def _shape(self, shape: OperatorShape) -> ShapeResult:
+        inputs = [self._made(one) for one in shape.inputs]
+        verified = verification.verify(
+            self._function,
+            FUNCTIONS[self._spec.name],
+            inputs,
+            self.seed,
+            self._spec.tolerance[self._cell.precision],
+            backward=self._spec.backward,
+        )
+        if verified.wrong:
+            return ShapeResult(shape=shape.name, wrong=verified.wrong, deviation=verified.deviation)
+        backward = self._spec.backward and not verified.no_gradient
+        series: dict[str, bytes] = {}
+        graphed = True
+        for one in self._passes(inputs, backward=backward):
+            real = times.real_ms(one.calls[0], self._device, self._bench.burst_s)
+            pure, block, captured = times.pure_ms(one.calls, self._device, self._bench.burst_s, one.given)
+            series |= {f"real{one.name}": floats.pack(real), f"pure{one.name}": floats.pack(pure)}
+            graphed = graphed and captured
+            self.blocks.append(block)
+        self._require_unchanged()
+        return ShapeResult(
+            shape=shape.name,
+            deviation=verified.deviation,
+            series=series,
+            graphed=graphed,
+            no_gradient=verified.no_gradient,
+        )
+
+    def _passes(self, inputs: list[torch.Tensor], *, backward: bool) -> Iterator[_Calls]:
+        size = sum(tensor.nbytes for tensor in inputs)
+        count = times.copies(size, self._bench.room(), self._device.type)
+        rotated = [inputs, *([tensor.clone() for tensor in inputs] for _ in range(count - 1))]
+        yield _Calls("", [self._forward(copy) for copy in rotated], rotated[-1])
+        if backward:
+            output = verification.as_tensor(self._function(*inputs))
+            gradient = verification.upstream(output, self.seed)
+            del output
+            yield _Calls("_backward", [self._both(copy, gradient) for copy in rotated], (*rotated[-1], gradient))
+
+    def _forward(self, inputs: list[torch.Tensor]) -> Step:
+        def call() -> object:
+            with torch.no_grad():
+                return self._function(*inputs)
+
+        return call
+
+    def _both(self, inputs: list[torch.Tensor], gradient: torch.Tensor) -> Step:
+        leaves = [tensor.detach().requires_grad_(tensor.is_floating_point()) for tensor in inputs]
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+
+        def call() -> object:
+            return torch.autograd.grad(self._function(*leaves), wanted, gradient, allow_unused=True)
+
+        return call
+
+    def _made(self, spec: InputSpec) -> torch.Tensor:
+        shape = tuple(map(int, spec.shape))
+        if spec.dtype == "int64":
+            return torch.randint(
+                round(spec.low), round(spec.high), shape, generator=self._bench.generator, device=self._device
+            )
+        if spec.high > spec.low:
+            drawn = torch.rand(shape, generator=self._bench.generator, device=self._device)
+            return (spec.low + (spec.high - spec.low) * drawn).to(self._bench.dtype)
+        return self._bench.numbers(*shape)
+
+    def _require_unchanged(self) -> None:
+        """Raises ModelCodeError where the user's code switched TF32."""
+        wanted = self._cell.precision == "tf32"
+        if any(on is not wanted for on in devices.tf32_switches().values()):
+            raise ModelCodeError(f"the code of {self._assign.model.name} switched TF32. Remove the switch")
