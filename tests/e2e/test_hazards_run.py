@@ -30,11 +30,11 @@ GRAVE = {
 """By the GPU that has it: what NVML reports from then on, and what names it."""
 
 
-def begin(nvml: FakeNvml, folder: Path, environment: dict[str, str]) -> Node:
+def begin(nvml: FakeNvml, folder: Path, gpus: int, environment: dict[str, str]) -> Node:
     """Start a prepared run, and wait until its first cells have begun and all GPUs were looked at."""
     node = Node(folder, environment=nvml.environment | beside(nvml) | environment)
     node.until(lambda: node.working("m"))
-    node.until(lambda: node.paths.health.exists() and node.paths.health.stat().st_size > 0)
+    node.until(lambda: node.looked_at(gpus))
     return node
 
 
@@ -43,7 +43,7 @@ def test_a_grave_fault_takes_its_gpu_out_at_once(tmp_path: Path) -> None:
     nvml, folder = FakeNvml(tmp_path, gpus=4), tmp_path / "run"
     models = [faults.model(f"m{number}", seconds=LASTS_S) for number in range(3)]
     gpu_runs.prepare(nvml, folder, *models)
-    node = begin(nvml, folder, inject(tmp_path / "injected", LOOK_EVERY_SECOND))
+    node = begin(nvml, folder, 4, inject(tmp_path / "injected", LOOK_EVERY_SECOND))
     for fault, _ in GRAVE.values():
         nvml.set(fault)
     report = node.ended(3, timeout_s=120)
@@ -66,7 +66,7 @@ def test_a_gpu_that_cannot_start_after_another_broke_is_not_blamed(tmp_path: Pat
     fault = {"do": "no context", "in": "build", "on": uuid(0), "after": 5}
     models = [faults.model(f"m{number}", **fault) for number in range(2)]
     gpu_runs.prepare(nvml, folder, *models)
-    node = begin(nvml, folder, {})
+    node = begin(nvml, folder, 3, {})
     nvml.xid(2, 79)
     assert node.wait(timeout_s=120) != 0, node.output
     assert [one.device for one in node.of(TakenOut)] == [uuid(2)]

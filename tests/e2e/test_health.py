@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.gpu.health import records
-from orchestrator.gpu.health.records import Vitals
 from orchestrator.store.records import TakenOut, TelemetryEnded
 from tests.fakes import faults, gpu_runs
 from tests.fakes.node import Node
@@ -14,16 +12,11 @@ from tests.fakes.nvml import FakeNvml, uuid
 BUSY = faults.model("busy", seconds=1.0)
 
 
-def looked_at(node: Node) -> bool:
-    """Whether the telemetry process has looked at the GPUs once, and so listens too."""
-    return any(isinstance(record, Vitals) for record in records.read(node.paths.health))
-
-
 def test_an_xid_in_the_middle_fails_its_gpu(tmp_path: Path) -> None:
     """Exit code 3 with the GPU and the number; all results are kept. An Xid of the application is reported, no more."""
     nvml = FakeNvml(tmp_path, gpus=3)
     node = gpu_runs.start(nvml, tmp_path / "run", BUSY)
-    node.until(lambda: looked_at(node))
+    node.until(lambda: node.looked_at(3))
     nvml.xid(1, 74)
     nvml.xid(2, 13)
     report = node.ended(3)
@@ -77,7 +70,7 @@ def test_telemetry_that_ends_is_no_pass(tmp_path: Path, hangs: bool) -> None:
         nvml.hang(0, "nvmlDeviceGetTotalEccErrors")
     node = gpu_runs.start(nvml, tmp_path / "run", BUSY)
     if not hangs:
-        node.until(lambda: node.working("busy") and looked_at(node))
+        node.until(lambda: node.working("busy") and node.looked_at(2))
         next(child for child in node.children() if "orchestrator.gpu.telemetry.sampler" in child.cmdline()).kill()
     report = node.ended(4)
     assert report["summary"]["cells"]["ok"] == 2

@@ -8,7 +8,6 @@ import pytest
 from orchestrator.analysis import evidence
 from orchestrator.gpu.telemetry.readings import SHARED
 from tests.e2e.test_gpus import most_at_once
-from tests.e2e.test_health import looked_at
 from tests.fakes import faults, gpu_runs
 from tests.fakes.nvml import FakeNvml, uuid
 
@@ -54,7 +53,7 @@ def test_a_gpu_that_is_lost_takes_its_slices_along(tmp_path: Path) -> None:
         assert node.wait() == 2, node.output
         assert re.search(rf"GPU 0:1 [^(]*\({slices[1]}\)", node.output)
     node = gpu_runs.resume(nvml, folder, slices=slices)
-    node.until(lambda: looked_at(node))
+    node.until(lambda: node.looked_at(1))
     nvml.xid(0, 79)
     taken_out = {one["gpu_uuid"]: one["taken_out"] for one in node.ended(3)["gpu_info"]}
     assert all("Xid 79" in taken_out[one] for one in slices)

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import psutil
 
+from orchestrator.gpu.health import records as health
+from orchestrator.gpu.health.records import Vitals
 from orchestrator.state import archive
 from orchestrator.state.archive import Archive
 from orchestrator.store import journal
@@ -102,6 +104,11 @@ class Node:
 
     def working(self, cell: str) -> bool:
         return bool(self._pids(cell))
+
+    def looked_at(self, gpus: int) -> bool:
+        """Whether telemetry has read the health of this many GPUs: what changes from now on is a change to it."""
+        seen = (one.uuid for one in health.read(self.paths.health) if isinstance(one, Vitals))
+        return len(set(seen)) >= gpus
 
     def _pids(self, cell: str) -> list[int]:
         launches = {one.launch for one in self.of(Start) if one.cell.startswith(cell)}
