@@ -55,6 +55,7 @@ class Compiler:
         with self._stage.timed("compile"):
             expected = _values(call())
             cached = use_caches(Path(self._assign.compiler_caches), cold=self._assign.round == 0)
+            use_workers()
             self._log.attach()
             module.compile(mode=cell.compile_mode.value, dynamic=cell.dynamic_shapes or None)
             begin_ns = time.monotonic_ns()
@@ -94,14 +95,23 @@ class Compiler:
 
 
 def use_caches(folder: Path, *, cold: bool) -> bool:
-    """Direct all caches of the compiler to `folder`, emptied first if cold. Returns whether it holds anything."""
+    """Direct all caches of the compiler to `folder`, emptied first if cold. Returns whether it holds anything.
+
+    Kernels are compiled in this process (use_workers).
+    """
     if cold:
         shutil.rmtree(folder, ignore_errors=True)
     cached = folder.is_dir()
     for variable, name in _CACHES.items():
         os.environ[variable] = str(folder / name)
-    importlib.import_module("torch._inductor.compile_fx")  # takes a second, which is no time to compile
+    importlib.import_module("worker.inductor_ahead")  # takes a second, which is no time to compile
     return cached
+
+
+def use_workers() -> None:
+    """Have a pool of processes compile kernels, one a core: worth its start for a model, not for an operator."""
+    config = sys.modules["torch._inductor.config"]
+    config.compile_threads = config.decide_compile_threads()
 
 
 def _graphs() -> int:

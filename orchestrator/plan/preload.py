@@ -12,6 +12,7 @@ from orchestrator.config.workloads import WORKLOADS
 from protocol.cell import Cell, DeviceKind
 
 _FOR_DIGESTS_ON_GPUS: Final = "worker.verify.triton_ahead"
+_FOR_COMPILING: Final = "worker.inductor_ahead"
 
 
 def modules(stored: StoredRun, cells: Iterable[Cell]) -> tuple[str, ...]:
@@ -25,4 +26,6 @@ def modules(stored: StoredRun, cells: Iterable[Cell]) -> tuple[str, ...]:
     gpus = {device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA}
     if any(WORKLOADS[cell.workload].digests and not gpus.isdisjoint(cell.devices) for cell in measured):
         named.append(_FOR_DIGESTS_ON_GPUS)
+    if any(cell.compiles for cell in measured):
+        named.append(_FOR_COMPILING)
     return tuple(dict.fromkeys(named))

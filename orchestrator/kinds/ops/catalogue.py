@@ -23,6 +23,7 @@ _Sizes = Mapping[DeviceKind, Mapping[str, Mapping[str, int]]]
 
 class _Category(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     precisions: tuple[Precision, ...]
+    tolerance: dict[Precision, float] = {}
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,7 +32,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     inputs: tuple[str, ...]
     flops: str
     bytes: str
-    tolerance: float = 1.0
+    tolerance: dict[Precision, float] = {}
     backward: bool = True
 
 
@@ -56,6 +57,7 @@ def _spec(name: str, entry: _Entry, file: _File, origin: str) -> OperatorSpec:
     for of_kind in sizes.values():
         if tuple(of_kind) != SHAPES:
             raise ConfigError(f"{origin}: its sizes are {', '.join(of_kind)}, expected {', '.join(SHAPES)}")
+    tolerance = file.tolerance | category.tolerance | entry.tolerance
     return OperatorSpec(
         name=name,
         category=entry.category,
@@ -63,7 +65,7 @@ def _spec(name: str, entry: _Entry, file: _File, origin: str) -> OperatorSpec:
             kind: tuple(_shape(label, found, entry, category.precisions, origin) for label, found in of_kind.items())
             for kind, of_kind in sizes.items()
         },
-        tolerance={precision: file.tolerance[precision] * entry.tolerance for precision in category.precisions},
+        tolerance={one: tolerance[one] for one in category.precisions},
         backward=entry.backward,
     )
 

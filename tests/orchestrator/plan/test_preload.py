@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from orchestrator.plan import preload
-from protocol.cell import Cell, Precision, Workload
+from protocol.cell import Cell, CompileMode, Precision, Workload
 from tests.fakes.runs import FakeRun, cpus, gpus
 
 TRITON = "worker.verify.triton_ahead"
+INDUCTOR = "worker.inductor_ahead"
 GPU, CPU = gpus(1)[0].uuid, cpus(1)[0].uuid
 
 
@@ -34,6 +35,15 @@ def test_triton_is_preloaded_for_digests_on_a_gpu(
     """It takes a second, which runs without digests or GPUs save."""
     stored = FakeRun(tmp_path, devices=(*gpus(1), *cpus(1))).stored
     assert (TRITON in preload.modules(stored, [cell(workload, device)])) is ahead
+
+
+def test_inductor_is_preloaded_for_compiled_cells(tmp_path: Path) -> None:
+    """It takes seconds, which runs of eager cells save."""
+    stored = FakeRun(tmp_path).stored
+    eager = msgspec.structs.replace(cell(Workload.INFERENCE, GPU), model="resnet50")
+    compiled = msgspec.structs.replace(eager, compile_mode=CompileMode.DEFAULT)
+    assert INDUCTOR not in preload.modules(stored, [eager])
+    assert INDUCTOR in preload.modules(stored, [eager, compiled])
 
 
 def test_modules_have_a_fixed_order(tmp_path: Path) -> None:
