@@ -6,7 +6,6 @@ import pytest
 
 from orchestrator.store.records import TakenOut, TelemetryEnded
 from tests.fakes import faults, gpu_runs
-from tests.fakes.node import Node
 from tests.fakes.nvml import FakeNvml, uuid
 
 BUSY = faults.model("busy", seconds=1.0)
