@@ -10,4 +10,6 @@ config.compile_threads = 1
 config.use_experimental_benchmarker = False
 """True asks CUDA whether a GPU is there, which opens it (torch 2.11)."""
 
-import torch._inductor.compile_fx  # noqa: E402, F401 - reads both
+import torch._inductor.compile_fx  # noqa: E402 - reads both
+
+torch._inductor.codecache.torch_key()  # hashes the files of Inductor, and keeps the hash

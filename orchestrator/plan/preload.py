@@ -11,7 +11,7 @@ from orchestrator.config.run_configuration import StoredRun
 from orchestrator.config.workloads import WORKLOADS
 from protocol.cell import Cell, DeviceKind
 
-_FOR_DIGESTS_ON_GPUS: Final = "worker.verify.triton_ahead"
+_TRITON: Final = "worker.verify.triton_ahead"
 _FOR_COMPILING: Final = "worker.inductor_ahead"
 
 
@@ -24,8 +24,9 @@ def modules(stored: StoredRun, cells: Iterable[Cell]) -> tuple[str, ...]:
         named += [f"worker.models.{model.family}"] if model.family else []
         named += model.preload
     gpus = {device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA}
-    if any(WORKLOADS[cell.workload].digests and not gpus.isdisjoint(cell.devices) for cell in measured):
-        named.append(_FOR_DIGESTS_ON_GPUS)
+    on_gpus = [cell for cell in measured if not gpus.isdisjoint(cell.devices)]
+    if any(WORKLOADS[cell.workload].digests or cell.compiles for cell in on_gpus):
+        named.append(_TRITON)
     if any(cell.compiles for cell in measured):
         named.append(_FOR_COMPILING)
     return tuple(dict.fromkeys(named))
