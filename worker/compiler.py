@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import torch
@@ -110,7 +110,7 @@ def use_caches(folder: Path, *, cold: bool) -> bool:
 
 def use_workers() -> None:
     """Have a pool of processes compile kernels, one a core: worth its start for a model, not for an operator."""
-    config = sys.modules["torch._inductor.config"]
+    config: Any = sys.modules["torch._inductor.config"]
     config.compile_threads = config.decide_compile_threads()
 
 
