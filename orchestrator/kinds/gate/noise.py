@@ -19,7 +19,7 @@ from orchestrator.kinds.gate import planning
 from orchestrator.stats import pooled
 
 TOO_NOISY: Final = 0.1
-"""Standard deviation from which a machine is named. Healthy ones have 3 % at most (docs/gate.md)."""
+"""Standard deviation between launches above which a machine is named: at 3 % it never is [sim, docs/gate.md]."""
 LEAST_DEGREES: Final = 2
 """Of freedom, of a cell: two launches of both sides, or three of one. A single difference is too often large."""
 HELP: Final = (
