@@ -1,7 +1,9 @@
 """Show events of the run on the display: ended launches, notices, snapshots (progress.py)."""
 
 import time
+from collections import defaultdict
 from collections.abc import Collection, Mapping
+from statistics import fmean
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -10,6 +12,7 @@ from orchestrator.config.naming import plural
 from orchestrator.config.run_configuration import Slot, StoredRun
 from orchestrator.engine import progress
 from orchestrator.engine.display_events import Display, Notice
+from orchestrator.engine.kind import Advise, Kind
 from orchestrator.engine.launches.live import Live
 from orchestrator.plan import estimate
 from orchestrator.state.added_launches import Look
@@ -17,20 +20,21 @@ from orchestrator.state.slots import RunState, SlotStatus
 from orchestrator.state.time_budget import Time
 from protocol.failure import Failure
 from protocol.messages import Sample
-from protocol.result import Result
+from protocol.result import Result, SeriesName
 
 COUNT_EVERY_S: Final = 5.0
 """Interval at which cells are counted by status: 10 ms for 20,000 of them."""
 
 
 class Announcer:
-    """Announces one run, which begins now. rounds: launches are added until its time is up."""
+    """Announces one run, which begins now."""
 
-    def __init__(self, stored: StoredRun, display: Display, *, rounds: bool) -> None:
+    def __init__(self, stored: StoredRun, display: Display, kind: Kind) -> None:
+        self._stored = stored
+        self._kind = kind
         self._display = display
         self._devices = {device.uuid: device for device in stored.devices}
         self._alike = progress.alike(stored.plan.cells)
-        self._rounds = rounds
         self._open_ended = stored.configuration.adds_rounds
         self._expected_s = {
             cell.id: estimate.launch_s(cell, stored.configuration, self._devices[cell.devices[0]])
@@ -38,7 +42,9 @@ class Announcer:
         }
         self._durations: dict[str, tuple[int, float]] = {}  # number of launches, total seconds
         self._began = time.monotonic()
+        self._launches_ms: dict[str, list[float]] = defaultdict(list)  # iterations of launches, by planned cell
         self._warned = False
+        self._advised = False
         self._added = False
         self._messages: set[str] = set()
         self._counted = self._began - COUNT_EVERY_S
@@ -58,12 +64,15 @@ class Announcer:
             event = replace(event, repeated=outcome.message in self._messages)
             self._messages.add(outcome.message)
         self._display.tell(event)
+        if isinstance(outcome, Result) and self._kind.advise is not None and not self._advised:
+            self._advise(self._kind.advise, live, outcome)
 
-    def warned(self, look: Look) -> None:
-        """Show the first warning of the looks at the results."""
-        if look.warning and not self._warned:
-            self._warned = True
-            self.tell("warning", look.warning)
+    def warned(self, warning: str, advice: str) -> None:
+        """Show the first warning of the looks at the results, and the first advice. Either may be empty."""
+        news = ("" if self._warned else warning, "" if self._advised else advice)
+        self._warned, self._advised = self._warned or bool(warning), self._advised or bool(advice)
+        if any(news):
+            self.tell("warning", ": ".join(filter(None, news)))
 
     def added(self, slots: Collection[Slot], suspects: Collection[str], look: Look) -> None:
         """Show that launches were added, and for which devices."""
@@ -80,6 +89,12 @@ class Announcer:
             launches=number,
             cells=cells,
         )
+
+    def _advise(self, advise: Advise, live: Live, result: Result) -> None:
+        planned, times_ms = live.next.planned, result.times_ms(SeriesName.ITERATION)
+        if any(times_ms) and live.next.cell.id == planned:  # a smaller batch has other times
+            self._launches_ms[planned].append(fmean(times_ms))
+            self.warned("", advise(self._stored, self._launches_ms))
 
     def show(
         self,
@@ -107,7 +122,7 @@ class Announcer:
                 expected_s=self._expected_s,
                 limited=limited,
                 stops_s=stops_s,
-                rounds=self._rounds,
+                rounds=self._kind.next_rounds is not None,
                 open_ended=self._open_ended,
                 stands=self._cells,
                 note=note,

@@ -65,7 +65,7 @@ class Conductor:
         self.failure_context = FailureContext(stored.devices, shares=stored.configuration.allow_busy)
         self._next_rounds = around.kind.next_rounds
         self._works_around_halts = around.kind.works_around_halts
-        self._announcer = Announcer(stored, around.display, rounds=self._next_rounds is not None)
+        self._announcer = Announcer(stored, around.display, around.kind)
         self.tell = self._announcer.tell
         self._devices = {device.uuid: device for device in stored.devices}
         self._poller = poller
@@ -120,7 +120,7 @@ class Conductor:
     def add_launches(self, look: Look) -> bool:
         """Add launches for these doubts if that is still possible. Returns whether it did."""
         more = self._adaptive.decide(self.state, look)
-        self._announcer.warned(look)
+        self._announcer.warned(look.warning, look.advice)
         if not more.slots:
             return False
         self.recorder.added(*more)

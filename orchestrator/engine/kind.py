@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from orchestrator.analysis import report_builder
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.kind_analysis import ReportTerms
-from orchestrator.config.run_configuration import Configuration, Plan, Slot
+from orchestrator.config.run_configuration import Configuration, Plan, Slot, StoredRun
 from orchestrator.figures.report import Report
 from orchestrator.gpu.telemetry.overheating import TemperatureStop
 from orchestrator.plan import load_windows, planner
@@ -30,6 +30,9 @@ from orchestrator.state.slots import RunState
 from protocol.cell import Cell, Device
 from protocol.messages import Deadlines, LoadSteps, Measurement
 from protocol.verification import Injection
+
+Advise = Callable[[StoredRun, Mapping[str, Sequence[float]]], str]
+"""Planned cell → ms of an iteration in each of its launches so far → what to change at once, empty for nothing."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,9 @@ class Kind:
 
     worker_environment: variables of processes that import torch, unless set by the user. next_rounds: state, seed, and
     whether there is time for a cell → launches to add once devices are idle; None: only the plan. adds_launches, look:
-    whether and for what launches are added once all have been made. remaining: None: the run ends with its plan.
-    works_around_halts: its figures leave out pauses of a worker (stats/stalls.py). outcome: None to print the report.
+    whether and for what launches are added once all have been made. advise: None for never. remaining: None: the run
+    ends with its plan. works_around_halts: its figures leave out pauses of a worker (stats/stalls.py). outcome: None to
+    print the report.
     """
 
     name: str
@@ -98,6 +102,7 @@ class Kind:
     next_rounds: Callable[[RunState, int, Callable[[Cell], bool]], tuple[Slot, ...]] | None = None
     adds_launches: Callable[[Configuration, Sequence[Device]], bool] = added_launches.applies
     look: Callable[[Archive, Evidence], Look] = suspects
+    advise: Advise | None = None
     remaining: Callable[[Archive, Evidence], Remaining] | None = None
     works_around_halts: bool = False
     report: ReportTerms = field(default_factory=ReportTerms)

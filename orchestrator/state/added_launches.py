@@ -33,12 +33,16 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Look:
-    """What the results so far leave open. most: launches of a cell in all. word: verdict on the devices."""
+    """What the results so far leave open. most: launches of a cell in all. word: verdict on the devices.
+
+    warning: of what more launches will not settle. advice: against that.
+    """
 
     doubts: tuple[Doubt, ...] = ()
     most: int = MOST_LAUNCHES
     word: str = "SUSPECT"
     warning: str = ""
+    advice: str = ""
 
 
 def applies(configuration: Configuration, devices: Iterable[Device]) -> bool:

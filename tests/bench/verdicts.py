@@ -23,13 +23,19 @@ UNCHANGED: Final = {
     "2 %, equal": Setting(spread=0.02),
     "2 %, unequal": Setting(spread=0.02, unequal=0.7),
     "0.5 %, 14 cells bimodal": Setting(bimodal=14),
-    "15 %, bound by the host": Setting(spread=0.15, host=True),
+    "15 %, all bound by the host": Setting(spread=0.15, host=True),
+    "15 %, unequal, all bound by the host": Setting(spread=0.15, unequal=0.7, host=True),
+    "2 %, all not steady": Setting(spread=0.02, trusted=False),
+    "15 %, all not steady": Setting(spread=0.15, trusted=False),
+    "60 %, all not steady, bound by the host": Setting(spread=0.6, trusted=False, host=True),
 }
 CHANGED: Final = {
     "one cell 5 % slower": Setting(changed=1, speed=0.95),
     "one cell 5 % slower, unequal": Setting(changed=1, speed=0.95, unequal=0.7),
     "one cell 10 % slower": Setting(changed=1, speed=0.9),
+    "one cell 10 % slower, unequal": Setting(changed=1, speed=0.9, unequal=0.7),
     "one cell 20 % slower": Setting(changed=1, speed=0.8),
+    "one cell 20 % slower, unequal": Setting(changed=1, speed=0.8, unequal=0.7),
     "one cell at half the speed": Setting(changed=1, speed=0.5),
 }
 

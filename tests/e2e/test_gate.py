@@ -1,7 +1,10 @@
 """A gate of two sides in whole: rounds until it is decided, an exit code, files for CI."""
 
 import json
+import os
+import subprocess
 import sys
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from orchestrator.config.report_formats import ReportFormat
 from orchestrator.state import archive
 from protocol.paths import RunPaths
 from tests.fakes.commands import python
+from tests.fakes.nvml import ROOT
 
 MODELS = """
 import time
@@ -38,6 +42,15 @@ class Twice(Old):
     seconds = 0.008
 """
 """Their time is that of a sleep, so that other work on this machine changes little."""
+VARYING = """
+import pathlib
+
+STARTS = pathlib.Path(__file__).with_name("starts")
+with STARTS.open("ab") as file:
+    file.write(b"x")
+Old.seconds = 0.002 if STARTS.stat().st_size % 2 else 0.006
+"""
+"""Every other process sleeps three times as long."""
 OPTIONS = "--allow-code --gpu-ids cpu:0 --phases inference -b 1 -i 30 -w 3 --no-history --junit gate.xml -o gate.json"
 
 
@@ -91,3 +104,26 @@ def test_the_second_side_runs_in_its_own_interpreter(tmp_path: Path) -> None:
     assert 0 < len(of_second) < len(run.attempts)
     assert len(starts.read_text().splitlines()) == 1 + len(of_second)
     assert any(change["after"].endswith(str(other)) for change in answer["comparison"]["changes"])
+
+
+def test_a_machine_that_varies_is_named_by_the_launches_of_one_cell(tmp_path: Path) -> None:
+    """After two launches of both its sides, when most cells have had none. Then the gate is stopped."""
+    (tmp_path / "net.py").write_text(MODELS + VARYING)
+    words = f"gate --ab net.py:Old net.py:Same {OPTIONS.replace('-b 1', '-b 1,2,4,8')} --log-format json"
+    command = [sys.executable, "-m", "orchestrator", *words.split()]
+    paths = os.environ | {"PYTHONPATH": str(ROOT)}
+    launches, warnings = Counter[str](), list[str]()
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=paths, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr is not None
+        for event in map(json.loads, process.stderr):
+            if event["event"] == "cell_ended":
+                launches[event["cell_id"]] += 1
+            if "varies by" in event.get("message", ""):
+                warnings.append(event["message"])
+                break
+        process.terminate()
+        process.communicate(timeout=60)
+    assert ["--time-limit" in words for words in warnings] == [True]
+    assert list(launches.values()) == [2, 2]

@@ -9,7 +9,7 @@ from orchestrator.config.run_configuration import Configuration, Slot
 from orchestrator.engine.kind import Kind, LaunchTerms, Outcome
 from orchestrator.figures.report import Report
 from orchestrator.figures.run_verdict import Cause
-from orchestrator.kinds.gate import planning, sides, undecided, verdict
+from orchestrator.kinds.gate import noise, planning, sides, undecided, verdict
 from orchestrator.state.archive import Archive
 from protocol.cell import Cell, Device
 
@@ -46,6 +46,7 @@ GATE: Final = Kind(
     worker_environment=worker_environment,
     adds_launches=lambda *_: True,
     look=undecided.look,
+    advise=noise.advise,
     report=ReportTerms(judge=judge),
     outcome=outcome,
 )

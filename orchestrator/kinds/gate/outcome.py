@@ -19,7 +19,7 @@ from orchestrator.figures import keys
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.report import Report
 from orchestrator.figures.run_verdict import COMPARED, RunVerdict
-from orchestrator.kinds.gate import sides, undecided
+from orchestrator.kinds.gate import noise, planning, sides, undecided
 from orchestrator.report import markdown, text
 from orchestrator.report.numbers import number
 from orchestrator.report.sections import Section, numbers, table, texts
@@ -56,7 +56,8 @@ class Answer(Outcome):
 def answer(archive: Archive, evidence: Evidence, report: Report) -> Answer:
     """Return the answer of a gate that is over. Raises UserError."""
     before, after, comparison = sides.compared(archive, evidence, report)
-    advice = undecided.advice(archive, undecided.variation(before, after))
+    gate = planning.requested(archive.stored.configuration)
+    advice = noise.advice(gate, noise.variation(before, after))
     cells = tuple(_advised(cell, advice) if undecided.needs_launches(cell) else cell for cell in comparison.cells)
     comparison = replace(comparison, cells=cells)
     figures = dict(_figures(before, after, sides.names(archive)))

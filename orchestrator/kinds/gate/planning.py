@@ -1,6 +1,7 @@
 """Plan a gate: the cells of a baseline, or both sides of each cell, one after the other. Pure.
 
-Round 0: a2 b2, a1 b1, a3 b3. Round 1: b3 a3, b2 a2, b1 a1. A drift of the machine meets both sides alike.
+First: a2 b2, b2 a2, a2 b2. Round 0: a1 b1, a3 b3. Round 1: b3 a3, b1 a1. A drift of the machine meets both sides alike.
+All rounds of one pair come first, because only repeated launches show the noise of a machine (noise.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,13 +11,18 @@ import msgspec
 from msgspec.structs import replace
 
 from orchestrator.config.run_configuration import Configuration, Gate, GateSide, Plan, Slot
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.errors import ConfigError
 from orchestrator.figures.keys import CellKey
-from orchestrator.plan import planner
+from orchestrator.plan import estimate, planner
 from protocol.cell import AUTO, Cell, Device, Workload
 
 FIRST_ROUNDS: Final = 3
 """Planned rounds: the launches that a verdict without a remark needs."""
+NOISE_LAUNCHES: Final = 6
+"""Launches at the beginning that show the noise of a machine: of one pair, or of two cells of a baseline."""
+NOISE_S: Final = 60.0
+"""Most seconds of these launches, by estimate: cells that take longer wait for their turn."""
 
 
 def requested(configuration: Configuration) -> Gate:
@@ -31,7 +37,19 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
     plan = _of_sides(gate.sides, devices) if gate.sides else _of_baseline(gate, configuration, devices)
     if any(cell.batch_size == AUTO for cell in plan.cells):
         raise ConfigError("-b auto: a scan has no verdict. Name the batch sizes that the gate compares.")
-    return plan
+    if len({cell.mode for cell in plan.cells}) > 1:  # devices wait for each other at the end of each round
+        return plan
+    return replace(plan, order={one.uuid: _noise_first(plan, gate, configuration, one) for one in devices})
+
+
+def shows_noise(cell: Cell) -> bool:
+    """Whether launches of a cell differ by the noise of the machine: loading differs by its page cache."""
+    return WORKLOADS[cell.workload].sibling_verdict
+
+
+def compared(gate: Gate, plan: Plan) -> tuple[tuple[str, ...], ...]:
+    """Return the cells of this run that are compared as one: a cell and its partner, or a cell of a baseline."""
+    return tuple(partners(gate, plan).items()) if gate.sides else tuple((cell.id,) for cell in plan.cells)
 
 
 def partners(gate: Gate, plan: Plan) -> dict[str, str]:
@@ -88,6 +106,21 @@ def _of_sides(sides: Sequence[GateSide], devices: Sequence[Device]) -> Plan:
         order={uuid: tuple(_alternating(queue, others)) for uuid, queue in first.order.items()},
         left_out=(*first.left_out, *second.left_out),
     )
+
+
+def _noise_first(plan: Plan, gate: Gate, configuration: Configuration, device: Device) -> tuple[Slot, ...]:
+    """Return the launches of a device, with all rounds of the first cells that fit into NOISE_S before the others."""
+    queue, cells = plan.order[device.uuid], {cell.id: cell for cell in plan.cells}
+    pairs = {cell: pair for pair in compared(gate, plan) for cell in pair}
+    first: list[Slot] = []
+    left_s = NOISE_S
+    for pair in dict.fromkeys(pairs[cell] for cell, _ in queue if shows_noise(cells[cell])):
+        early = [(cell, number) for cell, number in queue if cell in pair and number < FIRST_ROUNDS]
+        lasts_s = sum(estimate.launch_s(cells[cell], configuration, device, round_=number) for cell, number in early)
+        if len(first) < NOISE_LAUNCHES and lasts_s <= left_s:
+            first += early
+            left_s -= lasts_s
+    return tuple(dict.fromkeys((*first, *queue)))
 
 
 def _of_side(side: GateSide, devices: Sequence[Device]) -> Plan:

@@ -6,14 +6,13 @@ INCONCLUSIVE, or while a larger slow-down is not excluded.
 
 import math
 from collections.abc import Iterable, Sequence
-from statistics import median, stdev
+from statistics import median
 from typing import Final
 
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.compare.comparison import ComparedCell
-from orchestrator.compare.run_figures import Side
 from orchestrator.figures.keys import CellKey
-from orchestrator.kinds.gate import planning, sides
+from orchestrator.kinds.gate import noise, planning, sides
 from orchestrator.state.added_launches import Doubt, Look
 from orchestrator.state.archive import Archive
 from orchestrator.stats import two_runs
@@ -21,11 +20,6 @@ from orchestrator.stats.two_runs import ChangeVerdict
 
 UNSEEN_PERCENT: Final = 100 * two_runs.LARGEST_UNSEEN
 """Largest slow-down that a gate may leave unseen while it has time."""
-HELP: Final = (
-    "What helps: end other programs, a larger batch (-b), one device at a time (--solo), fixed cores (taskset), "
-    "more time (--time-limit)"
-)
-MORE_BEFORE: Final = ", a baseline with more launches (--launches)"
 
 
 def look(archive: Archive, evidence: Evidence) -> Look:
@@ -34,11 +28,14 @@ def look(archive: Archive, evidence: Evidence) -> Look:
     open_ = [cell for cell in comparison.cells if needs_launches(cell)]
     if not open_:
         return Look()
+    warning = _warning(archive, open_)
+    gate = planning.requested(archive.stored.configuration)
     return Look(
         doubts=tuple(_doubts(archive, evidence, open_)),
         most=two_runs.MOST_LAUNCHES,
         word="undecided",
-        warning=_warning(archive, open_, variation(before, after)),
+        warning=warning,
+        advice=noise.advice(gate, noise.variation(before, after)) if warning else "",
     )
 
 
@@ -49,12 +46,6 @@ def needs_launches(cell: ComparedCell) -> bool:
     if cell.verdict is not ChangeVerdict.INCONCLUSIVE or cell.low is None:
         return False
     return cell.launches_needed is not None or cell.needed_beyond or 100 * (1 - cell.low) > UNSEEN_PERCENT
-
-
-def variation(*measured: Side) -> float | None:
-    """Return the median relative standard deviation between launches of a cell, None where no cell has two."""
-    logs = [[math.log(rate) for rate in cell.rates] for side in measured for cell in side.cells]
-    return median(found) if (found := [stdev(own) for own in logs if len(own) > 1]) else None
 
 
 def _doubts(archive: Archive, evidence: Evidence, open_: Iterable[ComparedCell]) -> Iterable[Doubt]:
@@ -84,14 +75,7 @@ def _facts(key: CellKey) -> tuple[object, ...]:
     return key.model_name, key.phase, key.precision, key.mode, key.input_size, key.batch_size
 
 
-def advice(archive: Archive, varies: float | None) -> str:
-    """Say how the machine varies, where that is known, and what helps against that."""
-    baseline = "" if planning.requested(archive.stored.configuration).sides else MORE_BEFORE
-    variation_text = "" if varies is None else f"this machine varies by {varies:.1%} from launch to launch. "
-    return f"{variation_text}{HELP}{baseline}"
-
-
-def _warning(archive: Archive, open_: Sequence[ComparedCell], varies: float | None) -> str:
+def _warning(archive: Archive, open_: Sequence[ComparedCell]) -> str:
     limit_s, spent_s = archive.stored.configuration.time_limit_s, archive.durations_s[-1]
     half_widths = [math.log(cell.high / cell.low) / 2 for cell in open_ if cell.low and cell.high]
     if not (limit_s and spent_s and half_widths):
@@ -99,4 +83,4 @@ def _warning(archive: Archive, open_: Sequence[ComparedCell], varies: float | No
     unseen = -math.expm1(-median(half_widths) * math.sqrt(spent_s / limit_s))
     if 100 * unseen <= UNSEEN_PERCENT:
         return ""
-    return f"changes of less than about {unseen:.0%} will not be seen within {limit_s:g} s: {advice(archive, varies)}"
+    return f"changes of less than about {unseen:.0%} will not be seen within {limit_s:g} s"

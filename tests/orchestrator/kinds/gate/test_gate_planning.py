@@ -1,5 +1,6 @@
 """orchestrator/kinds/gate/planning.py: the cells of a gate, and the order of its launches."""
 
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -12,7 +13,7 @@ from orchestrator.kinds.gate import planning, settings
 from orchestrator.plan import planner
 from protocol.cell import AUTO, Mode, Precision, Workload
 from tests.fakes import gates, sides
-from tests.fakes.configurations import configuration, gpu
+from tests.fakes.configurations import configuration, cpu, gpu
 from tests.fakes.runs import shipped
 
 GPUS = (gpu(0), gpu(1))
@@ -103,3 +104,40 @@ def test_rounds_stay_apart() -> None:
     gate = gates.of_two(asked(modes=(Mode.LOADED, Mode.SOLO)))
     for queue in planning.make(gate, GPUS).order.values():
         assert all(one <= other for (_, one), (_, other) in pairwise(queue))
+
+
+def test_all_rounds_of_one_cell_come_first() -> None:
+    """They show how much launches vary, within the first minute; the others follow in rounds."""
+    gate = gates.of_two(asked(workloads=(Workload.LOAD, Workload.INFERENCE)))
+    plan = planning.make(gate, GPUS)
+    cells = {cell.id: cell for cell in plan.cells}
+    for queue in plan.order.values():
+        first, rest = queue[: planning.NOISE_LAUNCHES], queue[planning.NOISE_LAUNCHES :]
+        (one, other), *others = [tuple(cell for cell, _ in first[place : place + 2]) for place in (0, 2, 4)]
+        assert others == [(other, one), (one, other)]
+        assert [number for _, number in first] == [0, 0, 1, 1, 2, 2]
+        assert cells[one].workload is not Workload.LOAD  # differs by the page cache
+        assert all(earlier <= later for (_, earlier), (_, later) in pairwise(rest))
+
+
+def test_cells_that_do_not_fit_into_a_minute_come_in_rounds() -> None:
+    """Their launches are too few to show anything soon: the next pair is first, if there is one."""
+    slow, quick = "bert-base", "lstm"
+    gate = gates.of_two(asked(models=shipped(slow, quick), workloads=(Workload.TRAINING,), training_batch_sizes=(32,)))
+    plan = planning.make(gate, (cpu(0),))
+    cells = {cell.id: cell for cell in plan.cells}
+    models = [cells[cell].model.partition(" ")[0] for cell, _ in plan.order["cpu:0"]]
+    assert models == [quick] * planning.NOISE_LAUNCHES + [slow] * planning.NOISE_LAUNCHES
+    alone = gates.of_two(asked(models=shipped(slow), workloads=(Workload.TRAINING,), training_batch_sizes=(16, 32)))
+    numbers = [number for _, number in planning.make(alone, (cpu(0),)).order["cpu:0"]]
+    assert numbers == sorted(numbers)
+
+
+def test_two_cells_of_a_baseline_come_first() -> None:
+    """They have one side here, so half the launches."""
+    whole = planner.make(asked(), GPUS)
+    before = sides.side(*(replace(sides.cell(), key=planning.key(cell)) for cell in whole.cells))
+    gate = settings.with_cells(asked(), before, None, None)
+    for queue in planning.make(gate, GPUS).order.values():
+        first = [cell for cell, _ in queue[: planning.NOISE_LAUNCHES]]
+        assert sorted(Counter(first).values()) == [planning.FIRST_ROUNDS] * 2

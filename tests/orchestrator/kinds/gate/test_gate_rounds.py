@@ -14,7 +14,7 @@ from orchestrator.compare.comparison import SessionSpread
 from orchestrator.compare.run_figures import Side
 from orchestrator.engine.adaptive_launches import look
 from orchestrator.figures.run_verdict import CauseKind
-from orchestrator.kinds.gate import outcome, planning, sides, undecided
+from orchestrator.kinds.gate import noise, outcome, planning, sides, undecided
 from orchestrator.kinds.gate.kind import GATE
 from orchestrator.kinds.gate.outcome import Answer
 from orchestrator.state.added_launches import Look
@@ -85,9 +85,10 @@ def test_an_undecided_cell_gets_a_round_of_both_sides(tmp_path: Path) -> None:
 
 def test_a_machine_that_varies_too_much_is_said(tmp_path: Path) -> None:
     """By how much it varies, and what helps; a quiet machine is not warned of."""
-    warning = seen(two_sides(tmp_path / "noisy", varying(NOISY))).warning
-    assert "varies by" in warning
-    assert "--time-limit" in warning
+    noisy = seen(two_sides(tmp_path / "noisy", varying(NOISY)))
+    assert "300 s" in noisy.warning
+    assert "varies by" in noisy.advice
+    assert "--time-limit" in noisy.advice
     assert seen(two_sides(tmp_path / "quiet", varying(QUIET))).warning == ""
 
 
@@ -231,8 +232,8 @@ def test_one_launch_says_nothing_of_how_launches_differ(tmp_path: Path) -> None:
     run.samples()
     loaded = run.archive()
     before, after, _ = sides.compared(loaded, evidence.gather(loaded, goes_on=True))
-    assert undecided.variation(before, after) is None
-    assert "varies" not in undecided.advice(loaded, None)
+    assert noise.variation(before, after) is None
+    assert "varies" not in noise.advice(planning.requested(run.stored.configuration), None)
 
 
 def test_cells_are_named_by_what_differs_between_the_sides(tmp_path: Path) -> None:

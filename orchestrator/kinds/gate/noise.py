@@ -1,0 +1,65 @@
+"""How much launches vary in a gate, and what helps. Pure.
+
+    launches of a cell, by side ── standard deviation of the logarithm within a side ── median over cells ── advice
+
+Launches of the same side alone are compared with each other, so that a difference between the sides is no noise.
+planning.py puts launches that show it at the beginning, and a machine that is TOO_NOISY is named while they are made.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Final
+
+from orchestrator.compare.run_figures import Side
+from orchestrator.config.run_configuration import Gate, StoredRun
+from orchestrator.figures.keys import CellKey
+from orchestrator.kinds.gate import planning
+from orchestrator.stats import pooled
+
+TOO_NOISY: Final = 0.1
+"""Standard deviation between launches above which a machine is named: at 3 % it never is [sim, docs/gate.md]."""
+LEAST_DEGREES: Final = 2
+"""Of freedom, of a cell: two launches of both sides, or three of one. A single difference is too often large."""
+HELP: Final = (
+    "What helps: end other programs, a larger batch (-b), one device at a time (--solo), fixed cores (taskset), "
+    "more time (--time-limit)"
+)
+MORE_BEFORE: Final = ", a baseline with more launches (--launches)"
+
+
+def advise(stored: StoredRun, launches_ms: Mapping[str, Sequence[float]]) -> str:
+    """Say that the machine is too noisy so far, and what helps; empty if it is not known to be.
+
+    launches_ms: planned cell → time of an iteration in each of its launches.
+    """
+    gate = planning.requested(stored.configuration)
+    cells = {cell.id: cell for cell in stored.plan.cells}
+    several = [pair for pair in planning.compared(gate, stored.plan) if planning.shows_noise(cells[pair[0]])]
+    varies = spread([[launches_ms.get(cell, ()) for cell in pair] for pair in several])
+    return advice(gate, varies) if varies is not None and varies > TOO_NOISY else ""
+
+
+def spread(pairs: Iterable[Sequence[Sequence[float]]]) -> float | None:
+    """Return the median over pairs of cells of their relative standard deviation within a side.
+
+    pairs: times or rates of the launches of each side. None while no pair has LEAST_DEGREES.
+    """
+    logs = ([[math.log(value) for value in launches] for launches in pair if launches] for pair in pairs)
+    variances = [one for pair in logs if (one := pooled.of_launches(pair)) and one.degrees >= LEAST_DEGREES]
+    return math.sqrt(median(one.value for one in variances)) if variances else None
+
+
+def variation(*measured: Side) -> float | None:
+    """Return the spread of the cells of both sides."""
+    rates: dict[tuple[str, CellKey], list[Sequence[float]]] = defaultdict(list)
+    for cell in (cell for side in measured for cell in side.cells):
+        rates[cell.gpu_uuid, cell.key].append(cell.rates)
+    return spread(rates.values())
+
+
+def advice(gate: Gate, varies: float | None) -> str:
+    """Say how the machine varies, where that is known, and what helps against that."""
+    variation_text = "" if varies is None else f"this machine varies by {varies:.1%} from launch to launch. "
+    return f"{variation_text}{HELP}{'' if gate.sides else MORE_BEFORE}"
