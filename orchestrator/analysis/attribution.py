@@ -62,9 +62,7 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
     if run.outcomes[cell.id].status in _MEASURED:
         return Fault(None, "")
     if failure.stopped:
-        return Fault(
-            Blame.UNKNOWN, "neither the model's nor the device's: a signal from outside had stopped the process"
-        )
+        return Fault(Blame.UNKNOWN, "neither the model nor the device: a signal from outside had stopped the process")
     others: dict[str, Elsewhere] = {}
     for device, twin, outcome in run.elsewhere(cell):
         failed = (other.failure for other in run.archive.tries.get(twin.id, ()))
@@ -73,12 +71,12 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
     match blame(category, others.values()):
         case Blame.MODEL:
             alike = [label for label, other in others.items() if category in other.failures and not other.measured]
-            return Fault(Blame.MODEL, f"the model's: the same cell failed in the same way on {' and '.join(alike)}")
+            return Fault(Blame.MODEL, f"the model: the same cell failed in the same way on {' and '.join(alike)}")
         case Blame.DEVICE:
             well = " and ".join(label for label, other in others.items() if other.measured)
             if failure.phase in BEFORE_DEVICE:
-                return Fault(Blame.UNKNOWN, f"not the model's: measured on {well}. Not the device's: not used yet")
-            return Fault(Blame.DEVICE, f"the device's: the same cell was measured on {well}")
+                return Fault(Blame.UNKNOWN, f"not the model: measured on {well}. Not the device: not used yet")
+            return Fault(Blame.DEVICE, f"the device: the same cell was measured on {well}")
         case _:
             alone = not any(other.tells for other in others.values())
             found = _by_another_model(run, attempt, failure) if alone else None
@@ -97,9 +95,9 @@ def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | 
     before, after = _ended_well(run, here[:place][::-1], attempt), _ended_well(run, here[place + 1 :], attempt)
     for other, well in chain(after, before):
         if not well:
-            return Fault(Blame.DEVICE, f"the device's, most likely: {other} failed on it too, with no result between")
+            return Fault(Blame.DEVICE, f"probably the device: {other} failed on it too, with no result in between")
     for other, _ in after:
-        return Fault(Blame.MODEL, f"the model's, most likely: {other} was measured on the same device right after")
+        return Fault(Blame.MODEL, f"probably the model: {other} was measured on the same device right after")
     return None
 
 

@@ -119,7 +119,7 @@ def _no_verdict(device: Device, group: Sequence[Device]) -> str:
     if len(group) < LEAST_GPUS:
         count = "alone of its kind" if len(group) == 1 else f"one of {len(group)} identical GPUs"
         return (
-            f"{count}: it takes at least {LEAST_GPUS} to see which one is slow. Compare with a baseline "
+            f"{count}, but the comparison needs at least {LEAST_GPUS}. Compare with a baseline "
             "(--compare-baseline; the one that ships was measured with --solo)"
         )
     return ""

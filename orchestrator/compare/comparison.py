@@ -318,7 +318,7 @@ def _notes(
     boards: bool,
 ) -> Iterator[str]:
     if len({change.name for change in changes}) > 1:
-        yield "several facts of the stack differ: what is seen is their joint effect"
+        yield "several facts of the stack differ, so a change is their joint effect"
     if before.run_ids != after.run_ids and (both := before.run_ids & after.run_ids):
         yield f"both were made of {', '.join(sorted(both))}: its cells are compared with themselves"
     yield from (f"{side.name} ended as {side.ended}" for side in (before, after) if side.ended)

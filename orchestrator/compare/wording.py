@@ -25,7 +25,7 @@ MEANS: Final = {
     ExitCode.MISSED: "a verdict fails the comparison (--fail-on)",
     ExitCode.INCOMPLETE: "a cell could not be judged, or is missing",
 }
-NOTHING: Final = "no cell was measured in both"
+NOTHING: Final = "no cell was measured in both runs"
 
 
 def ordered(cells: Sequence[ComparedCell]) -> list[ComparedCell]:

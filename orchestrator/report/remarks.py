@@ -20,6 +20,7 @@ MARKS: Final = {
     Quality.DEGRADED: "<",
 }
 """The doubtful qualities, each with a mark of its own behind a figure."""
+DOUBTS: Final = "Reasons to doubt these figures"
 SHOWN_NAMES: Final = 3
 
 

@@ -35,7 +35,7 @@ _PACES: Final = {
 }
 BESIDE_BY_WORKLOAD: Final = {
     Workload.SOAK: BESIDE,
-    Workload.TRUTH: f"{BESIDE} in checks of truth",
+    Workload.TRUTH: f"{BESIDE} in the check truth",
     Workload.REPLAY: f"{BESIDE} in training",
 }
 """Workloads whose rate is the GPU's own. Each is judged separately: steady load would hide noisier training."""

@@ -191,5 +191,5 @@ def next_steps(report: Report) -> Section:
         steps.append("which GPU is slow: gpubench-orchestrate triage")
     if setup.profile == "quick":
         steps.append("more precise figures: --profile standard")
-    steps.append("has it become slower: gpubench-orchestrate compare @last~1 @last")
+    steps.append("slower than the run before: gpubench-orchestrate compare @last~1 @last")
     return Section("next", "Next", tuple(steps))

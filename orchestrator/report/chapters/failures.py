@@ -22,7 +22,7 @@ MOST_LINES: Final = 40
 _SKIPPED: Final = ("the model is skipped", "the cell is skipped")
 """Beginnings of reasons (analysis/outcomes.py) of cells that were not tried because of an earlier failure."""
 FACTS: Final = {
-    "fault": "Whose fault",
+    "fault": "At fault",
     "exit": "Exit",
     "progress": "Progress",
     "xids": "Xid",

@@ -18,7 +18,7 @@ from orchestrator.report.charts import Box, Heat, Kind
 from orchestrator.report.device_labels import by_uuid
 from orchestrator.report.lines import lines
 from orchestrator.report.numbers import share, unit
-from orchestrator.report.remarks import SHORT
+from orchestrator.report.remarks import DOUBTS, SHORT
 from orchestrator.report.sections import Chart, Finding, Section, Table, numbers, table, texts
 from protocol.cell import Workload
 
@@ -72,7 +72,7 @@ def spread(report: Report) -> Section | None:
         "percent",
         "Devices",
     )
-    finding = Finding(None, "What to know before believing it", tuple(doubts), listed=True, most=SHOWN_NOTES)
+    finding = Finding(None, DOUBTS, tuple(doubts), listed=True, most=SHOWN_NOTES)
     return Section(
         "spread",
         "Devices side by side",
@@ -166,7 +166,7 @@ def _differing(cells: Mapping[str, Spread], names: Mapping[str, str]) -> Table:
     legend = (f"{short}: {meaning}" for short, meaning in (*SHORT.values(), NOT_COMPARABLE) if short in entries)
     left_out = len(cells) - len(rows)
     near = f"within {SIMILAR_PERCENT:g}%"
-    hidden = f"; {plural(left_out, 'cell')} not shown, in which every device is that near" if left_out else ""
+    hidden = f"; {plural(left_out, 'cell')} not shown, because all devices are {near}" if left_out else ""
     caption = f'Percent of the median speed (below 100 is slower, "." is {near}{hidden})'
     columns = (*texts("Cell"), *numbers(*(names[uuid] for uuid in uuids)))
     return Table(caption, columns, tuple(rows), "; ".join(legend), name="differing", framed=False)
