@@ -32,7 +32,7 @@ class _Inside:
 
 
 def attempt_name(cell_id: str, attempt: int) -> str:
-    """Folder of a cell's n-th attempt, from 1, within that of its run."""
+    """Return the folder of a cell's n-th attempt (from 1), relative to the folder of the run."""
     return f"{_LAUNCHES}/{cell_id}/{attempt}"
 
 

@@ -102,7 +102,10 @@ def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | 
 
 
 def _ended_well(run: _Run, attempts: Iterable[Attempt], attempt: Attempt) -> Sequence[tuple[str, bool]]:
-    """Model and success of the first launch that shows whether the device works; () if of this model."""
+    """Return model and success of the first launch that shows whether the device works.
+
+    Empty if it is of the same model.
+    """
     own = run.archive.cells[attempt.start.cell].model
     for other in attempts:
         cell, failed = run.archive.cells[other.start.cell], other.failure

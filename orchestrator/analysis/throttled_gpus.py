@@ -47,7 +47,10 @@ def explain_throttling(held: Sequence[Held]) -> Why | None:
 
 
 def _reason(seen: Sequence[str]) -> Reason:
-    """Of a hardware slowdown NVML does not say whether heat or power caused it, so the reason is the clock."""
+    """Return the probable reason.
+
+    For a hardware slowdown it is the clock: NVML does not name heat or power as its cause.
+    """
     if not seen or any(word in _HEAT for word in seen):
         return Reason.HEAT
     return Reason.POWER if any(word in _BRAKE for word in seen) else Reason.CLOCK

@@ -29,7 +29,11 @@ NOT_THERE: Final = "not in the baseline"
 
 @dataclass(frozen=True)
 class Held:
-    """by_device: (UUID, cell) → the device's rate over the baseline's. unwatched: without throttling telemetry."""
+    """A run compared with a baseline.
+
+    by_device: (UUID, cell) → rate of the device divided by the baseline's rate. unwatched: cells without throttling
+    telemetry.
+    """
 
     comparison: BaselineComparison
     by_device: Mapping[tuple[str, CellKey], float]

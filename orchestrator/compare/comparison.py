@@ -33,7 +33,10 @@ UNJUDGED: Final = frozenset({ChangeVerdict.PROBABLY_SLOWER, ChangeVerdict.INCONC
 
 
 class SessionSpread(NamedTuple):
-    """Standard deviations between sessions, as shares, in place of configs/margins.yaml. runs: learned from so many."""
+    """Standard deviations between sessions, as shares, in place of configs/margins.yaml.
+
+    runs: number of runs that they are learned from.
+    """
 
     device: float
     host: float
@@ -77,7 +80,7 @@ class ComparedCell(Part, frozen=True, kw_only=True):
 
     @property
     def must_be_judged(self) -> bool:
-        """Whether the first run has a result of it."""
+        """Whether the first run has a result for the cell."""
         return self.before is not None
 
 
@@ -247,7 +250,7 @@ def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Jud
 
 
 def _not_comparable(pair: tuple[Place, Place], names: _Names, reason: str) -> ComparedCell:
-    """The cell with its change, where both sides did the same work."""
+    """Build a cell that is NOT COMPARABLE. It has its change if both sides did the same work."""
     cell = _cell(*pair, names, ChangeVerdict.NOT_COMPARABLE, reason)
     if not cell_facts.is_same_work(*pair):
         return cell

@@ -17,7 +17,7 @@ from protocol.cell import CompileMode, Workload
 
 
 class Relative(NamedTuple):
-    """Speed of a cell in percent of a reference; why_not: why it is None. blind: of unknown throttling."""
+    """Speed of a cell in percent of a reference; why_not: why the speed is None. blind: throttling is unknown."""
 
     speed: float | None
     why_not: str

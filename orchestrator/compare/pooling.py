@@ -18,10 +18,10 @@ _DOUBTS: Final[dict[str, Callable[[Sequence[bool]], bool]]] = {"steady": all, "c
 
 
 def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = False) -> Sequence[Place]:
-    """Return what a cell is compared with. candidates: this cell on each device of the baseline.
+    """Return the baseline's cells that a cell is compared with. candidates: this cell on each device of the baseline.
 
-    If none compares, return the most similar one, whose difference is then named. any_device: another GPU model is
-    allowed, and the same board is not preferred, as for a score of machines.
+    If none can be compared, return the most similar cell, so that the report can name the difference. any_device:
+    another GPU model is allowed, and the same board is not preferred, as for a score of machines.
     """
     compare = [one for one in candidates if not cell_facts.difference(one, place, any_device=any_device)]
     if not compare:

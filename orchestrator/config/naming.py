@@ -9,7 +9,7 @@ def sized(name: str, size: int | None, sizes: Collection[int | None]) -> str:
 
 
 def shortened(name: str, columns: int, sign: str = "…") -> str:
-    """Cut the front of the name to fit `columns`: of "…models/net.py:Net" the end says most."""
+    """Cut the front of the name to fit `columns`, because the end tells names apart: "…models/net.py:Net"."""
     return name if len(name) <= columns else f"{sign}{name[len(name) - columns + len(sign) :]}"
 
 

@@ -1,4 +1,4 @@
-"""Collect accounts of injected faults from journal, report and logs of the run; and what it left behind."""
+"""Read from journal, report and logs how each injected fault was handled, and what the run left behind."""
 
 import signal
 from collections.abc import Callable, Iterator, Mapping

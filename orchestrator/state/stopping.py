@@ -68,7 +68,7 @@ class Stopping:
 
 
 def how_it_ended(category: str, message: str) -> str:
-    """Describe the category of a failure, with the time limit told from a stop."""
+    """Describe the category of a failure. The time limit and a requested stop are distinguished."""
     limited = category == Category.STOPPED and message == OUT_OF_TIME
     return "ended by the time limit" if limited else str(category)
 

@@ -183,7 +183,11 @@ def _log(cell: SiblingCell, gpu: str, rate: float) -> float:
 
 
 def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
-    """Exclude GPUs that waited, and those with too few siblings that did not, unless they are slow even so."""
+    """Return the ratios of a cell.
+
+    Excluded, unless they are slow even so: GPUs that waited for the host, and GPUs with too few siblings that did not
+    wait.
+    """
     logs = {gpu: [_log(cell, gpu, rate) for rate in own] for gpu, own in cell.rates.items() if own}
     by_gpu = {}
     for gpu, own in logs.items() if len(logs) >= LEAST_GPUS else ():

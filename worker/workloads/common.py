@@ -99,7 +99,7 @@ def placed(module: torch.nn.Module, cell: Cell, device: torch.device) -> torch.n
 
 
 def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
-    """Tensors of a cell without a model as buffers of a module, to count them."""
+    """Hold the tensors of a cell without a model as buffers of a module, so that their bytes are counted."""
     module = torch.nn.Module()
     for number, tensor in enumerate(tensors):
         module.register_buffer(str(number), tensor)

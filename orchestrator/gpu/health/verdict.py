@@ -142,7 +142,7 @@ def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: b
 
 
 def worst(verdicts: Iterable[HealthVerdict], default: HealthVerdict = HealthVerdict.NOT_APPLICABLE) -> HealthVerdict:
-    """Return the gravest verdict; `default` of none."""
+    """Return the worst verdict, or `default` if there is none."""
     return min(verdicts, key=GRAVEST_FIRST.index, default=default)
 
 
@@ -157,7 +157,7 @@ class Work:
 
 
 def broke_off(looks: Iterable[Look], parts: Iterable[Work]) -> str:
-    """Why the looks at a GPU do not cover its work; empty where they do."""
+    """Explain why the readings of a GPU do not cover its work; empty if they do."""
     made = tuple(looks)
     return next(filter(None, (_uncovered(made, part) for part in parts)), "")
 

@@ -149,7 +149,7 @@ def _share(launch: _Good, device: Device, accused: Accused) -> _Good:
 
 
 def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[Sample]:
-    """Bits of all launches. Other processes slow a GPU down but never change its bits."""
+    """Yield the bits of all launches. Contaminated ones count too, because other processes never change bits."""
     yield from wrong_bits.samples((launch.attempt, launch.cell, launch.evidence.result.verification) for launch in good)
     yield from wrong_bits.samples(
         (launch.attempt, launch.cell, launch.seen[launch.cell.devices[0]]) for launch in uncounted

@@ -136,7 +136,7 @@ def _waited(own: Sequence[Launched]) -> bool:
 
 
 def _at_work(own: Sequence[Launched]) -> Sequence[Launched]:
-    """Launches that show a GPU's speed; all if most waited for the host, for it is at least that fast."""
+    """Return the launches that show a GPU's speed. If most waited for the host, all: the GPU is at least that fast."""
     return own if _waited(own) else [one for one in own if not one[2].result.host_bound]
 
 

@@ -170,7 +170,7 @@ def _of_cell(cell: Cell, archive: Archive, evidence: Evidence, limits: Roofs) ->
 
 
 def _fate(found: Sequence[ShapeResult], *, failed: bool, why: str) -> tuple[OperatorStatus, str]:
-    """One wrong launch is enough, one failed among good ones is not."""
+    """Return status and reason of a shape: WRONG if any launch was wrong, else OK if any launch was good."""
     if wrong := [one.wrong for one in found if one.wrong]:
         return OperatorStatus.WRONG, wrong[0]
     if any(not one.error for one in found):

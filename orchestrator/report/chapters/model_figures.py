@@ -28,7 +28,7 @@ Figures = Mapping[str, Mapping[str, Mapping[int, float]]]
 
 
 class Measurement(NamedTuple):
-    """A measurement of a model. where: mode and kind of device, where the run has several."""
+    """A measurement of a model. where: mode and kind of device; empty if the run has only one of each."""
 
     where: str
     model: str
@@ -38,7 +38,7 @@ class Measurement(NamedTuple):
 
     @property
     def choice(self) -> str:
-        """Phase and precision, and where."""
+        """Phase, precision, and `where`, as text."""
         return ", ".join(filter(None, (self.key.phase, self.key.precision, self.where)))
 
 

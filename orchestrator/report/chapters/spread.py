@@ -104,7 +104,7 @@ def _identity(spread: Spread) -> tuple[object, ...]:
 
 
 def _of_devices(spread: Spread, qualities: Mapping[tuple[object, ...], Quality]) -> Mapping[str, Quality]:
-    """Why a cell cannot judge its devices. Where it judges half or less, nothing judges the rest."""
+    """Return by device why a cell cannot judge it. A cell that can judge at most half of its devices judges none."""
     cell = _identity(spread)
     own = {value.gpu_uuid: qualities.get((value.gpu_uuid, *cell), Quality.OK) for value in spread.values}
     found = {uuid: each for uuid, each in own.items() if not each.judges_gpu}
@@ -114,7 +114,7 @@ def _of_devices(spread: Spread, qualities: Mapping[tuple[object, ...], Quality])
 
 
 def _place(row: _Row) -> tuple[bool, float]:
-    """Cells that judge first, those with the largest deviation before others."""
+    """Sort key: cells that can judge come first, and among them those with the largest deviation."""
     speeds = [speed_percent(row.one, value) for value in row.one.values if value.gpu_uuid not in row.doubts]
     away = [abs(speed - 100) for speed in speeds if speed is not None]
     return not away, -max(away, default=row.one.spread_percent or 0.0)

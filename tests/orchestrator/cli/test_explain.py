@@ -198,7 +198,10 @@ def test_on_one_gpu_two_models_in_a_row_are_the_gpus_fault(tmp_path: Path) -> No
     run.taken_out(in_a_row(BOTH))
     report = run.report()
     faults = [one.evidence["fault"] for one in report.failures]
-    assert [re.match("probably the device: (lstm|resnet50) ", fault)[1] for fault in faults] == ["lstm", *["resnet50"] * 2]
+    assert [re.match("probably the device: (lstm|resnet50) ", fault)[1] for fault in faults] == [
+        "lstm",
+        *["resnet50"] * 2,
+    ]
     words = " ".join(told(run))
     assert f"At fault: {faults[0]}" in words
     assert re.search("GPU 0 was .*: resnet50 and lstm ", words)
