@@ -25,7 +25,7 @@ class More(NamedTuple):
 
 @evidence.collector_off()
 def look(paths: RunPaths, stored: StoredRun, kind: Kind) -> Look:
-    """Return what the results leave open, while no launch runs. Raises RunFolderError."""
+    """Return the doubts that the results leave. Call it while no launch runs. Raises RunFolderError."""
     loaded = archive.load(paths, stored, alive=True)
     return kind.look(loaded, evidence.gather(loaded, goes_on=True))
 

@@ -1,4 +1,4 @@
-"""Caveats about a figure, in words and as a mark; of many figures, one line for each kind of caveat."""
+"""Caveats about a figure, as text and as a mark. For many figures: one line for each kind of caveat."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -25,7 +25,7 @@ SHOWN_NAMES: Final = 3
 
 
 class Remark(NamedTuple):
-    """A caveat. words: with a place for the value, in percent, where there is one."""
+    """A caveat. words: text, with a placeholder if there is a value in percent."""
 
     words: str
     percent: float | None = None

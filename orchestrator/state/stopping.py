@@ -55,7 +55,7 @@ class Stopping:
         return tuple(orders)
 
     def time_passed(self, now: float) -> tuple[Order, ...]:
-        """Return new orders because a wait, or the run's time, is over."""
+        """Return the orders that are due now: the wait after a stop request, or the time of the run, is over."""
         orders: list[Order] = []
         if now >= self._gentle_until:
             self._gentle_until = math.inf

@@ -86,7 +86,7 @@ def build(family: Family, assign: Assign, device: torch.device, *, training: boo
 
 
 def serving(family: Family) -> Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]:
-    """Builder of the model for load and inference: a part of the trained one if the family says so."""
+    """Return the builder of the model for load and inference, which may be only a part of the trained model."""
     build: Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]
     build = getattr(family, "build_for_inference", family.build)
     return build

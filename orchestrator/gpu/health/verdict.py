@@ -49,7 +49,10 @@ _OF_A_LOST_SLICE: Final = _OF_A_SLICE | {"xid"}
 
 @dataclass(frozen=True)
 class Finding:
-    """One signal of one GPU or of the machine. start, end, rise: of its first value, None where unread."""
+    """One signal of one GPU or of the machine.
+
+    start, end, rise: of the first value that belongs to the signal; None if unread.
+    """
 
     name: str
     title: str

@@ -78,7 +78,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What completes a burn-in: `resume`, or a new one."""
+    """What completes a burn-in: `resume`, or a new burn-in."""
 
     left_s: float  # remaining time, for `resume`
     launch_s: float  # length of its launches

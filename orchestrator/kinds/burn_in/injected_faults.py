@@ -56,7 +56,7 @@ def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, st
 
 
 def _shows(seen: Mapping[str, Verification], device: str) -> bool:
-    """Whether a device found own mismatches, or others found some in what it sent."""
+    """Whether a device found mismatches of its own, or other devices found mismatches in its copies."""
     if device in seen and seen[device].mismatches > len(seen[device].kept):
         return True  # what no details are kept of
     return any(

@@ -85,7 +85,7 @@ def _facts(key: CellKey) -> tuple[object, ...]:
 
 
 def advice(archive: Archive, varies: float | None) -> str:
-    """Say how the machine varies, where that is known, and what helps against that."""
+    """Describe how much the machine varies, if that is known, and what helps against it."""
     baseline = "" if planning.requested(archive.stored.configuration).sides else MORE_BEFORE
     variation_text = "" if varies is None else f"this machine varies by {varies:.1%} from launch to launch. "
     return f"{variation_text}{HELP}{baseline}"

@@ -40,7 +40,7 @@ def operators(report: Report) -> Section | None:
 
 
 def briefly(report: Report) -> Section | None:
-    """Return what a terminal shows after a run: categories, and what was found."""
+    """Return the part that a terminal shows after a run: categories and findings."""
     rows = _rows(report)
     if not rows:
         return None

@@ -25,7 +25,7 @@ def not_measured(report: Report) -> Section | None:
 
 
 def exclusions(report: Report) -> Iterator[str]:
-    """Each reason once, with its models, and with its devices unless it concerns all."""
+    """Yield each reason once, with its models, and with its devices unless it concerns all devices."""
     told = ((one.reason, one.model_name, one.gpu_uuid) for one in report.left_out)
     for reason, models, uuids in by_reason(told):
         concerned = [device for device in report.gpu_info if device.gpu_uuid in uuids]

@@ -113,7 +113,7 @@ def scans(report: Report) -> Figures:
 
 
 def caveats(report: Report) -> str:
-    """What to know about a chart's values: medians over devices, and reduced batch sizes."""
+    """Describe how to read a chart's values: medians over devices, and reduced batch sizes."""
     words = []
     alike = [group for group in groups(report) if len(group.devices) > 1]
     if alike:

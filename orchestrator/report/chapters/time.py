@@ -1,4 +1,4 @@
-"""Time of launches beside measuring."""
+"""Time that launches take in addition to measuring."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
