@@ -22,7 +22,7 @@ class Fault(NamedTuple):
     """Attribution of a failure, with its reason. blame: None where model or device is not the question."""
 
     blame: Blame | None
-    words: str
+    text: str
 
 
 def attribute_failures(archive: Archive, evidence: Evidence) -> Mapping[int, Fault]:
@@ -30,7 +30,7 @@ def attribute_failures(archive: Archive, evidence: Evidence) -> Mapping[int, Fau
     run = _Run(archive, evidence.outcomes)
     failed = ((attempt, attempt.failure) for attempt in archive.attempts if attempt.failure is not None)
     faults = {attempt.start.launch: _attribute(run, attempt, failure) for attempt, failure in failed}
-    return {launch: fault for launch, fault in faults.items() if fault.words}
+    return {launch: fault for launch, fault in faults.items() if fault.text}
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def _remarks(counts: CellCounts) -> Iterator[str]:
     if smaller := counts.degraded + counts.referred:
         each = "it" if smaller == 1 else "each"
         cells = plural(smaller, "cell")
-        yield f"{cells} ran out of memory at the requested batch size; a smaller one stands for {each}"
+        yield f"{cells} ran out of memory at the requested batch size; {each} has the result of a smaller one"
     if counts.dropped:
         yield f"{plural(counts.dropped, 'cell')} dropped: there was no time within the limit, which is no failure"
     if counts.throttled:

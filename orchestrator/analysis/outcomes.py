@@ -150,12 +150,12 @@ class _View:
         ran_out = f"batch size {cell.batch_size} ran out"
         why = ran_out if tried else f"not tried: batch size {self._unfit[_family(cell)]} ran out"
         shrunk = outcome.batch_size is not None and outcome.batch_size != planned
-        measured = f", measured at {outcome.batch_size}," if shrunk else ""
+        measured = f", measured at {outcome.batch_size}" if shrunk else ""
         return CellOutcome(
             status=Status.REFERRED,
             batch_size=outcome.batch_size or planned,
             refers_to=target,
-            reason=f"{why} of memory; the cell of batch size {planned}{measured} stands for it",
+            reason=f"{why} of memory; see the cell of batch size {planned}{measured}",
         )
 
     def _without_result(self, cell: Cell, slots: Sequence[SlotState]) -> CellOutcome:

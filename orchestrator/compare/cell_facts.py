@@ -21,7 +21,7 @@ _FEW: Final = {1: "one launch", 2: "two launches"}
 _READ_BY_LAUNCHES: Final = frozenset({"torch", "CUDA", "cuDNN", "torchvision", "transformers", "python"})
 """Stack facts that a run without any result does not know."""
 _ABSENT: Final = dict.fromkeys(("iterations", "warm-up iterations"), "adaptive")
-UNWATCHED: Final = "whether it was throttled is not known"
+UNWATCHED: Final = "unknown if it was throttled"
 
 
 class Place(NamedTuple):
@@ -173,7 +173,7 @@ def unwatched(before: Place, after: Place) -> str:
     """Return which side has no throttling telemetry, or ""."""
     sides = {"the first": before, "the second": after}
     who = [name for name, one in sides.items() if not_watched(one.device.kind, one.cell.throttled)]
-    return f"whether {' and '.join(who)} {'were' if len(who) > 1 else 'was'} throttled is not known" if who else ""
+    return f"unknown if {' and '.join(who)} {'were' if len(who) > 1 else 'was'} throttled" if who else ""
 
 
 class Change(NamedTuple):

@@ -47,7 +47,7 @@ def combined(places: Sequence[Place]) -> Place:
         values=_launches(cells),
         parameters=next((cell.parameters for cell in cells if cell.parameters is not None), None),
         throttled=True if True in watched else None if None in watched else False,
-        **{name: told([getattr(cell, name) for cell in cells]) for name, told in _DOUBTS.items()},
+        **{name: combine([getattr(cell, name) for cell in cells]) for name, combine in _DOUBTS.items()},
     )
     return Place(of, cell)
 

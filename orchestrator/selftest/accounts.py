@@ -109,7 +109,7 @@ def read(
             if failure.cell == cell.id
         ),
         skipped=not archive.skipped.keys().isdisjoint(scopes(cell)),
-        taken_out=archive.taken_out.get(device, "") if last == [cell.id] else "",
+        quarantined=archive.taken_out.get(device, "") if last == [cell.id] else "",
     )
 
 

@@ -75,7 +75,7 @@ def how_it_ended(category: str, message: str) -> str:
 
 def stop_requested() -> Failure:
     """Build the failure of a launch that a stop request ended."""
-    return Failure(category=Category.STOPPED, message="the run was asked to stop", phase=Phase.START)
+    return Failure(category=Category.STOPPED, message="a stop was requested", phase=Phase.START)
 
 
 def out_of_time() -> Failure:

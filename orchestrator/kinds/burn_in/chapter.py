@@ -250,10 +250,10 @@ def _warming_up(result: BurnInReport) -> Iterator[str]:
     seconds = sorted(soak.left_out_seconds for soak in soaks if soak.left_out_seconds is not None)
     spans = dict.fromkeys(short(length) for length in (*seconds[:1], *seconds[-1:]))
     first = ["the first round"] if len(seconds) < len(soaks) else []
-    left_out = " and ".join([*([" to ".join(spans)] if spans else []), *first])
+    excluded = " and ".join([*([" to ".join(spans)] if spans else []), *first])
     endings = dict.fromkeys(ending for soak in soaks for ending in soak.ended_because)
     why = ", or ".join("its time limit was over" if ending is Ending.CAP else ending for ending in endings)
-    yield f"warm-up excluded: {left_out}. It ended because {why}"
+    yield f"warm-up excluded: {excluded}. It ended because {why}"
 
 
 def _health(report: Report) -> Iterator[str]:

@@ -73,5 +73,5 @@ def _slowed(mine: Sequence[Launched], paces: Mapping[str, RateVerdict]) -> tuple
     outcome = f"injected into {plural(launches, 'launch', 'launches')}"
     if any(verdict.pace is Pace.SLOWER and kind.startswith(BESIDE) for kind, verdict in paces.items()):
         return Fate.FOUND, f"{outcome}, found {BESIDE}"
-    why = f"{BESIDE}: {paces[BESIDE].words}" if BESIDE in paces else "the rates of the GPU were not judged"
+    why = f"{BESIDE}: {paces[BESIDE].text}" if BESIDE in paces else "the rates of the GPU were not judged"
     return Fate.MISSED, f"{outcome}, not found: {why}"

@@ -90,14 +90,14 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
     )
 
 
-def not_tested(device: Device, run: StoredRun, taken_out: Collection[str]) -> dict[str, str]:
-    """Return why links of a device are not tested, or no longer. taken_out: quarantined devices."""
+def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
+    """Return why links of a device are not tested, or no longer. quarantined: quarantined devices."""
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
     labels = {other.uuid: other.label for other in run.devices}
     reasons = {}
     for cell in run.plan.cells:
-        out = [labels[uuid] for uuid in cell.devices if uuid in taken_out and uuid != device.uuid]
+        out = [labels[uuid] for uuid in cell.devices if uuid in quarantined and uuid != device.uuid]
         if cell.workload is Workload.LINKS and device.uuid in cell.devices and out:
             what = f"{cell.workload} {cell.model} {cell.precision}{LATER}"
             reasons[what] = f"{' and '.join(out)} quarantined, and this check needs all devices"

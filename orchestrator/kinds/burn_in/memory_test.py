@@ -41,7 +41,7 @@ class Covered:
     """The checked share of a device's memory (0 to 1), described. why: the reason why it is not more."""
 
     share: float
-    words: str
+    text: str
     why: str
 
 
@@ -63,7 +63,7 @@ def lacking(best: Covered | None) -> str:
         return "the memory test reports no coverage"
     if best.share >= LEAST:
         return ""
-    return f"the memory test covered {best.words}, below the required {100 * LEAST:.0f} %: {best.why}"
+    return f"the memory test covered {best.text}, below the required {100 * LEAST:.0f} %: {best.why}"
 
 
 def _tested(share: MemoryShare) -> int:

@@ -77,7 +77,7 @@ def paces(
 
 def not_tested(verdicts: Mapping[str, RateVerdict]) -> dict[str, str]:
     """Return which rates of a device were not judged, with the reason."""
-    reasons = {kind: one.words if one.pace is Pace.INCONCLUSIVE else one.aside for kind, one in verdicts.items()}
+    reasons = {kind: one.text if one.pace is Pace.INCONCLUSIVE else one.aside for kind, one in verdicts.items()}
     return {f"speed {kind}": words for kind, words in reasons.items() if words}
 
 
@@ -213,8 +213,8 @@ def _beside_siblings(warm: Sequence[Launched]) -> dict[str, RateVerdict]:
         )
         for name, by_gpu in groups.items()
     ]
-    told = siblings.judge(cells, margins.load().shares, judgements=len(BESIDE_BY_WORKLOAD))
-    return {one.gpu: _sibling(one, groups, [cell for cell in cells if one.gpu in cell.rates]) for one in told}
+    verdicts = siblings.judge(cells, margins.load().shares, judgements=len(BESIDE_BY_WORKLOAD))
+    return {one.gpu: _sibling(one, groups, [cell for cell in cells if one.gpu in cell.rates]) for one in verdicts}
 
 
 def _sibling(

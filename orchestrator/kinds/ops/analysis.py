@@ -94,13 +94,13 @@ def graded(rows: Iterable[OperatorRow]) -> Iterator[OperatorRow]:
             yield replace(row, advice=advice(row))
             continue
         percent = _percent(reference.pure_ms, row.pure_ms)
-        told = replace(
+        judged = replace(
             row,
             eager_percent=percent,
             eager_backward_percent=_percent(reference.pure_backward_ms, row.pure_backward_ms),
             grade=None if percent is None else grade(percent),
         )
-        yield replace(told, advice=advice(told))
+        yield replace(judged, advice=advice(judged))
 
 
 def advice(row: OperatorRow) -> str:

@@ -26,8 +26,8 @@ def not_measured(report: Report) -> Section | None:
 
 def exclusions(report: Report) -> Iterator[str]:
     """Yield each reason once, with its models, and with its devices unless it concerns all devices."""
-    told = ((one.reason, one.model_name, one.gpu_uuid) for one in report.left_out)
-    for reason, models, uuids in by_reason(told):
+    rows = ((one.reason, one.model_name, one.gpu_uuid) for one in report.left_out)
+    for reason, models, uuids in by_reason(rows):
         concerned = [device for device in report.gpu_info if device.gpu_uuid in uuids]
         where = "" if len(concerned) == len(report.gpu_info) else f" ({labels(concerned)})"
         yield f"{models}: {reason}{where}"

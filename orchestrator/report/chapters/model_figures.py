@@ -119,7 +119,7 @@ def caveats(report: Report) -> str:
     if alike:
         words.append(f"Medians over identical devices ({'; '.join(labels(group.devices) for group in alike)}).")
     if report.summary.cells.degraded:
-        words.append("What ran out of memory stands at the batch size that it ran at in the end.")
+        words.append("Cells that ran out of memory are drawn at the batch size at which they finally ran.")
     return " ".join(words)
 
 

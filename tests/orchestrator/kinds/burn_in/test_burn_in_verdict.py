@@ -95,7 +95,7 @@ STOPPED, CRASHED = {"interrupted": "stopped on request"}, ("soak: crashed",)
         ({"tainted": True}, UNKNOWN, NOTHING, ("tainted",)),
         (STOPPED, UNKNOWN, RESUME, ("stopped on request",)),
         ({**STOPPED, "goes_on": True}, UNKNOWN, NOTHING, ()),
-        ({"taken_out": "it is gone"}, UNKNOWN, AGAIN, ("it is gone",)),
+        ({"quarantined": "it is gone"}, UNKNOWN, AGAIN, ("it is gone",)),
         ({"served_s": 539}, UNKNOWN, RESUME, ("539 s of the 600 s",)),
         ({"served_s": 541}, PASS, NOTHING, ()),
         ({"reboots": 1}, UNKNOWN, MONITOR, ("machine",)),
@@ -177,7 +177,7 @@ def test_what_the_software_cannot_verify_needs_others_of_its_kind(others: int, v
         {"wrong": (wrong("who knows"),)},
         {"too_hot": "too hot"},
         {"failures": CRASHED, "served_s": 500},
-        {"taken_out": "it is gone"},
+        {"quarantined": "it is gone"},
         {"served_s": 500},  # `resume` continues with the faults
         STOPPED,
     ],
@@ -194,7 +194,7 @@ def test_a_tainted_verdict_asks_for_nothing(facts: dict[str, object]) -> None:
     ("facts", "verdicts"),
     [
         ({"served_s": 500, "failures": CRASHED}, [UNKNOWN, UNKNOWN]),
-        ({"taken_out": "it is gone", "failures": CRASHED}, [UNKNOWN, UNKNOWN]),
+        ({"quarantined": "it is gone", "failures": CRASHED}, [UNKNOWN, UNKNOWN]),
         ({"undecided": ("soak",), **STOPPED}, [UNKNOWN, UNKNOWN]),
         ({"health": UNKNOWN, "served_s": 500}, [UNKNOWN, UNKNOWN]),
         ({"wrong": (wrong(),), "repeated": CRASHED, "served_s": 500}, [FAIL, UNKNOWN, WARN]),
@@ -275,7 +275,7 @@ def test_missing_time_is_repeated_for_unless_more_time_does_not_help(
         ({"ahead": Ahead(50, 25, LEAST)}, RESUME),
         ({"ahead": Ahead(49, 25, LEAST)}, AGAIN),
         ({"ahead": Ahead(0, 25, LEAST)}, AGAIN),
-        ({"taken_out": "too hot"}, AGAIN),
+        ({"quarantined": "too hot"}, AGAIN),
         ({"goes_on": True}, NOTHING),
         # Then they are what makes up for its time; else it ends with some of them lost.
         ({"served_s": 500, "ahead": Ahead(50, 25, LEAST)}, RESUME),
