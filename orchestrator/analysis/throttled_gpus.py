@@ -57,7 +57,10 @@ def _reason(seen: Sequence[str]) -> Reason:
 
 
 def explain_power_limit(device: Device, group: Sequence[Device]) -> Why | None:
-    """Return a power limit below that of most siblings; None if most share no limit."""
+    """Explain a power limit below that of most siblings.
+
+    None if the limit is not lower, or most siblings share no limit.
+    """
     own = device.power_limit_w
     ((usual, times),) = Counter(other.power_limit_w for other in group).most_common(1)
     if own is None or usual is None or own >= usual or 2 * times <= len(group):

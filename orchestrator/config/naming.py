@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 
 def sized(name: str, size: int | None, sizes: Collection[int | None]) -> str:
-    """Add the input size to the name if `sizes`, those of otherwise equal cells, differ."""
+    """Add the input size to the name if `sizes` differ. sizes: input sizes of otherwise equal cells."""
     return f"{name}@{size}" if size is not None and len(set(sizes)) > 1 else name
 
 

@@ -59,7 +59,7 @@ class Hazards:
             self._broken[uuid] = None
 
     def broken_beside(self, uuid: str) -> tuple[str, ...]:
-        """Return other GPUs of the run whose hardware has failed, in that order."""
+        """Return the other GPUs of the run whose hardware has failed, in the order of their failures."""
         return tuple(other for other in self._broken if other != uuid)
 
     def since(self, uuid: str, at_ns: int) -> str:

@@ -42,7 +42,7 @@ def _with_percents(words: str, alike: Sequence[Remark]) -> str:
 
 
 def remark(metric: Measured, *, interval: bool = True) -> str:
-    """The caveats, empty for none. interval: whether to explain a missing one."""
+    """The caveats, empty without one. interval: whether to explain a missing confidence interval."""
     return "; ".join(map(str, _remarks(metric, interval=interval)))
 
 
@@ -107,7 +107,7 @@ def _remarks(metric: Measured, *, interval: bool) -> Iterator[Remark]:
 
 
 def _fixed(text: str) -> Remark:
-    """A remark whose braces are no placeholders."""
+    """Build a remark from a text whose braces are not placeholders."""
     return Remark(text.replace("{", "{{").replace("}", "}}"))
 
 

@@ -58,7 +58,7 @@ class Why:
 
 
 def over_time(readings: Sequence[Reading]) -> Why:
-    """Return why the last fifth of the windows is slower than the first. Raises ValueError for none."""
+    """Return why the last fifth of the windows is slower than the first. Raises ValueError without readings."""
     if not readings:
         raise ValueError("at least one window is needed")
     count = max(1, math.floor(len(readings) * ENDS))

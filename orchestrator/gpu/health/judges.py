@@ -42,7 +42,10 @@ class Action(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """The state of a signal. partly: found without reading all of it, which is no PASS for a required signal."""
+    """The state of a signal.
+
+    partly: judged without all of its values, which is not enough for PASS if the signal is required.
+    """
 
     state: State
     message: str = ""

@@ -45,7 +45,7 @@ class Roofs(NamedTuple):
 
 
 def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the rows, and what is incomplete: shapes that failed twice."""
+    """Return the rows of operators, and the shapes that failed twice as reasons for an incomplete run."""
     found = tuple(graded(_rows(archive, evidence)))
     failed = [row for row in found if row.status is OperatorStatus.FAILED and _has_result(row, found)]
     incomplete = (

@@ -10,7 +10,7 @@ from orchestrator.report.sections import Badge, Finding, Section, Tone
 
 
 def not_measured(report: Report) -> Section | None:
-    """Excluded combinations and dropped cells; None for neither."""
+    """Return excluded combinations and dropped cells; None if there are none."""
     dropped = [entry for entry in report.cells if entry.status is Status.DROPPED]
     if not report.left_out and not dropped:
         return None
