@@ -39,7 +39,7 @@ _WORD_BYTES: Final = 8
 _MIB: Final = 1 << 20
 _OWN, _ADDED, _KEYS = 0, 1 << 16, 1 << 20
 """Streams of the seed: numbers that a rank sends, numbers that it adds, and the key of each iteration."""
-_NO_LINKS: Final = {"NVLink and PCIe": "CPU devices have none: their transfers go through host memory"}
+_NO_LINKS: Final = {"NVLink and PCIe": "a CPU device has none, because its transfers go through host memory"}
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:

@@ -9,7 +9,7 @@ from protocol.cell import DeviceKind, Workload
 from protocol.verification import MemoryShare, Verification
 
 SPEED: Final = "not judged: each pattern takes a different time, and a launch may end within any of them"
-NEVER: Final = "never completed: the launches were too short or too few"
+NEVER: Final = "never completed, because the launches were too short or too few"
 LEAST: Final = 0.85
 """Required share of MemoryShare.whole. Tests request 92 %, then 2 % less until it can be allocated."""
 _MIB: Final = 1024**2

@@ -13,7 +13,7 @@ from protocol.verification import MemoryShare, Verification
 from tests.fakes.nights import Night, sound
 from tests.fakes.runs import cpus, gpus
 
-NEVER = "never completed: the launches were too short or too few"
+NEVER = "never completed, because the launches were too short or too few"
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 
