@@ -30,4 +30,4 @@ class HistoryError(UserError):
 
 
 class StorageError(Exception):
-    """A failed write: what is not on disk is lost."""
+    """A failed write. Data that is not on the disk is lost."""

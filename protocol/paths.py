@@ -32,13 +32,16 @@ class _Inside:
 
 
 def attempt_name(cell_id: str, attempt: int) -> str:
-    """Folder of a cell's n-th attempt, from 1, within that of its run."""
+    """Return the folder of a cell's n-th attempt (from 1), relative to the folder of the run."""
     return f"{_LAUNCHES}/{cell_id}/{attempt}"
 
 
 @dataclass(frozen=True)
 class LaunchPaths:
-    """Folder of one attempt. Of several processes, the leader's, which holds those of the others."""
+    """Folder of one attempt.
+
+    For several processes it is the leader's folder, which contains the folders of the others.
+    """
 
     folder: Path
 

@@ -96,7 +96,7 @@ def _along(shape: Sequence[float], values: Sequence[float]) -> float:
 
 
 def _clipped(values: Sequence[float]) -> list[float]:
-    """Values with outliers moved to the edge of the accepted range, so that one disturbed block does not matter."""
+    """Move outliers to the edge of the accepted range, so that one disturbed block does not matter."""
     low, _, high = quantiles(values, n=4)
     reach = _OUTLIER * (high - low)
     return [min(max(value, low - reach), high + reach) for value in values]

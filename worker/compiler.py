@@ -170,7 +170,7 @@ class _Log(logging.Handler):
                 logging.getLogger(name).addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one message."""
+        """Keep one message of TorchDynamo's log."""
         lines = [line.strip() for line in record.getMessage().splitlines() if line.strip()]
         place = _PLACE.search(lines[0]) if lines else None
         if place is None:

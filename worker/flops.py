@@ -44,7 +44,10 @@ def _convolution_backward(
     output_mask: Sequence[bool],
     **_: object,
 ) -> int:
-    """Operations of the needed gradients: a forward pass each for those of the inputs and of the weight."""
+    """Count the operations of the needed gradients.
+
+    The gradient of the inputs costs one forward pass, and so does that of the weight.
+    """
     places = (inputs if transposed else grad_output)[2:]
     return 2 * inputs[0] * math.prod(places) * math.prod(weight) * sum(output_mask[:2])
 

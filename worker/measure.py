@@ -279,7 +279,7 @@ class _Record:
 
 
 def _sums(values: Sequence[float], each: int) -> list[float]:
-    """Sums of every `each` consecutive values: the time of an iteration is that of its spans."""
+    """Sum every `each` consecutive values: the time of an iteration is the sum of its spans."""
     if each == 1:
         return list(values)
     return [sum(values[at : at + each]) for at in range(0, len(values), each)]

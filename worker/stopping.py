@@ -28,7 +28,9 @@ class Stopper:
         self._next_look = BATCHES
 
     def reason(self, times_ms: Sequence[float], iterations: int, elapsed_s: float) -> StopReason | None:
-        """Why to stop now, None to continue. times_ms: all values so far, in order, of `iterations` iterations.
+        """Return the reason to stop now; None to continue.
+
+        times_ms: all values so far, in order, of `iterations` iterations.
 
         A fixed number ignores times and target. Otherwise the target counts after `min_s` and 20 values, the cap after
         `least` iterations, giving up after `min_s`.

@@ -22,7 +22,7 @@ class Fault(NamedTuple):
     """Attribution of a failure, with its reason. blame: None where model or device is not the question."""
 
     blame: Blame | None
-    words: str
+    text: str
 
 
 def attribute_failures(archive: Archive, evidence: Evidence) -> Mapping[int, Fault]:
@@ -30,7 +30,7 @@ def attribute_failures(archive: Archive, evidence: Evidence) -> Mapping[int, Fau
     run = _Run(archive, evidence.outcomes)
     failed = ((attempt, attempt.failure) for attempt in archive.attempts if attempt.failure is not None)
     faults = {attempt.start.launch: _attribute(run, attempt, failure) for attempt, failure in failed}
-    return {launch: fault for launch, fault in faults.items() if fault.words}
+    return {launch: fault for launch, fault in faults.items() if fault.text}
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,7 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
     if run.outcomes[cell.id].status in _MEASURED:
         return Fault(None, "")
     if failure.stopped:
-        return Fault(
-            Blame.UNKNOWN, "neither the model's nor the device's: a signal from outside had stopped the process"
-        )
+        return Fault(Blame.UNKNOWN, "neither the model nor the device: a signal from outside had stopped the process")
     others: dict[str, Elsewhere] = {}
     for device, twin, outcome in run.elsewhere(cell):
         failed = (other.failure for other in run.archive.tries.get(twin.id, ()))
@@ -73,12 +71,12 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
     match blame(category, others.values()):
         case Blame.MODEL:
             alike = [label for label, other in others.items() if category in other.failures and not other.measured]
-            return Fault(Blame.MODEL, f"the model's: the same cell failed in the same way on {' and '.join(alike)}")
+            return Fault(Blame.MODEL, f"the model: the same cell failed in the same way on {' and '.join(alike)}")
         case Blame.DEVICE:
             well = " and ".join(label for label, other in others.items() if other.measured)
             if failure.phase in BEFORE_DEVICE:
-                return Fault(Blame.UNKNOWN, f"not the model's: measured on {well}. Not the device's: not used yet")
-            return Fault(Blame.DEVICE, f"the device's: the same cell was measured on {well}")
+                return Fault(Blame.UNKNOWN, f"not the model: measured on {well}. Not the device: not used yet")
+            return Fault(Blame.DEVICE, f"the device: the same cell was measured on {well}")
         case _:
             alone = not any(other.tells for other in others.values())
             found = _by_another_model(run, attempt, failure) if alone else None
@@ -97,14 +95,17 @@ def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | 
     before, after = _ended_well(run, here[:place][::-1], attempt), _ended_well(run, here[place + 1 :], attempt)
     for other, well in chain(after, before):
         if not well:
-            return Fault(Blame.DEVICE, f"the device's, most likely: {other} failed on it too, with no result between")
+            return Fault(Blame.DEVICE, f"probably the device: {other} failed on it too, with no result in between")
     for other, _ in after:
-        return Fault(Blame.MODEL, f"the model's, most likely: {other} was measured on the same device right after")
+        return Fault(Blame.MODEL, f"probably the model: {other} was measured on the same device right after")
     return None
 
 
 def _ended_well(run: _Run, attempts: Iterable[Attempt], attempt: Attempt) -> Sequence[tuple[str, bool]]:
-    """Model and success of the first launch that shows whether the device works; () if of this model."""
+    """Return model and success of the first launch that shows whether the device works.
+
+    Empty if it is of the same model.
+    """
     own = run.archive.cells[attempt.start.cell].model
     for other in attempts:
         cell, failed = run.archive.cells[other.start.cell], other.failure

@@ -31,7 +31,7 @@ _SUMMARY: Final = ("mean_ms", "std_ms", "min_ms", "max_ms", "p50_ms", "p95_ms", 
 
 @dataclass(frozen=True)
 class Counted:
-    """A planned cell with the launches that count. figures: None without one."""
+    """A planned cell with the launches that count. figures: None without such a launch."""
 
     cell: Cell
     device: Device

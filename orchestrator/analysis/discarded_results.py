@@ -19,7 +19,7 @@ _SEEN: Final = msgspec.json.Decoder(Seen)
 
 
 def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ...]) -> dict[str, Verification]:
-    """Map the devices of such a launch to what it verified there; empty if that is nothing."""
+    """Return by device what a launch without a counted result verified; empty if it verified nothing."""
     if attempt.withdrawn is not None:
         with suppress(ResultFileError):  # damaged: use the files of mismatches
             result = archive.withdrawn_result(attempt)

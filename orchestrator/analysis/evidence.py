@@ -148,7 +148,7 @@ def _results(archive: Archive, attempts: Sequence[Attempt], damaged: dict[int, s
 
 
 def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
-    """Samples of a device by boot of the host: monotonic times of different boots overlap."""
+    """Read the samples of a device by boot of the host, because monotonic times of different boots overlap."""
     path = archive.paths.samples(device.uuid)
     boots = dict.fromkeys(segment.boot_id for segment in archive.segments)
     if device.kind is not DeviceKind.CUDA:
@@ -157,7 +157,7 @@ def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
 
 
 def _worked(archive: Archive) -> dict[str, Span]:
-    """Boot of the host → first start and last end of its attempts in ns; 0 without attempts."""
+    """Return by boot of the host the first start and the last end of its attempts, in ns. 0 without attempts."""
     attempts: dict[str, list[Attempt]] = {segment.boot_id: [] for segment in archive.segments}
     for attempt in archive.attempts:
         attempts[attempt.segment.boot_id].append(attempt)
@@ -220,7 +220,7 @@ def _launch(device: Device, result: Result, track: Track, beside: str, interner:
 
 
 def _rates(result: Result, stood_still: Sequence[Span]) -> tuple[Window, ...]:
-    """Rates of a burn-in cell per second, in operations or else iterations, without stalled blocks."""
+    """Return the rates of a burn-in cell, in operations (else iterations) per second, without stalled blocks."""
     blocks = [
         (block.start_ns, block.end_ns, block.iterations)
         for block in result.blocks

@@ -14,7 +14,7 @@ from orchestrator.figures.run_verdict import Cause, CauseKind, RunVerdict, run_v
 from orchestrator.state.archive import Archive
 from orchestrator.stats.siblings import SiblingVerdict
 
-TAINTED: Final = "tainted: faults were injected on purpose, so nothing here is a measurement"
+TAINTED: Final = "tainted: faults were injected on purpose, so no figure of this run counts"
 
 
 def verdict(
@@ -31,7 +31,7 @@ def verdict(
     causes = tuple(_causes(archive, evidence, judged, additions, counts=counts, short=short))
     remarks: list[str] = []
     if not causes:
-        remarks.append(f"every planned cell ({counts.planned}) is accounted for")
+        remarks.append(f"each of the {counts.planned} planned cells has a result, or a reason why not")
         remarks.extend(_remarks(counts))
         remarks.extend(health.warnings(judged))
         remarks.extend(additions.warnings)
@@ -129,7 +129,7 @@ def _remarks(counts: CellCounts) -> Iterator[str]:
     if smaller := counts.degraded + counts.referred:
         each = "it" if smaller == 1 else "each"
         cells = plural(smaller, "cell")
-        yield f"{cells} ran out of memory at the requested batch size; a smaller one stands for {each}"
+        yield f"{cells} ran out of memory at the requested batch size; {each} has the result of a smaller one"
     if counts.dropped:
         yield f"{plural(counts.dropped, 'cell')} dropped: there was no time within the limit, which is no failure"
     if counts.throttled:

@@ -150,16 +150,16 @@ class _View:
         ran_out = f"batch size {cell.batch_size} ran out"
         why = ran_out if tried else f"not tried: batch size {self._unfit[_family(cell)]} ran out"
         shrunk = outcome.batch_size is not None and outcome.batch_size != planned
-        measured = f", measured at {outcome.batch_size}," if shrunk else ""
+        measured = f", measured at {outcome.batch_size}" if shrunk else ""
         return CellOutcome(
             status=Status.REFERRED,
             batch_size=outcome.batch_size or planned,
             refers_to=target,
-            reason=f"{why} of memory; the cell of batch size {planned}{measured} stands for it",
+            reason=f"{why} of memory; see the cell of batch size {planned}{measured}",
         )
 
     def _without_result(self, cell: Cell, slots: Sequence[SlotState]) -> CellOutcome:
-        """Outcome without a result for another reason than memory, by the slot tried last."""
+        """Return the outcome of a cell that has no result, and did not run out of memory, by the slot tried last."""
         skipped = self._skipped(cell)
         if skipped is None and (dropped := self._dropped(cell)) is not None:
             return dropped
@@ -217,7 +217,7 @@ def _final(slot: SlotState, failure: Failure) -> str:
 
 
 def _is_unfit(slot: SlotState) -> bool:
-    """Whether a launch ran out of memory at every size; one of a resumed burn-in may wait for another try."""
+    """Whether a launch ran out of memory at every size. In a resumed burn-in it may still wait for another try."""
     if slot.status is SlotStatus.DOES_NOT_FIT:
         return True
     ran_out = slot.status is SlotStatus.WAITING and slot.failures[-1:] == (Category.OUT_OF_MEMORY,)
@@ -225,7 +225,11 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Family → smallest batch out of memory, ever and before the first forward; cells that ran out before it."""
+    """Return what ran out of memory.
+
+    By family: the smallest batch, and the smallest before the first forward pass. Last: cells that ran out before the
+    first forward pass.
+    """
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}
     not_built: set[str] = set()

@@ -32,7 +32,7 @@ DAMAGED: Final = "damaged"
 
 
 class _Entry(NamedTuple):
-    """What cells share that differ only in workload and batch size."""
+    """Properties that cells share if they differ only in workload and batch size."""
 
     device: str
     model: str

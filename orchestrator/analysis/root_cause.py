@@ -1,4 +1,4 @@
-"""The failure that explains most, failures in words, and failures that are none."""
+"""Find the root cause of a run's failures, describe failures, and recognise ends that are no failure."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -34,6 +34,6 @@ def out_of_time(failure: FailureReport) -> bool:
 
 
 def kind(failure: FailureReport) -> str:
-    """How it failed, and in which phase."""
+    """Describe how the launch failed, and in which phase."""
     phase = f" while in phase {failure.phase}" if failure.phase else ""
     return f"{how_it_ended(failure.category or failure.outcome, failure.message)}{phase}"

@@ -91,15 +91,15 @@ def _of_group(group: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[
             missing[uuid][reason] += 1
     slowed = throttled_gpus.throttled_cells(sides)
     for device in group:
-        left_out, down = missing[device.uuid], throttled_gpus.explain_throttling(slowed.get(device.uuid, ()))
+        excluded, down = missing[device.uuid], throttled_gpus.explain_throttling(slowed.get(device.uuid, ()))
         if why := _no_verdict(device, group):
-            yield _without(device, group, why, left_out, down)
+            yield _without(device, group, why, excluded, down)
             continue
         own = _by_gravity(device, judged)
         if next(iter(own.values()), _NOTHING).verdict is SiblingVerdict.NONE:
-            yield _without(device, group, _why_not(device, cells, left_out), left_out, down)
+            yield _without(device, group, _why_not(device, cells, excluded), excluded, down)
         else:
-            yield _standing(device, group, cells, own, left_out=left_out, down=down)
+            yield _standing(device, group, cells, own, excluded=excluded, down=down)
 
 
 def _by_gravity(device: Device, judged: Mapping[str, Mapping[str, Sibling]]) -> dict[str, Sibling]:
@@ -119,23 +119,23 @@ def _no_verdict(device: Device, group: Sequence[Device]) -> str:
     if len(group) < LEAST_GPUS:
         count = "alone of its kind" if len(group) == 1 else f"one of {len(group)} identical GPUs"
         return (
-            f"{count}: it takes at least {LEAST_GPUS} to see which one is slow. Compare with a baseline "
+            f"{count}, but the comparison needs at least {LEAST_GPUS}. Compare with a baseline "
             "(--compare-baseline; the one that ships was measured with --solo)"
         )
     return ""
 
 
-def _why_not(device: Device, cells: Sequence[JudgedCell], left_out: Counter[str]) -> str:
+def _why_not(device: Device, cells: Sequence[JudgedCell], excluded: Counter[str]) -> str:
     mine = [among for cell in cells if device.uuid in (among := cell.points_with(device.uuid))]
     if not mine:
-        facts = "; ".join(reason for reason, _ in left_out.most_common())
+        facts = "; ".join(reason for reason, _ in excluded.most_common())
         return f"not comparable: {facts}" if facts else "no comparable cell was measured on it"
     if max(map(len, mine)) < LEAST_GPUS:
         return f"fewer than {LEAST_GPUS} identical GPUs have comparable results"
     return "one launch of each cell: no verdict. Measure again with --launches 3"
 
 
-def _without(device: Device, group: Sequence[Device], why: str, left_out: Counter[str], down: Why | None) -> Standing:
+def _without(device: Device, group: Sequence[Device], why: str, excluded: Counter[str], down: Why | None) -> Standing:
     cause = down or throttled_gpus.explain_power_limit(device, group)
     return Standing(
         gpu_uuid=device.uuid,
@@ -153,7 +153,7 @@ def _without(device: Device, group: Sequence[Device], why: str, left_out: Counte
         reason=None if cause is None else cause.reason,
         reason_text="" if cause is None else cause.words,
         next_step="" if cause is None else _OF_A_LIMIT if down is None else NEXT_STEP[cause.reason],
-        not_comparable=dict(left_out),
+        not_comparable=dict(excluded),
         launches_wanted=None,
     )
 
@@ -167,7 +167,7 @@ def _standing(
     cells: Sequence[JudgedCell],
     own: Mapping[str, Sibling],
     *,
-    left_out: Counter[str],
+    excluded: Counter[str],
     down: Why | None,
 ) -> Standing:
     mode, gravest = next(iter(own.items()))
@@ -203,7 +203,7 @@ def _standing(
         reason=None if cause is None else cause.reason,
         reason_text="" if cause is None else cause.words,
         next_step=next_step,
-        not_comparable=dict(left_out),
+        not_comparable=dict(excluded),
         launches_wanted=decides.launches + wanted if wanted and gravest.verdict is SiblingVerdict.SUSPECT else None,
     )
 

@@ -92,7 +92,7 @@ def failures(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) 
             code=report.code,
             signal=report.failure_signal,
             exception=report.exception,
-            evidence=report.evidence | ({"fault": faults[report.launch].words} if report.launch in faults else {}),
+            evidence=report.evidence | ({"fault": faults[report.launch].text} if report.launch in faults else {}),
             folder=report.folder,
         )
 

@@ -47,14 +47,20 @@ def explain_throttling(held: Sequence[Held]) -> Why | None:
 
 
 def _reason(seen: Sequence[str]) -> Reason:
-    """Of a hardware slowdown NVML does not say whether heat or power caused it, so the reason is the clock."""
+    """Return the probable reason.
+
+    For a hardware slowdown it is the clock: NVML does not name heat or power as its cause.
+    """
     if not seen or any(word in _HEAT for word in seen):
         return Reason.HEAT
     return Reason.POWER if any(word in _BRAKE for word in seen) else Reason.CLOCK
 
 
 def explain_power_limit(device: Device, group: Sequence[Device]) -> Why | None:
-    """Return a power limit below that of most siblings; None if most share no limit."""
+    """Explain a power limit below that of most siblings.
+
+    None if the limit is not lower, or most siblings share no limit.
+    """
     own = device.power_limit_w
     ((usual, times),) = Counter(other.power_limit_w for other in group).most_common(1)
     if own is None or usual is None or own >= usual or 2 * times <= len(group):

@@ -49,7 +49,10 @@ RUNS_FOLDER: Final = click.option(
 
 
 class SessionParams(TypedDict):
-    """Parameters of SESSION, None if not given. quiet: how often. full: of SHOWN, which a gate does not have."""
+    """Parameters of the table SESSION, None if not given.
+
+    quiet: number of -q. full: --full, which a gate does not have.
+    """
 
     full: NotRequired[bool]
     verbose: bool | None
@@ -120,7 +123,10 @@ def _decorate(command: Command, options: Iterable[Callable[[Command], Command]])
 def offering(
     choices: Callable[[], Iterable[str]], *, several: bool
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Complete with `choices`, in a list its last item. A broken file offers none."""
+    """Build a completion from `choices`.
+
+    several: it completes the last item of a list. A broken file completes nothing.
+    """
 
     def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
         *before, word = incomplete.split(",") if several else [incomplete]

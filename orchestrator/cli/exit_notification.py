@@ -41,7 +41,7 @@ class Ending:
         self.metrics: Exporters | None = None
 
     def followed(self, stored: "StoredRun", display: "Display") -> "Display":
-        """Return the display for a run that starts now. Prometheus sees what it shows."""
+        """Return the display for a run that starts now. It also updates the metrics for Prometheus."""
         return display if self.metrics is None else self.metrics.follow(stored, display)
 
     def reported(self, report: "Report", path: Path | None, code: ExitCode, why: str) -> None:

@@ -112,4 +112,5 @@ def _run(run: str) -> str:
     else:
         report = reporting.make(run_lookup.find(run, "runs"))
     lines = list(text.lines(failures(report))) or ["Every launch so far has a result.", ""]
-    return "\n".join([*lines, f"Verdict: {report.verdict.word}. {'; '.join(report.verdict.reasons)}"])
+    reasons = (line for reason in report.verdict.reasons for line in text.bullet(reason))
+    return "\n".join([*lines, f"Verdict: {report.verdict.word}", *reasons])

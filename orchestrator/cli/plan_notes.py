@@ -29,7 +29,10 @@ def exclusions(plan: Plan, devices: Sequence[Device]) -> Iterator[str]:
 
 
 def deadline_warnings(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterator[str]:
-    """Warn about cells whose first iteration, by a rough estimate, exceeds their deadlines. Not for a burn-in."""
+    """Warn about cells whose first iteration, by a rough estimate, exceeds their deadlines.
+
+    A burn-in gets no such warnings.
+    """
     if configuration.burn_in is not None:
         return
     by_uuid, names = {device.uuid: device for device in devices}, progress.alike(plan.cells)

@@ -189,7 +189,7 @@ def _require_time(plan: Plan, configuration: Configuration, devices: tuple[Devic
 
 
 def _require_free(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> tuple[Device, ...]:
-    """Return the devices, busy ones marked. Raises DeviceError for these without --allow-busy."""
+    """Return the devices, with busy ones marked. Raises DeviceError for a busy device without --allow-busy."""
     busy = gpu_users.busy(devices, look)
     reason = gpu_users.refusal(devices, busy)
     if reason is not None and not configuration.allow_busy:

@@ -68,7 +68,7 @@ class Command(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
-        """Parse the command line. Raises Refusal for one that is wrong."""
+        """Parse the command line. Raises Refusal if it is wrong."""
         words = tuple(args)  # click takes them out of the list
         try:
             return super().make_context(info_name, args, parent, **extra)

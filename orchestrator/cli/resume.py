@@ -25,7 +25,7 @@ Examples:
 
 
 class _Resume(MeasuringCommand):
-    """Tells an option of new runs from a mistyped one."""
+    """Command that distinguishes an option of new runs from a mistyped option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:

@@ -25,7 +25,7 @@ def shown(report: Report, layout: Layout, details: Sequence[str], *, full: bool,
 
 
 def places(reports: Sequence[Path], folder: Path | None) -> Iterator[str]:
-    """Lines that say where the rest of a report is. folder: of its run; None for one report without its run."""
+    """Yield lines that say where the rest of a report is. folder: of the run; None for a report without its run."""
     yield from (f"Report: {path}" for path in reports)
     if folder is not None:
         yield f"Run:    {folder}"

@@ -97,7 +97,9 @@ def describe(status: "Status") -> str:
     shown = status.reports if reported else ()
     lines += [f"Report    {path}" for path in shown]
     writes = f"`gpubench-orchestrate resume {status.folder}` writes what is missing"
-    lines += [f"Missing   of its report: {plain(', '.join(status.unwritten))}; {writes}"] if status.unwritten else []
+    lines += (
+        [f"Missing   files of the report: {plain(', '.join(status.unwritten))}; {writes}"] if status.unwritten else []
+    )
     lines += [_damaged(status)] if status.lost else []
     if status.outcome is not None:
         end = status.outcome

@@ -151,7 +151,7 @@ def _speed(comparisons: Sequence[Comparison]) -> Section:
 
 
 def _with_ratio(comparison: Comparison) -> list[tuple[ComparedCell, float]]:
-    """Return what is drawn: not the change of cells that do not compare."""
+    """Return the cells to draw, with their ratios. Cells that cannot be compared are not drawn."""
     return [
         (cell, cell.ratio)
         for cell in wording.ordered(comparison.cells)

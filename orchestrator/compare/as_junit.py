@@ -1,8 +1,9 @@
 """Comparisons as JUnit XML: a suite for each pair of runs, a test case for each cell.
 
-A verdict of --fail-on is a failure; cells that could not be judged come first and are else skipped, any other verdict
-passed. A cell that only the first run has is NOT COMPARABLE, as is one of a device without a baseline cell. Other new
-cells are skipped. All cells of a phase together are a case where they have a verdict.
+A cell with a verdict of --fail-on is a failure. Cells that could not be judged come first, and are skipped unless
+--fail-on names them. Every other cell has passed. A cell that only the first run has is NOT COMPARABLE, and so is a
+cell of a device without a baseline cell. Other new cells are skipped. If all cells of a phase together have a verdict,
+it is a test case too.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -18,7 +19,7 @@ from protocol.exit_codes import ExitCode
 
 
 class _Case(NamedTuple):
-    """outcome: "failure", "skipped", or "" for passed."""
+    """A test case. outcome: "failure", "skipped", or "" for passed."""
 
     name: str
     model_name: str
@@ -29,7 +30,7 @@ class _Case(NamedTuple):
 def to_junit(
     comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict], of_run: Sequence[Cause] = ()
 ) -> bytes:
-    """Render comparisons as JUnit XML. of_run: what else counts against a run that was measured for them."""
+    """Render comparisons as JUnit XML. of_run: further causes against a run that was measured for the comparison."""
     root = Element("testsuites", name="gpubench compare")
     for comparison in comparisons:
         suite = SubElement(

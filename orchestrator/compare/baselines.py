@@ -29,12 +29,16 @@ NOT_THERE: Final = "not in the baseline"
 
 @dataclass(frozen=True)
 class Held:
-    """by_device: (UUID, cell) → the device's rate over the baseline's. unwatched: without throttling telemetry."""
+    """A run compared with a baseline.
+
+    by_device: (UUID, cell) → rate of the device divided by the baseline's rate. unwatched: cells without throttling
+    telemetry.
+    """
 
     comparison: BaselineComparison
     by_device: Mapping[tuple[str, CellKey], float]
     unwatched: frozenset[CellKey]
-    left_out: Mapping[tuple[str, CellKey], str]
+    excluded: Mapping[tuple[str, CellKey], str]
 
 
 def hold(run: Side, baseline: Side) -> Held:
@@ -47,7 +51,7 @@ def hold(run: Side, baseline: Side) -> Held:
     }
     by_device: dict[tuple[str, CellKey], float] = {}
     by_key: dict[CellKey, float] = {}
-    left_out: dict[tuple[str, CellKey], str] = {}
+    excluded: dict[tuple[str, CellKey], str] = {}
     blind = {key for key, places in reference.items() if _unwatched(places)}
     unknown = 0
     for key, places in pairing.by_key(run).items():
@@ -55,7 +59,7 @@ def hold(run: Side, baseline: Side) -> Held:
         for place in places:
             partners = pooling.partners(reference.get(key, ()), place, any_device=True)
             if reason := _why_not(place, partners, reference, stored.get(key, ())):
-                left_out[place.device.gpu_uuid, key] = reason
+                excluded[place.device.gpu_uuid, key] = reason
             else:
                 ratios[place.device.gpu_uuid] = _rate([place]) / _rate(partners)
         by_device |= {(uuid, key): ratio for uuid, ratio in ratios.items()}
@@ -63,8 +67,8 @@ def hold(run: Side, baseline: Side) -> Held:
             by_key[key] = median(ratios.values())
             unknown += key in blind or _unwatched(place for place in places if place.device.gpu_uuid in ratios)
     note = _note(run, baseline, unknown, len(by_key))
-    comparison = _comparison(baseline, by_key, Counter(left_out.values()), note)
-    return Held(comparison, by_device, frozenset(blind), left_out)
+    comparison = _comparison(baseline, by_key, Counter(excluded.values()), note)
+    return Held(comparison, by_device, frozenset(blind), excluded)
 
 
 def joined(sides: Sequence[Side]) -> Side:
@@ -122,7 +126,7 @@ def _rate(places: Iterable[Place]) -> float:
 
 
 def _comparison(
-    baseline: Side, by_key: Mapping[CellKey, float], left_out: Mapping[str, int], note: str
+    baseline: Side, by_key: Mapping[CellKey, float], excluded: Mapping[str, int], note: str
 ) -> BaselineComparison:
     models: dict[str, list[float]] = {}
     for key, ratio in by_key.items():
@@ -138,7 +142,7 @@ def _comparison(
         improvement_percent=improvement,
         overall_score=None if whole is None else 100 * whole,
         cells=len(by_key),
-        not_comparable=dict(left_out),
+        not_comparable=dict(excluded),
         note=note,
     )
 
@@ -148,11 +152,9 @@ def _note(run: Side, baseline: Side, unknown: int, cells: int) -> str:
     others = {device.gpu_name for device in baseline.devices} - {device.gpu_name for device in run.devices}
     notes = ["the baseline is of another GPU model"] if others else []
     if run.run_ids & baseline.run_ids:
-        notes.append("the baseline was made of this run: beside itself none is slower")
+        notes.append("the baseline was made of this run, so the run cannot be slower")
     if unknown:
-        notes.append(
-            f"whether the run or the baseline was throttled is not known of {unknown} of {plural(cells, 'cell')}"
-        )
+        notes.append(f"unknown if the run or the baseline was throttled in {unknown} of {plural(cells, 'cell')}")
     return "; ".join(notes)
 
 

@@ -21,7 +21,7 @@ _FEW: Final = {1: "one launch", 2: "two launches"}
 _READ_BY_LAUNCHES: Final = frozenset({"torch", "CUDA", "cuDNN", "torchvision", "transformers", "python"})
 """Stack facts that a run without any result does not know."""
 _ABSENT: Final = dict.fromkeys(("iterations", "warm-up iterations"), "adaptive")
-UNWATCHED: Final = "whether it was throttled is not known"
+UNWATCHED: Final = "unknown if it was throttled"
 
 
 class Place(NamedTuple):
@@ -37,7 +37,10 @@ class _Fact(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    """What neither side may have. same_work: `compare` shows the change. judged: also its verdict, by the prior."""
+    """A fault that keeps a cell from being compared.
+
+    same_work: `compare` shows the change. judged: it also shows a verdict, by the prior.
+    """
 
     words: str
     found: Callable[[Place], bool]
@@ -100,7 +103,7 @@ def advice(place: Place) -> str:
 
 
 def _varies(place: Place) -> bool:
-    """Whether the machine is what makes times unsteady, so that measuring longer would not help."""
+    """Whether the machine makes times unsteady, so that measuring longer would not help."""
     values = place.cell.values
     return place.device.kind == DeviceKind.CPU or max(values) > (1 + SPREAD_LIMIT_PERCENT / 100) * min(values)
 
@@ -146,7 +149,7 @@ def doubt(before: Place, after: Place) -> str:
 
 
 def measures_host(before: Place, after: Place) -> bool:
-    """Whether launches scatter as those of the host do, and not as those of a GPU."""
+    """Whether the launches of a cell scatter like those of host cells, and not like those of GPU cells."""
     launches = min(len(before.cell.values), len(after.cell.values))
     # An unsteady cell of several launches shows its own scatter; the prior of the host would hide a GPU's change.
     unknown = launches < LEAST_LAUNCHES and doubt(before, after)
@@ -170,7 +173,7 @@ def unwatched(before: Place, after: Place) -> str:
     """Return which side has no throttling telemetry, or ""."""
     sides = {"the first": before, "the second": after}
     who = [name for name, one in sides.items() if not_watched(one.device.kind, one.cell.throttled)]
-    return f"whether {' and '.join(who)} {'were' if len(who) > 1 else 'was'} throttled is not known" if who else ""
+    return f"unknown if {' and '.join(who)} {'were' if len(who) > 1 else 'was'} throttled" if who else ""
 
 
 class Change(NamedTuple):

@@ -33,7 +33,10 @@ UNJUDGED: Final = frozenset({ChangeVerdict.PROBABLY_SLOWER, ChangeVerdict.INCONC
 
 
 class SessionSpread(NamedTuple):
-    """Standard deviations between sessions, as shares, in place of configs/margins.yaml. runs: learned from so many."""
+    """Standard deviations between sessions, as shares, in place of configs/margins.yaml.
+
+    runs: number of runs that they are learned from.
+    """
 
     device: float
     host: float
@@ -77,7 +80,7 @@ class ComparedCell(Part, frozen=True, kw_only=True):
 
     @property
     def must_be_judged(self) -> bool:
-        """Whether the first run has a result of it."""
+        """Whether the first run has a result for the cell."""
         return self.before is not None
 
 
@@ -247,7 +250,7 @@ def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Jud
 
 
 def _not_comparable(pair: tuple[Place, Place], names: _Names, reason: str) -> ComparedCell:
-    """The cell with its change, where both sides did the same work."""
+    """Build a cell that is NOT COMPARABLE. It has its change if both sides did the same work."""
     cell = _cell(*pair, names, ChangeVerdict.NOT_COMPARABLE, reason)
     if not cell_facts.is_same_work(*pair):
         return cell
@@ -318,7 +321,7 @@ def _notes(
     boards: bool,
 ) -> Iterator[str]:
     if len({change.name for change in changes}) > 1:
-        yield "several facts of the stack differ: what is seen is their joint effect"
+        yield "several facts of the stack differ, so a change is their joint effect"
     if before.run_ids != after.run_ids and (both := before.run_ids & after.run_ids):
         yield f"both were made of {', '.join(sorted(both))}: its cells are compared with themselves"
     yield from (f"{side.name} ended as {side.ended}" for side in (before, after) if side.ended)

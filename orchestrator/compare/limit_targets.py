@@ -17,7 +17,7 @@ from protocol.cell import CompileMode, Workload
 
 
 class Relative(NamedTuple):
-    """Speed of a cell in percent of a reference; why_not: why it is None. blind: of unknown throttling."""
+    """Speed of a cell in percent of a reference; why_not: why the speed is None. blind: throttling is unknown."""
 
     speed: float | None
     why_not: str
@@ -100,7 +100,7 @@ def _of_baseline(gpu_uuid: str, key: CellKey, held: Held | None) -> Relative:
     if held is None:
         return Relative(None, "no baseline")
     ratio = held.by_device.get((gpu_uuid, key))
-    why_not = held.left_out.get((gpu_uuid, key), "")
+    why_not = held.excluded.get((gpu_uuid, key), "")
     return Relative(None if ratio is None else ratio * 100, why_not, key in held.unwatched)
 
 
@@ -129,10 +129,10 @@ def _of_siblings(
         found = [(value, named[value.gpu_uuid, *key]) for value in spread.values]
         compared = [place for value, place in found if value.not_comparable is None]
         at_fault = _reasons((place, cell_facts.fault(place)) for place in compared)
-        left_out = _reasons((place, value.not_comparable or "") for value, place in found)
+        excluded = _reasons((place, value.not_comparable or "") for value, place in found)
         for value, place in found:
             if at_fault or not value.percent_of_median:
-                yield (value.gpu_uuid, *key), Relative(None, at_fault or left_out)
+                yield (value.gpu_uuid, *key), Relative(None, at_fault or excluded)
                 continue
             percent = value.percent_of_median
             speed = 10_000 / percent if BY_FIELD[spread.metric].better is Better.LOWER else percent

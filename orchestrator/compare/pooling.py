@@ -18,10 +18,10 @@ _DOUBTS: Final[dict[str, Callable[[Sequence[bool]], bool]]] = {"steady": all, "c
 
 
 def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = False) -> Sequence[Place]:
-    """Return what a cell is compared with. candidates: this cell on each device of the baseline.
+    """Return the baseline's cells that a cell is compared with. candidates: this cell on each device of the baseline.
 
-    If none compares, return the most similar one, whose difference is then named. any_device: another GPU model is
-    allowed, and the same board is not preferred, as for a score of machines.
+    If none can be compared, return the most similar cell, so that the report can name the difference. any_device:
+    another GPU model is allowed, and the same board is not preferred, as for a score of machines.
     """
     compare = [one for one in candidates if not cell_facts.difference(one, place, any_device=any_device)]
     if not compare:
@@ -47,7 +47,7 @@ def combined(places: Sequence[Place]) -> Place:
         values=_launches(cells),
         parameters=next((cell.parameters for cell in cells if cell.parameters is not None), None),
         throttled=True if True in watched else None if None in watched else False,
-        **{name: told([getattr(cell, name) for cell in cells]) for name, told in _DOUBTS.items()},
+        **{name: combine([getattr(cell, name) for cell in cells]) for name, combine in _DOUBTS.items()},
     )
     return Place(of, cell)
 

@@ -30,8 +30,8 @@ Rate = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
 class SideCell(Part, frozen=True, kw_only=True):
     """A cell on one device. values: the figure of each launch. throttled: None without telemetry.
 
-    host_bound: whether the GPU waited for the host; None where nobody knows, as in older baselines.
-    figures: others, for the eye, by name with unit.
+    host_bound: whether the GPU waited for the host; None if unknown, as in older baselines. figures: other figures to
+    show, by name with unit.
     """
 
     gpu_uuid: str

@@ -27,8 +27,8 @@ from protocol.cell import Mode, Precision, Workload
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 _SHOWS: Final = "`torch-gpu-benchmark list-models` shows those that ship."
-BLIND_BASELINE: Final = "whether the baseline was throttled is not known"
-BLIND_SIBLINGS: Final = "whether its siblings were throttled is not known"
+BLIND_BASELINE: Final = "unknown if the baseline was throttled"
+BLIND_SIBLINGS: Final = "unknown if its siblings were throttled"
 _BLIND: Final = {LimitName.OF_BASELINE: BLIND_BASELINE, LimitName.OF_SIBLINGS: BLIND_SIBLINGS}
 
 

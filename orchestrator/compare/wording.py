@@ -19,13 +19,13 @@ GRAVEST_FIRST: Final = (
     ChangeVerdict.SAME,
 )
 _MOST_LONE: Final = 10
-LEGEND: Final = "Change: of the speed, against the first run; above 0% is faster."
+LEGEND: Final = "Change of the speed since the first run; above 0% is faster."
 MEANS: Final = {
     ExitCode.PASSED: "every cell was judged, and no verdict fails the comparison",
     ExitCode.MISSED: "a verdict fails the comparison (--fail-on)",
     ExitCode.INCOMPLETE: "a cell could not be judged, or is missing",
 }
-NOTHING: Final = "no cell was measured in both"
+NOTHING: Final = "no cell was measured in both runs"
 
 
 def ordered(cells: Sequence[ComparedCell]) -> list[ComparedCell]:

@@ -35,7 +35,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ) -> Measurement:
         """Return the worker's settings. Iterations are None where the worker decides when to stop.
 
-        load_window: None for that of the profile.
+        load_window: None for the load window of the profile.
         """
         return Measurement(
             relative_half_width=self.relative_half_width,

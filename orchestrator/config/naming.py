@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterable, Iterator
 
 
 def sized(name: str, size: int | None, sizes: Collection[int | None]) -> str:
-    """Add the input size to the name if `sizes`, those of otherwise equal cells, differ."""
+    """Add the input size to the name if `sizes` differ. sizes: input sizes of otherwise equal cells."""
     return f"{name}@{size}" if size is not None and len(set(sizes)) > 1 else name
 
 
 def shortened(name: str, columns: int, sign: str = "…") -> str:
-    """Cut the front of the name to fit `columns`: of "…models/net.py:Net" the end says most."""
+    """Cut the front of the name to fit `columns`, because the end tells names apart: "…models/net.py:Net"."""
     return name if len(name) <= columns else f"{sign}{name[len(name) - columns + len(sign) :]}"
 
 

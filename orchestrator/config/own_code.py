@@ -162,7 +162,7 @@ def _needed(function: ast.FunctionDef, *, bound: bool) -> list[str]:
 
 
 def _is_plain_module(node: ast.ClassDef | ast.FunctionDef) -> bool:
-    """Whether it is a class of torch.nn.Module and nothing else, which has no methods but its own."""
+    """Whether it is a class that inherits from torch.nn.Module alone, and so has no methods but its own."""
     if not isinstance(node, ast.ClassDef) or len(node.bases) != 1:
         return False
     return ast.unparse(node.bases[0]) in {"torch.nn.Module", "nn.Module", "Module"}

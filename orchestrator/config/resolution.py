@@ -104,7 +104,7 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
 
 
 def _least_launches(compile_modes: Iterable[CompileMode]) -> int:
-    """Two where a model is compiled: with empty caches, and with those that the first launch filled."""
+    """Return the least number of launches. A compiled cell needs two: one with empty caches, one with filled ones."""
     return 1 if {*compile_modes} == {CompileMode.EAGER} else 2
 
 
@@ -263,7 +263,10 @@ def absolute(path: str, origin: str, current: Path) -> str:
 
 
 def report_place(settings: LayeredSettings, current: Path) -> tuple[str, tuple[ReportFormat, ...]]:
-    """Return the report's path and formats: given, else of the name's suffix, else JSON. Raises ConfigError."""
+    """Return path and formats of the report.
+
+    Formats: the given ones, else by the suffix of the path, else JSON. Raises ConfigError.
+    """
     path = settings.need("output.path", str)
     full = _needed_path(settings, "output.path", current)
     suffix = Path(path).suffix[1:].lower()

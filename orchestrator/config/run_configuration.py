@@ -119,7 +119,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def least_launches(self) -> int:
-        """Launches of each device that are tried whatever their estimate: of a gate one of each side."""
+        """Number of launches per device that are tried however long their estimate: in a gate one of each side."""
         return 0 if self.gate is None else max(1, len(self.gate.sides))
 
     @property

@@ -70,7 +70,7 @@ class LayeredSettings:
         return key in self.origins and key not in self.defaults
 
     def origin(self, key: str, option: str | None = None) -> str:
-        """Return the origin of `key`; `option`, if given, where no person set it."""
+        """Return the origin of `key`. option: returned instead if no person set the key."""
         return option if option is not None and not self.chosen(key) else self.origins[key]
 
 

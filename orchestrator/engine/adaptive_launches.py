@@ -25,7 +25,7 @@ class More(NamedTuple):
 
 @evidence.collector_off()
 def look(paths: RunPaths, stored: StoredRun, kind: Kind) -> Look:
-    """Return what the results leave open, while no launch runs. Raises RunFolderError."""
+    """Return the doubts that the results leave. Call it while no launch runs. Raises RunFolderError."""
     loaded = archive.load(paths, stored, alive=True)
     return kind.look(loaded, evidence.gather(loaded, goes_on=True))
 
@@ -43,7 +43,7 @@ class AdaptiveLaunches:
         return look(around.paths, around.stored, around.kind) if self._may_add(state) else Look()
 
     def decide(self, state: RunState, look: Look) -> More:
-        """Choose launches to add for these doubts, none for quarantined GPUs. state: the newest."""
+        """Choose launches to add for these doubts, none for quarantined GPUs. state: the newest state."""
         on_gpus = [doubt for doubt in look.doubts if not state.devices[doubt.gpu].quarantined]
         if not on_gpus or not self._may_add(state):
             return More((), ())

@@ -59,10 +59,10 @@ class Hazards:
             self._broken[uuid] = None
 
     def broken_beside(self, uuid: str) -> tuple[str, ...]:
-        """Return other GPUs of the run whose hardware has failed, in that order."""
+        """Return the other GPUs of the run whose hardware has failed, in the order of their failures."""
         return tuple(other for other in self._broken if other != uuid)
 
     def since(self, uuid: str, at_ns: int) -> str:
-        """Describe the Xids of a GPU since a monotonic time, each once; empty without one."""
+        """Describe the Xids of a GPU since a monotonic time, each number once; empty if there are none."""
         numbers = [xid for xid, last_ns in self._last_ns.get(uuid, {}).items() if last_ns >= at_ns]
         return ", ".join(f"{number} ({xids.kind(number)})" for number in xids.roots(numbers))

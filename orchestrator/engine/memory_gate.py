@@ -22,7 +22,7 @@ _PATIENCE_S: Final = 5.0
 
 @dataclass(frozen=True)
 class Passed:
-    """A device whose process is gone. obstacle: why it must not be used now, empty when it may."""
+    """A device whose process is gone. obstacle: why it must not be used now; empty if it may be used."""
 
     gone: Gone
     device: Device
@@ -31,7 +31,7 @@ class Passed:
 
 
 class Gates:
-    """The devices whose memory is awaited."""
+    """The devices that wait until their memory is free."""
 
     def __init__(self, devices: tuple[Device, ...]) -> None:
         self._devices = {device.uuid: device for device in devices}

@@ -264,7 +264,7 @@ def launches_s(
 
 
 def _alone(state: RunState, uuid: str) -> float:
-    """Share of solo launches in the queue of a device, for which all others stop."""
+    """Return the share of solo launches in the queue of a device. All other devices stop during a solo launch."""
     queue = state.devices[uuid].queue
     if not turns.are_taken(state) or not queue:
         return 0.0

@@ -15,8 +15,8 @@ from protocol.messages import GpuBroken
 def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[str | None, tuple[GpuBroken, ...]]:
     """Return the driver version, None where NVML is missing or broken, and the GPUs that are gone.
 
-    planned: the look of the plan; None to look, and to try CUDA too. Raises DeviceError where the driver hangs, no
-    device is left, foreign processes compute on them, or CUDA does not work.
+    planned: NVML's view from planning, after CUDA was tested; None to do both here. Raises DeviceError if the driver
+    hangs, no device is left, foreign processes compute on the devices, or CUDA does not work.
     """
     gpus = [device for device in stored.devices if device.kind is DeviceKind.CUDA]
     if not gpus:

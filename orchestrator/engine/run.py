@@ -58,9 +58,9 @@ def execute(
 ) -> Report:
     """Work on a run until it is done, write its report and return it.
 
-    look: at the GPUs of a run that was just planned, where CUDA has been tried; None to do both here. stop_signals:
-    those of the command, None to catch them here. write_report: called while the lock is held. Raises UserError when
-    the run cannot be worked on here, StorageError when the disk refuses, and what `write_report` raises.
+    look: NVML's view from planning, after CUDA was tested; None to do both here. stop_signals: those of the command,
+    None to catch them here. write_report: called while the lock is held. Raises UserError when the run cannot be worked
+    on here, StorageError when the disk refuses, and what `write_report` raises.
     """
     process_start.check_rooms()
     if paths.journal.exists():  # before the check of the GPUs, which leftover workers may use
@@ -108,7 +108,8 @@ def clear_up(stored: StoredRun, paths: RunPaths) -> None:
 def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int]:
     """Count the remaining launches, lost results included, and all launches of the run.
 
-    Of a run with a duration: 0 once it has served that, and all cells again where it has not but its plan is done.
+    In a run with a duration, 0 remain once the duration is served. If the plan is done before that, all cells count
+    again.
     """
     records = read(paths.journal) if paths.journal.exists() else ()
     if not any(isinstance(record, Segment) for record in records):

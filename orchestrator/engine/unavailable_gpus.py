@@ -47,7 +47,7 @@ def is_rested(resting: Rest, newest: Sample | None, now: float) -> bool:
 
 
 class Waiting:
-    """Waiting devices by UUID. A device may wait for both reasons."""
+    """Waiting devices by UUID. A device may wait because it is too hot, because others use it, or both."""
 
     def __init__(self) -> None:
         self._resting: dict[str, Rest] = {}
@@ -64,7 +64,10 @@ class Waiting:
         self._resting[uuid] = begin_rest(hottest_c, now, now_ns)
 
     def block(self, uuid: str, limit_bytes: int | None, now: float) -> None:
-        """Let a device wait that others use, or whose memory stays in use. limit_bytes: in use when it is free."""
+        """Let a device wait that others use, or whose memory stays in use.
+
+        limit_bytes: memory in use when the device is free.
+        """
         self._blocked[uuid] = blocked_gpus.block(limit_bytes, now)
 
     def released(

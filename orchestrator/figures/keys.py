@@ -45,7 +45,7 @@ _FURTHER: Final[tuple[Callable[[CellKey], str], ...]] = (
 
 
 def names(cell_keys: Iterable[CellKey]) -> dict[CellKey, str]:
-    """Unique name of each key: its words, and its difference from others of the same words."""
+    """Return a unique name for each key: its text, and the part in which keys of equal text differ."""
     alike: dict[str, list[CellKey]] = {}
     for key in dict.fromkeys(cell_keys):
         alike.setdefault(key.words, []).append(key)

@@ -46,5 +46,5 @@ Samples = Callable[[str], Iterator[LaunchSamples]]
 
 
 def not_at_hand(_cell: str) -> Iterator[LaunchSamples]:
-    """Samples of a report without its run. Raises RunFolderError."""
+    """Stand in for the samples of a report without its run. Always raises RunFolderError."""
     raise RunFolderError(f"{IN_ITS_FOLDER}: `gpubench-orchestrate report RUN -f samples.csv`")

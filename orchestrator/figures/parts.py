@@ -1,4 +1,4 @@
-"""Common parts of metrics: shape of times, ledger, attempts, plausibility."""
+"""Common parts of metrics: distribution of times, ledger, attempts, plausibility."""
 
 from typing import Final
 

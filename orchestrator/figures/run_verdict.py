@@ -84,7 +84,7 @@ class RunVerdict(Part, frozen=True, kw_only=True):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The reasons that are no cause."""
+        """Reasons that do not change the exit code."""
         return self.reasons[len(self.causes) :]
 
 

@@ -65,7 +65,7 @@ def require(devices: Sequence[Device]) -> None:
 
 
 def refusal(devices: Sequence[Device]) -> str | None:
-    """Why no run can start on `devices`, and what to do; None where CUDA works or there is no GPU.
+    """Explain why no run can start on `devices`, and what to do; None if CUDA works or there is no GPU.
 
     Takes 0.5 s (one H200) for the node and for each slice, at most TIMEOUT_S each.
     """
@@ -78,7 +78,7 @@ def refusal(devices: Sequence[Device]) -> str | None:
 
 
 def visible_together(devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:
-    """The GPUs that one process can see at once: all whole ones, and each MIG slice alone."""
+    """Yield the GPUs that one process can see at once: all whole GPUs together, and each MIG slice by itself."""
     gpus = [device for device in devices if device.kind is DeviceKind.CUDA]
     whole = tuple(gpu for gpu in gpus if gpu.slice_of is None)
     if whole:

@@ -65,7 +65,7 @@ def marked(devices: Sequence[Device], processes: Sequence[Busy]) -> tuple[Device
 
 
 def refusal(devices: Sequence[Device], processes: Sequence[Busy]) -> str | None:
-    """Why a run on `devices` cannot start while `processes` use them, and what to do; None where it can."""
+    """Explain why a run on `devices` cannot start while `processes` use them, and what to do; None if it can."""
     blocking = [process for process in processes if process.compute]
     if not blocking:
         return None

@@ -48,7 +48,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Processes of a GPU or slice, None where NVML does not return them. wrong: why it could not be asked."""
+    """Processes of a GPU or slice; None if NVML does not return them. wrong: why NVML could not answer."""
 
     processes: tuple[GpuProcess, ...] | None = None
     wrong: str = ""
@@ -66,7 +66,7 @@ Look = Callable[[], Seen]
 
 
 def once(waiting: Callable[[str], None] | None = None) -> Look:
-    """Return a cached `look`, which reads NVML on its first call alone. waiting: as for `look`."""
+    """Return a `look` that reads NVML on its first call, and later returns the same answer. waiting: as for `look`."""
     return functools.cache(lambda: look(waiting))
 
 

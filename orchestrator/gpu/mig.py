@@ -54,7 +54,10 @@ class Occupants:
     instances: Mapping[str, int | None]
 
     def concerned(self, instance: int | None) -> tuple[str, ...]:
-        """UUIDs that an error in a GPU instance affects; all of them where it is the whole GPU's (None)."""
+        """Return the UUIDs that an error affects.
+
+        instance: GPU instance of the error; None: the whole GPU, so all UUIDs.
+        """
         return tuple(uuid for uuid, own in self.instances.items() if instance is None or own in {None, instance})
 
 

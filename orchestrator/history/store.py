@@ -228,7 +228,7 @@ def _number(connection: sqlite3.Connection, question: str) -> int:
 
 
 def _ours(path: Path, place: Place) -> bool:
-    """Whether a damaged file may be moved aside: it is the default one, or its header says so."""
+    """Whether a damaged file may be moved aside: it is at the default place, or its header is that of a history."""
     if place.default:
         return True
     with suppress(OSError), path.open("rb") as file:

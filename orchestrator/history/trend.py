@@ -103,7 +103,7 @@ def _exclusion(point: Point, value: float | None) -> str:
 
 
 def _changes(values: Sequence[float | None], left_out: Sequence[str], margin: float) -> Iterator[tuple[int, float]]:
-    """Yield place and percent of each change. A figure that can be zero has no ratios."""
+    """Yield index and percent of each change of level; none for a series with a value of zero or less."""
     sound = [
         (place, value)
         for place, (value, why) in enumerate(zip(values, left_out, strict=True))

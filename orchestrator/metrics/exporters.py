@@ -47,7 +47,7 @@ class Exporters:
             threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics port", daemon=True).start()
 
     def follow(self, stored: StoredRun, display: Display) -> Follower:
-        """Return a display to use in place of `display`: the metrics are those of this run."""
+        """Export the metrics of this run. Returns a display that collects them and forwards events to `display`."""
         self._follower = Follower(stored, display)
         if self._path is not None:
             self._writer = threading.Thread(target=self._write_on, args=(self._path,), name="metrics file", daemon=True)
@@ -96,7 +96,7 @@ def opened(file: str | None, port: int | None) -> Exporters:
 
 
 def require(file: str | None, port: int | None) -> None:
-    """Raise ConfigError where `opened` would, and leave nothing behind."""
+    """Check file and port like `opened`, and leave nothing behind. Raises ConfigError."""
     if file is not None:
         _path(file)
     if port is not None:

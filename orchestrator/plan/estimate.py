@@ -198,7 +198,7 @@ def _warm_up_s(measurement: Measurement, iteration: float) -> float:
 
 
 def _measured_s(measurement: Measurement, iteration: float, device: Device, least: int = MEASURED_ITERATIONS) -> float:
-    """Until there is an interval, or to the cap; shorter if the profile gives up without one."""
+    """Return the seconds of measuring: until there is an interval, or to the cap; less if the profile gives up."""
     interval_s = ENOUGH * iteration
     if interval_s > measurement.max_s:
         return max(measurement.min_s if measurement.give_up else measurement.max_s, least * iteration)

@@ -26,7 +26,7 @@ _COLOURS: Final = {Tone.GOOD: "32", Tone.WARN: "33", Tone.BAD: "1;31", Tone.QUIE
 
 
 def sections(report: Report, layout: Layout) -> tuple[Section, ...]:
-    """The parts: the verdict, then those of the layout."""
+    """Return the sections: the verdict, then those of the layout."""
     parts = (brief.result(report, layout), *(chapter(report) for chapter in layout.brief))
     return tuple(part for part in parts if part is not None)
 
@@ -64,7 +64,7 @@ def _labelled(title: str, lines: Iterable[str], *, colour: bool) -> Iterator[str
 
 
 def _finding(finding: Finding, room: int, *, colour: bool) -> Iterator[str]:
-    """The badge and the title, then its lines, whole: a reason that is cut off decides nothing."""
+    """Yield badge and title, then all lines in full, because nobody can act on a reason that is cut off."""
     badge = plain(finding.badge.text) if finding.badge else ""
     code = _COLOURS.get(finding.badge.tone) if finding.badge else None
     on_one_line = cell_len(badge) + 2 + cell_len(finding.title) <= room

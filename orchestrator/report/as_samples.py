@@ -35,11 +35,11 @@ def to_samples(report: Report, samples: Samples) -> Iterator[bytes]:
     """The table in parts: UTF-8, commas, newlines, N/A for unknown values, numbers in full precision."""
     yield _row(COLUMNS)
     for line in lines(report):
-        told = False
+        measured = False
         for launch in samples(line.entry.cell):
-            told = True
+            measured = True
             yield from _of_launch(line, launch)
-        if not told:
+        if not measured:
             yield _row([*_cell(line), None, None, False, line.entry.reason or None, *_NO_VALUE])
 
 
@@ -47,8 +47,8 @@ _NO_VALUE: Final[tuple[Value, ...]] = (None,) * 6
 
 
 def _of_launch(line: Line, launch: LaunchSamples) -> Iterator[bytes]:
-    told = (launch.launch, launch.round, not launch.left_out, launch.left_out or None)
-    shared: list[Value] = [*_cell(line, launch), *told]
+    columns = (launch.launch, launch.round, not launch.left_out, launch.left_out or None)
+    shared: list[Value] = [*_cell(line, launch), *columns]
     if not launch.series:
         yield _row([*shared, *_NO_VALUE])
     for series in launch.series:

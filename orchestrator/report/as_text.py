@@ -14,7 +14,7 @@ from orchestrator.report.text import Paragraph
 _PAGE_LINES: Final = 60
 _NODE_GPUS: Final = 8
 _LINES_PER_FURTHER_GPU: Final = 3
-_CUT: Final = Paragraph(Rank.MUST, ("  all reasons, in full, are in the JSON report",))
+_CUT: Final = Paragraph(Rank.MUST, ("  the JSON report has all reasons in full",))
 
 
 def to_text(report: Report, layout: Layout = DEFAULT) -> str:

@@ -39,7 +39,10 @@ class Bars:
 
 @dataclass(frozen=True)
 class Box:
-    """A field of a heat map. value: decides the colour, None for none. marked: framed. hatched: grey, says nothing."""
+    """A field of a heat map.
+
+    value: decides the colour; None: no colour. marked: framed. hatched: grey, because it cannot judge the device.
+    """
 
     column: int
     row: int

@@ -1,4 +1,4 @@
-"""Each GPU against the median of its identical ones, over the cells that can show a difference. Pure.
+"""Compare each GPU with the median of its identical GPUs, over the cells that can show a difference. Pure.
 
 A cell can show one if its row is OK or throttled on all of them: where the GPU waits for the host, or times scatter, it
 cannot. Heat is a difference, too.

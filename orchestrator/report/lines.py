@@ -34,7 +34,7 @@ class Line(NamedTuple):
 
     @property
     def cell(self) -> tuple[object, ...]:
-        """What the row has in common with those of identical devices: all of the cell but its device."""
+        """Identity of the cell without its device. Rows of identical devices share it."""
         one = self.entry
         which = (one.model_name, one.workload, one.precision, self.mode, one.batch_size_requested)
         compiled = CompileMode.EAGER if self.result is None else self.result.compile_mode
@@ -42,7 +42,7 @@ class Line(NamedTuple):
 
     @property
     def quality(self) -> Quality:
-        """What the row is worth."""
+        """Quality of the row."""
         return quality(self.entry.status, self.metric)
 
     @property

@@ -50,10 +50,10 @@ def duration(seconds: float) -> str:
 
 
 def interval(half_width: float | None) -> str:
-    """Half of an interval around a mean, as a share of it: "+/- 0.25%"."""
+    """Format half of an interval that is given as a share of the mean: "+/- 0.25%"."""
     return interval_percent(None if half_width is None else half_width * 100)
 
 
 def interval_percent(half_width: float | None) -> str:
-    """The same of a percentage."""
+    """Format half of an interval that is given in percent: "+/- 0.25%"."""
     return NOT_AVAILABLE if half_width is None else f"+/- {half_width:.2f}%"

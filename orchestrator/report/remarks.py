@@ -1,4 +1,4 @@
-"""Caveats about a figure, in words and as a mark; of many figures, one line for each kind of caveat."""
+"""Caveats about a figure, as text and as a mark. For many figures: one line for each kind of caveat."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -20,11 +20,12 @@ MARKS: Final = {
     Quality.DEGRADED: "<",
 }
 """The doubtful qualities, each with a mark of its own behind a figure."""
+DOUBTS: Final = "Reasons to doubt these figures"
 SHOWN_NAMES: Final = 3
 
 
 class Remark(NamedTuple):
-    """A caveat. words: with a place for the value, in percent, where there is one."""
+    """A caveat. words: text, with a placeholder if there is a value in percent."""
 
     words: str
     percent: float | None = None
@@ -41,7 +42,7 @@ def _with_percents(words: str, alike: Sequence[Remark]) -> str:
 
 
 def remark(metric: Measured, *, interval: bool = True) -> str:
-    """The caveats, empty for none. interval: whether to explain a missing one."""
+    """The caveats, empty without one. interval: whether to explain a missing confidence interval."""
     return "; ".join(map(str, _remarks(metric, interval=interval)))
 
 
@@ -106,7 +107,7 @@ def _remarks(metric: Measured, *, interval: bool) -> Iterator[Remark]:
 
 
 def _fixed(text: str) -> Remark:
-    """A remark whose braces are no placeholders."""
+    """Build a remark from a text whose braces are not placeholders."""
     return Remark(text.replace("{", "{{").replace("}", "}}"))
 
 

@@ -269,8 +269,8 @@ def drawn(*found: tuple[Chart, Table] | None) -> tuple[tuple[Chart, ...], tuple[
 def filled(whole: Table, constant: Collection[str] = (), always: Sequence[int] = ()) -> Table:
     """The table without columns that have no entry at all. constant: titles of columns that need two entries."""
     found = [{str(row[place]) for row in whole.rows} - EMPTY for place in range(len(whole.columns))]
-    told = (place for place, of in enumerate(found) if len(of) > (whole.columns[place].title in constant))
-    kept = sorted({*told, *always})
+    informative = (place for place, of in enumerate(found) if len(of) > (whole.columns[place].title in constant))
+    kept = sorted({*informative, *always})
     if not whole.rows or len(kept) == len(whole.columns):
         return whole
     rows = tuple(tuple(row[place] for place in kept) for row in whole.rows)

@@ -37,7 +37,10 @@ from protocol.paths import RunPaths
 
 
 class UnwrittenError(StorageError):
-    """The disk refused files of a report. published: written at -o. copies_alone: only -o lacks some."""
+    """The disk refused files of a report.
+
+    published: the files written at -o. copies_alone: only files at -o are missing.
+    """
 
     def __init__(
         self, refused: Sequence[StorageError], report: Report, published: Sequence[Path], *, copies_alone: bool
@@ -180,6 +183,6 @@ def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], s
 
 
 def _worked_on(paths: RunPaths) -> bool:
-    """Whether a process works on the run, or may do so out of sight."""
+    """Whether a process works on the run, or may work on it where this process cannot see it."""
     holder = lock.holder(paths)
     return holder is not None and lock.life(holder) is not Life.ENDED

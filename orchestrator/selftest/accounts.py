@@ -1,4 +1,4 @@
-"""Collect accounts of injected faults from journal, report and logs of the run; and what it left behind."""
+"""Read from journal, report and logs how each injected fault was handled, and what the run left behind."""
 
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -109,7 +109,7 @@ def read(
             if failure.cell == cell.id
         ),
         skipped=not archive.skipped.keys().isdisjoint(scopes(cell)),
-        taken_out=archive.taken_out.get(device, "") if last == [cell.id] else "",
+        quarantined=archive.taken_out.get(device, "") if last == [cell.id] else "",
     )
 
 

@@ -42,13 +42,13 @@ class NamedFailure(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """How the orchestrator handled one injected fault. taken_out: why its device was quarantined right after it."""
+    """How the orchestrator handled one injected fault. quarantined: why its device was quarantined right after it."""
 
     status: Status
     tries: tuple[Try, ...]
     reported: tuple[NamedFailure, ...]
     skipped: bool = False
-    taken_out: str = ""
+    quarantined: str = ""
 
     @property
     def failed(self) -> tuple[Try, ...]:
@@ -73,7 +73,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def done(self) -> Done:
         """Reaction to the fault."""
-        if self.taken_out:
+        if self.quarantined:
             return Done.QUARANTINED
         if self.skipped:
             return Done.SKIPPED
@@ -106,7 +106,7 @@ def judge(expected: Expected, account: Account) -> Iterator[str]:
     if len(account.tries) != expected.tries:
         yield f"tries: expected {expected.tries}, not {len(account.tries)}"
     if account.done is not expected.done:
-        why = f" ({account.taken_out})" if account.taken_out else ""
+        why = f" ({account.quarantined})" if account.quarantined else ""
         yield f"reaction: expected {expected.done}, not {account.done}{why}"
     if account.status is not expected.status:
         yield f"status: expected {expected.status}, not {account.status}"

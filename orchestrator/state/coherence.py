@@ -1,6 +1,6 @@
 """Check that the records of a journal can belong to the run in whose folder they lie. Pure.
 
-Checksums find damage, not another author.
+Checksums find damage, but not records that belong to another run.
 """
 
 from collections.abc import Iterable

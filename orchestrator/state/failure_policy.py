@@ -47,7 +47,10 @@ class Hardware(enum.Enum):
 
 
 class Sign(enum.IntEnum):
-    """How surely a failure of one process of a gang shows the cause, surest first. CONSEQUENCE: of another one."""
+    """How surely a failure of one process of a gang shows the cause, surest first.
+
+    CONSEQUENCE: the failure follows from another one.
+    """
 
     LOST = enum.auto()
     DEVICE = enum.auto()

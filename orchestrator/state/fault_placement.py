@@ -1,10 +1,10 @@
 """Attribute a failure to the model or the device. Pure.
 
-    fails on d0 ──▶ the same cell is next on d1 ─┬─ fails alike ──▶ the model's: skipped on every device
-                                                 ├─ is measured ──▶ d0's: a strike; the second quarantines it
+    fails on d0 ──▶ the same cell is next on d1 ─┬─ fails alike ──▶ the model is at fault: skipped on every device
+                                                 ├─ is measured ──▶ d0 is at fault: a strike; the second quarantines it
                                                  └─ neither ──────▶ unknown
 
-    no other device ──▶ another model is next on d0 ─┬─ is measured ──▶ d0 works: most likely the model's
+    no other device ──▶ another model is next on d0 ─┬─ is measured ──▶ d0 works: probably the model is at fault
                                                      └─ fails too ────▶ d0 is quarantined, if it is a GPU
 
 Only devices of one product are compared, because a library may fail on one product alone.

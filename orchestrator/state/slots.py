@@ -239,7 +239,7 @@ def wait_in_vain(state: RunState) -> dict[str, int]:
 
 
 def rounds(state: RunState, cell: str) -> int:
-    """Return one more than the last round of a cell, planned or added. A GPU may have missed some."""
+    """Return the number of rounds of a cell, planned and added: its last round plus one. A GPU may have missed some."""
     number = 0
     while (cell, number) in state.slots:
         number += 1

@@ -55,7 +55,7 @@ class Stopping:
         return tuple(orders)
 
     def time_passed(self, now: float) -> tuple[Order, ...]:
-        """Return new orders because a wait, or the run's time, is over."""
+        """Return the orders that are due now: the wait after a stop request, or the time of the run, is over."""
         orders: list[Order] = []
         if now >= self._gentle_until:
             self._gentle_until = math.inf
@@ -68,14 +68,14 @@ class Stopping:
 
 
 def how_it_ended(category: str, message: str) -> str:
-    """Describe the category of a failure, with the time limit told from a stop."""
+    """Describe the category of a failure. The time limit and a requested stop are distinguished."""
     limited = category == Category.STOPPED and message == OUT_OF_TIME
     return "ended by the time limit" if limited else str(category)
 
 
 def stop_requested() -> Failure:
     """Build the failure of a launch that a stop request ended."""
-    return Failure(category=Category.STOPPED, message="the run was asked to stop", phase=Phase.START)
+    return Failure(category=Category.STOPPED, message="a stop was requested", phase=Phase.START)
 
 
 def out_of_time() -> Failure:

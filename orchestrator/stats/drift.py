@@ -236,7 +236,7 @@ def _by_kind(levels: Mapping[tuple[int, str], Mapping[str, float]]) -> dict[str,
 def _usually_faster(windows: Mapping[int, Mapping[str, float]]) -> dict[tuple[str, str], float]:
     """Return by (GPU, other) the other's usual lead in one kind of work.
 
-    Only others that were there for most of the GPU's time, but at least the three longest.
+    Only siblings that were at work for most of the GPU's time, but at least the three that were at work longest.
     """
     ahead: dict[str, dict[str, array[float]]] = defaultdict(lambda: defaultdict(lambda: array("d")))
     spans: dict[tuple[str, str], tuple[int, int]] = {}

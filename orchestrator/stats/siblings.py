@@ -183,7 +183,11 @@ def _log(cell: SiblingCell, gpu: str, rate: float) -> float:
 
 
 def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
-    """Exclude GPUs that waited, and those with too few siblings that did not, unless they are slow even so."""
+    """Return the ratios of a cell.
+
+    Excluded, unless they are slow even so: GPUs that waited for the host, and GPUs with too few siblings that did not
+    wait.
+    """
     logs = {gpu: [_log(cell, gpu, rate) for rate in own] for gpu, own in cell.rates.items() if own}
     by_gpu = {}
     for gpu, own in logs.items() if len(logs) >= LEAST_GPUS else ():
@@ -329,17 +333,17 @@ def _wanted(effect: Effect) -> int:
 
 def _why(verdict: SiblingVerdict, effects: Mapping[Bound, Effect], slow: Mapping[str, Effect]) -> str:
     bound, worst = min(effects.items(), key=lambda item: (item[1].p, item[1].low))
-    rate = f"{worst.ratio:.1%} of its siblings' rate ({worst.low:.1%} to {worst.high:.1%}) where {bound} is the limit"
+    rate = f"{worst.ratio:.1%} of its siblings' rate ({worst.low:.1%} to {worst.high:.1%}) in cells limited by {bound}"
     cells = ", ".join(f"{name} at {effect.ratio:.1%}" for name, effect in slow.items())
     match verdict:
         case SiblingVerdict.STRAGGLER:
-            return f"{rate}: slower by more than {worst.margin:.0%}"
+            return f"{rate}, so slower by more than {worst.margin:.0%}"
         case SiblingVerdict.IN_CELLS:
             return f"slower than its siblings in {len(slow)} of its cells: {cells}"
         case SiblingVerdict.OK:
-            return f"{rate}: within {worst.margin:.0%}"
+            return f"{rate}, which is within {worst.margin:.0%}"
     also = f"; it is slower in {cells}" if slow else ""
-    return f"{rate}: unclear whether it is slower by more than {worst.margin:.0%} over all cells{also}"
+    return f"{rate}. It is unclear whether it is slower by more than {worst.margin:.0%} over all cells{also}"
 
 
 def _why_not(gpu: str, cells: Sequence[SiblingCell]) -> str:

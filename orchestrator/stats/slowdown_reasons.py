@@ -58,7 +58,7 @@ class Why:
 
 
 def over_time(readings: Sequence[Reading]) -> Why:
-    """Return why the last fifth of the windows is slower than the first. Raises ValueError for none."""
+    """Return why the last fifth of the windows is slower than the first. Raises ValueError without readings."""
     if not readings:
         raise ValueError("at least one window is needed")
     count = max(1, math.floor(len(readings) * ENDS))
@@ -75,7 +75,7 @@ def between(early: Reading, late: Reading) -> Why:
     fall = -math.log(late.clock_mhz / early.clock_mhz)
     per_clock_percent = math.expm1(fall - loss) * 100
     if fall < _MOST_OF_IT * loss:
-        words = f"it does {-per_clock_percent:.1f}% less per clock cycle: check memory, errors, links and host"
+        words = f"{-per_clock_percent:.1f}% less work per clock cycle. Check memory, errors, links and host"
         return Why(reason=Reason.OTHER, words=words, per_clock_percent=per_clock_percent)
     reason, because = _why_the_clock(early, late)
     words = f"its clock is {-math.expm1(-fall):.1%} lower{because}"

@@ -1,6 +1,6 @@
 """Student's t for any degrees of freedom and far tails, without scipy.
 
-By the continued fraction of the incomplete beta function (DLMF 8.17.22), evaluated by Lentz's method.
+Uses the continued fraction of the incomplete beta function (DLMF 8.17.22), evaluated by Lentz's method.
 """
 
 import functools

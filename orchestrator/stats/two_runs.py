@@ -70,12 +70,12 @@ class Pair:
 
     @property
     def launches(self) -> int:
-        """Launches of the side that has fewer."""
+        """Number of launches of the side with fewer launches."""
         return min(len(self.before), len(self.after))
 
     @property
     def needs_prior(self) -> bool:
-        """Whether its launches do not show their spread."""
+        """Whether the launches are too few, or too unsteady, to show their spread."""
         return not self.trusted or self.launches < LEAST_LAUNCHES
 
 
@@ -246,7 +246,7 @@ def _of_launches(pairs: Sequence[Pair]) -> list[tuple[Variance, ...]]:
 def _of_one_prior(pairs: Mapping[int, Pair], prior: float | None) -> dict[int, tuple[Variance, ...]]:
     """Pool the variances of steady cells with several launches; add the prior if launches are few.
 
-    No cell repeats better than the cells in common: one with two modes may have shown one of them.
+    No cell gets a variance below the common one: a cell with two modes may have shown only one of them.
     """
     own = {
         index: one
@@ -304,7 +304,10 @@ def _most_unseen(pair: Pair) -> float:
 
 
 def _verdict(pair: Pair, log_ratio: float, narrow: float, p: float, *, unseen: bool) -> ChangeVerdict:
-    """narrow: half of the 90 % interval. unseen: no difference is shown, and large ones are excluded."""
+    """Return the verdict of a pair.
+
+    narrow: half of the 90 % interval. unseen: no difference is shown, and large ones are excluded.
+    """
     bound = _bound(pair.margin)
     if p <= _ALPHA_CELLS and pair.trusted:
         return ChangeVerdict.FASTER if log_ratio > 0 else ChangeVerdict.SLOWER

@@ -3,7 +3,7 @@
     working process   flock on `lock`, its Holder inside         ends ─▶ emptied, released
     anybody           reads the Holder, and checks by PID and start time whether it still lives
 
-Readers never try the lock, which would keep out its owner for that moment.
+Readers never try to take the lock, because that would lock the owner out for a moment.
 """
 
 import enum

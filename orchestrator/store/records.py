@@ -115,7 +115,7 @@ class Left(_Record, frozen=True, kw_only=True):
 
 
 class Beside(_Record, frozen=True, kw_only=True):
-    """The result of an attempt counts although `by` computed on its GPU, as --allow-busy permits."""
+    """The result of an attempt counts although the process `by` computed on its GPU: --allow-busy was given."""
 
     launch: int
     at_ns: int
@@ -123,7 +123,10 @@ class Beside(_Record, frozen=True, kw_only=True):
 
 
 class Foreign(_Record, frozen=True, kw_only=True):
-    """From now on `by` computes on a GPU; empty for nobody. Resume finds contaminated results by it."""
+    """From now on the process `by` computes on a GPU; empty: none.
+
+    Resume finds contaminated results with this record.
+    """
 
     device: str
     at_ns: int

@@ -38,12 +38,12 @@ def plain(text: str) -> str:
 
 
 def aligned(line: str) -> str:
-    """As `plain`, for a line of a log or a program, keeping its blanks."""
+    """Clean a line of a log or a program like `plain`, but keep its blanks."""
     return _printable(_ESCAPE.sub("", line).expandtabs()).rstrip()
 
 
 def plain_lines(text: str) -> str:
-    """As `plain`, for text of several lines, which are kept."""
+    """Clean text of several lines like `plain`, but keep its lines."""
     return "\n".join(map(aligned, text.splitlines()))
 
 

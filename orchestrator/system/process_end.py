@@ -61,7 +61,8 @@ def _reap(pid: int, options: int) -> Exit | None:
 def reap_orphan(known_pids: Collection[int | None]) -> int | None:
     """Reap one ended child that is not in `known_pids` (an adopted grandchild). Returns its PID, or None.
 
-    The kernel shows the same ended child until it is reaped. Only if that one is known_pids, all of /proc is read.
+    The kernel shows the same ended child until it is reaped. All of /proc is read only if that child is in
+    `known_pids`.
     """
     try:
         status = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -69,7 +69,10 @@ class StopSignals:
 
 
 def begin() -> None:
-    """From here on a stop request ends the program at once, with a message. SIGHUP and ignored signals stay ignored."""
+    """Let a stop request end the program at once from here on, with a message.
+
+    SIGHUP and ignored signals stay ignored.
+    """
     for number, action in ((signal.SIGINT, _end), (signal.SIGTERM, _end), (signal.SIGHUP, signal.SIG_IGN)):
         if signal.getsignal(number) is not signal.SIG_IGN:
             _FOUND[number] = signal.signal(number, action)

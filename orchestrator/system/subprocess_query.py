@@ -26,7 +26,10 @@ _CHUNK_BYTES: Final = 64 * 1024
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """No answer. seconds: of a hang; None where the process ended: how, and the last line that it printed."""
+    """No answer. seconds: how long the process hung; None if it ended.
+
+    end: how it ended. last_line: its last output.
+    """
 
     seconds: float | None = None
     end: str = ""
@@ -63,7 +66,7 @@ def ask(
 
 
 def answer(find: Callable[[], msgspec.Struct]) -> int:
-    """Be the asked process: print the result of `find`. Returns the exit code."""
+    """Answer from within the asked process: print the result of `find`. Returns the exit code."""
     sys.stdout.buffer.write(msgspec.json.encode(find()) + b"\n")
     sys.stdout.buffer.flush()
     return 0

@@ -1,4 +1,4 @@
-"""What plain lines and JSON lines share: every event, the phases with -v, and the progress every half minute."""
+"""Base of plain and JSON logs: every event, with -v every phase, and progress every half minute."""
 
 import time
 from abc import ABC, abstractmethod
@@ -38,7 +38,7 @@ class LogDisplay(ABC):
         """Write the progress of the run."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """Write what is worth a line in a log."""
+        """Write the progress every half minute, and with -v each new phase."""
         if self._quiet:
             return
         if self._verbose:

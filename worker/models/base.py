@@ -19,7 +19,7 @@ SIZE: Final = "size"
 
 
 def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
-    """The model's configuration for this cell. Raises ValueError where it needs a missing input size."""
+    """The model's configuration for this cell. Raises ValueError if the model needs an input size and has none."""
     config = dict(spec.config)
     for key, value in spec.config.items():
         if value == SIZE:

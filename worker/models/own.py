@@ -187,7 +187,10 @@ class Own:
 
 
 def _natural_loss(outputs: object, label: str) -> torch.Tensor:
-    """The outputs' `loss`, else the output if it is one number, else the sum of the mean squares of all outputs.
+    """Return the loss of a model without a loss function.
+
+    It is `loss` of the outputs, else the only output if that is one number, else the sum of the mean squares of all
+    outputs.
 
     Raises ModelCodeError if no output depends on the parameters.
     """

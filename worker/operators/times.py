@@ -27,7 +27,7 @@ _MOST_CALLS: Final = 2000
 
 
 def copies(input_bytes: int, room_bytes: int, kind: str) -> int:
-    """How many copies of inputs of this size are rotated, at least one, in a quarter of the free memory."""
+    """Return the number of copies of the inputs to rotate: at least one, within a quarter of the free memory."""
     wanted = math.ceil(ROTATED_BYTES[kind] / max(input_bytes, 1))
     return max(1, min(wanted, MOST_COPIES, room_bytes // 4 // max(input_bytes, 1)))
 

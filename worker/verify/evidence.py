@@ -63,7 +63,10 @@ def _verdict(products: Products, number: int, pair: int, output: torch.Tensor) -
 def _beyond_rounding(
     products: Products, pair: int, output: torch.Tensor, expected: torch.Tensor, found: Differences
 ) -> bool | None:
-    """Whether a differing element (first or farthest ones) is too far from its fp64 value; None for none."""
+    """Whether a differing element is too far from its fp64 value; None if no element differs.
+
+    Checks the first and the farthest elements.
+    """
     if not found.elements:
         return None
     left, right = products.operands(pair)

@@ -66,13 +66,13 @@ def flops(side: int) -> float:
 
 
 def add_in_fp32() -> None:
-    """Have cuBLAS add up products of two bytes in fp32. By default it may add parts in two bytes."""
+    """Have cuBLAS add up products of two-byte types in fp32. By default it may add parts of a sum in two bytes."""
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
 
 def can_store_fp32(device: torch.device) -> bool:
-    """Whether products of two bytes can have an output in fp32: on CUDA, from torch 2.8 on."""
+    """Whether products of two-byte types can have an output in fp32: on CUDA, from torch 2.8 on."""
     return device.type == "cuda" and hasattr(torch.ops.aten.mm, "dtype_out")
 
 

@@ -86,7 +86,7 @@ def build(family: Family, assign: Assign, device: torch.device, *, training: boo
 
 
 def serving(family: Family) -> Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]:
-    """Builder of the model for load and inference: a part of the trained one if the family says so."""
+    """Return the builder of the model for load and inference, which may be only a part of the trained model."""
     build: Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]
     build = getattr(family, "build_for_inference", family.build)
     return build
@@ -99,7 +99,7 @@ def placed(module: torch.nn.Module, cell: Cell, device: torch.device) -> torch.n
 
 
 def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
-    """Tensors of a cell without a model as buffers of a module, to count them."""
+    """Hold the tensors of a cell without a model as buffers of a module, so that their bytes are counted."""
     module = torch.nn.Module()
     for number, tensor in enumerate(tensors):
         module.register_buffer(str(number), tensor)
@@ -107,7 +107,10 @@ def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
 
 
 def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
-    """The module with floating-point parameters in `dtype`. Raises UnsuitableModelError for complex in two bytes."""
+    """The module with floating-point parameters in `dtype`.
+
+    Raises UnsuitableModelError for complex parameters in a two-byte type.
+    """
     if dtype in devices.HALF.values():
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             if tensor.is_complex():

@@ -39,7 +39,7 @@ _WORD_BYTES: Final = 8
 _MIB: Final = 1 << 20
 _OWN, _ADDED, _KEYS = 0, 1 << 16, 1 << 20
 """Streams of the seed: numbers that a rank sends, numbers that it adds, and the key of each iteration."""
-_NO_LINKS: Final = {"NVLink and PCIe": "CPU devices have none: their transfers go through host memory"}
+_NO_LINKS: Final = {"NVLink and PCIe": "a CPU device has none, because its transfers go through host memory"}
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
@@ -117,7 +117,7 @@ class LinksTest:
 
     @property
     def wrong(self) -> int:
-        """Number of the last iteration with a mismatch that was not repeated yet; 0 for none."""
+        """Number of the last iteration with a mismatch that was not repeated yet; 0 if there is none."""
         return max((number for number, _ in self._fresh.values()), default=0)
 
     def repeat(self, number: int) -> None:
@@ -233,7 +233,7 @@ class LinksTest:
 
 @dataclass(frozen=True, kw_only=True)
 class _LinksWork(Work):
-    """Work whose iterations the leader decides. Its warm-up must be of a fixed number."""
+    """Work whose number of iterations the leader decides. Its warm-up needs a fixed number of iterations."""
 
     test: LinksTest
     gang: Gang

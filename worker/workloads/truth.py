@@ -63,7 +63,7 @@ class WholeProducts:
         verdicts[slot].add_(exact.count_wrong(*self.operands(pair), output, vector))
 
     def verdict(self, pair: int) -> int:
-        """Return 0: no wrong places."""
+        """Return the verdict of a right output: 0 wrong places."""
         return 0
 
     def expected(self, pair: int) -> torch.Tensor:

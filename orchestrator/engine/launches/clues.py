@@ -22,7 +22,7 @@ _RAISED_FROM: Final = "\n\nThe above exception was the direct cause of the follo
 
 
 def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -> Failure:
-    """Add clues to a failure, beside the worker's own evidence. A requested stop needs none."""
+    """Add clues to the worker's own evidence of a failure. A requested stop gets none."""
     if failure.category is Category.STOPPED:
         return failure
     launch = live.launch

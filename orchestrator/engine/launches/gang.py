@@ -53,7 +53,10 @@ def judged(members: Sequence[MemberEnd]) -> tuple[int, Result | Failure]:
 
 
 def halted(members: Sequence[MemberEnd], failure: Failure, rank: int | None) -> Failure:
-    """Complete the failure of a launch whose processes all have results. rank: the stopped one; None if all were."""
+    """Complete the failure of a launch whose processes all have results.
+
+    rank: of the stopped process; None if all were stopped.
+    """
     if len(members) == 1:
         return failure
     return _with_the_others(members, rank or 0, failure, None if rank is None else members[rank].device)

@@ -66,7 +66,7 @@ class Live:
         return self.launch.status in {Status.DRAINING, Status.HELD}
 
     def assignment(self, configuration: Configuration, terms: LaunchTerms) -> Assign:
-        """Build its work, sent once it has said hello."""
+        """Build the assignment of the process, to be sent after its Hello."""
         return Assign(
             launch=self.spec.launch,
             token=self.spec.token,
@@ -85,7 +85,7 @@ class Live:
 
     @property
     def measuring(self) -> tuple[int, int]:
-        """From the begin of its warm-up to the end of its measurement, or until now; monotonic nanoseconds."""
+        """Return begin of warm-up and end of measurement (or now), in monotonic nanoseconds."""
         begin_ns = self.entered.get(Phase.WARM_UP, self.spec.requested_ns)
         return begin_ns, self.entered.get(Phase.FINISH, time.monotonic_ns())
 

@@ -54,7 +54,7 @@ def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limi
 
 
 def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
-    """Return the failure with the grave one of its GPU, `hazard`, as its cause. broken: as for `collateral`."""
+    """Return the failure with `hazard`, a grave failure of its GPU, as the cause. broken: as for `collateral`."""
     if hazard is None or POLICY[failure.category].hardware not in (Hardware.POINTS, Hardware.MAY):
         return collateral(failure, broken)
     ended_as = f"{failure.category}: {failure.message}"

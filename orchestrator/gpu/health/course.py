@@ -89,7 +89,7 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True)
 class Courses:
-    """Courses, Xids and looks by UUID, ordered by time. The machine's UUID is ""."""
+    """Health of all devices by UUID: courses, Xids, and times of reading, ordered by time. The machine's UUID is ""."""
 
     gpus: Mapping[str, Course] = field(default_factory=dict)
     node: Course = field(default_factory=Course)
@@ -143,7 +143,7 @@ class _Hearing(NamedTuple):
         )
 
     def mark(self, gpus: dict[str, Course]) -> None:
-        """Mark what is not heard, permanently, whatever a later telemetry process can hear."""
+        """Mark sources of Xids that cannot be read. The mark stays, even if a later telemetry process can read them."""
         for uuid, why in self.unlogged.items():
             gpus.setdefault(uuid, Course()).unheard[KERNEL_LOG] = why
         for uuid, why in self.deaf.items():

@@ -42,7 +42,10 @@ class Action(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """The state of a signal. partly: found without reading all of it, which is no PASS for a required signal."""
+    """The state of a signal.
+
+    partly: judged without all of its values, which is not enough for PASS if the signal is required.
+    """
 
     state: State
     message: str = ""
@@ -238,7 +241,11 @@ def _pcie_width(case: Case) -> Judgement:
 
 
 def _nvlinks(case: Case) -> Judgement:
-    """Compare with the table, the usual maximum of identical boards (of those with links), and its own."""
+    """Judge the number of NVLinks.
+
+    It is compared with the table of boards, the usual maximum of identical boards that have links, and the GPU's own
+    maximum.
+    """
     lowest, highest = case.course.lowest["nvlinks_up"], case.course.highest["nvlinks_up"]
     others = Counter(up for sibling in case.siblings if (up := sibling.highest.get("nvlinks_up", 0)))
     usual = max(others, key=lambda up: (others[up], up), default=0)

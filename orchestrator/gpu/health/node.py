@@ -20,7 +20,9 @@ _TOTAL: Final = re.compile(r"^TOTAL_ERR_\w+ (\d+)$", re.MULTILINE)
 
 
 def look(pci_addresses: Iterable[str], elsewhere: int = 0, sysfs: Path = SYSFS) -> NodeVitals:
-    """Read the counters, summed over GPUs and memory controllers. Missing and partial ones are in `refusals`.
+    """Read the error counters (AER, EDAC), summed over GPUs and memory controllers.
+
+    `refusals` names missing and partial counters.
 
     elsewhere: number of further GPUs, whose address is unknown.
     """

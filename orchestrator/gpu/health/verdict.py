@@ -49,7 +49,10 @@ _OF_A_LOST_SLICE: Final = _OF_A_SLICE | {"xid"}
 
 @dataclass(frozen=True)
 class Finding:
-    """One signal of one GPU or of the machine. start, end, rise: of its first value, None where unread."""
+    """One signal of one GPU or of the machine.
+
+    start, end, rise: of the first value that belongs to the signal; None if unread.
+    """
 
     name: str
     title: str
@@ -142,7 +145,7 @@ def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: b
 
 
 def worst(verdicts: Iterable[HealthVerdict], default: HealthVerdict = HealthVerdict.NOT_APPLICABLE) -> HealthVerdict:
-    """Return the gravest verdict; `default` of none."""
+    """Return the worst verdict, or `default` if there is none."""
     return min(verdicts, key=GRAVEST_FIRST.index, default=default)
 
 
@@ -157,7 +160,7 @@ class Work:
 
 
 def broke_off(looks: Iterable[Look], parts: Iterable[Work]) -> str:
-    """Why the looks at a GPU do not cover its work; empty where they do."""
+    """Explain why the readings of a GPU do not cover its work; empty if they do."""
     made = tuple(looks)
     return next(filter(None, (_uncovered(made, part) for part in parts)), "")
 

@@ -80,7 +80,7 @@ class HealthWatch:
             self._file.close()
 
     def _listen(self) -> tuple[XidSeen, ...]:
-        """Write new errors, one that both NVML and the kernel's log report only once."""
+        """Write new Xids. An Xid that both NVML and the kernel's log report is written once."""
         now_ns = time.monotonic_ns()
         fresh: list[tuple[str, int]] = []
         for heard, own, others in (

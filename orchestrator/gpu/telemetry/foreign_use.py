@@ -75,7 +75,10 @@ class ForeignUse:
             self._here[uuid] = by
 
     def unseen(self, at_ns: int) -> None:
-        """Note that telemetry has ended: processes seen last count until then, and are not waited for."""
+        """Note that telemetry has ended at `at_ns`.
+
+        The processes seen last count until then; nobody waits for their end.
+        """
         for uuid in tuple(self._here):
             self.note(uuid, "", at_ns)
 

@@ -154,7 +154,9 @@ def _means(inside: Sequence[Sample]) -> _Averages:
 
 
 def _under_load(inside: Sequence[Sample], work_ns: int) -> _Averages:
-    """Power by the slope of the energy counter: the board's own mean of a second still has what came before the load.
+    """Return averages over the load window.
+
+    Power is the slope of the energy counter, because the board's mean over a second includes the time before the load.
 
     inside: samples of the load window. Without a counter power is the mean of the samples, and energy is not known.
     """

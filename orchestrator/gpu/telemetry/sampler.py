@@ -135,7 +135,7 @@ class Sampler:
             self._outbox.append(seen)
 
     def _read(self, uuid: str) -> Sample:
-        """A reading; one without values for a GPU that is lost, so that the others go on and the gap is seen."""
+        """Read one GPU. A lost GPU gives a sample without values, so that the gap shows and the others go on."""
         try:
             sample = self._nvml.read(uuid)
         except NvmlError:
@@ -143,7 +143,7 @@ class Sampler:
         return msgspec.structs.replace(sample, temperature_c=self._hot[uuid]) if uuid in self._hot else sample
 
     def _look_at_the_free(self) -> None:
-        """Look at the GPUs on which a launch has ended, after the answer that the orchestrator waits for."""
+        """Read the health of GPUs whose launch has ended. The answer that the orchestrator waits for goes first."""
         over, self._over = self._over, []
         if self._health is not None:
             with self._complaining(_HEALTH):

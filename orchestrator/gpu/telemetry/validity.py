@@ -22,7 +22,7 @@ def throttled(readings: Readings) -> bool | None:
 
 
 def judge(readings: Readings) -> Failure | None:
-    """Why the result does not count; None where it does."""
+    """Return the failure that makes the result not count; None if the result counts."""
     if readings.slowdown is None or not throttled(readings):
         return None
     evidence = {

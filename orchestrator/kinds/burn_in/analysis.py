@@ -149,7 +149,7 @@ def _share(launch: _Good, device: Device, accused: Accused) -> _Good:
 
 
 def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[Sample]:
-    """Bits of all launches. Other processes slow a GPU down but never change its bits."""
+    """Yield the bits of all launches. Contaminated ones count too, because other processes never change bits."""
     yield from wrong_bits.samples((launch.attempt, launch.cell, launch.evidence.result.verification) for launch in good)
     yield from wrong_bits.samples(
         (launch.attempt, launch.cell, launch.seen[launch.cell.devices[0]]) for launch in uncounted
@@ -186,7 +186,7 @@ def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence
         lost_time=_lost_time(facts, device, work),
         goes_on=evidence.goes_on,
         interrupted=_cut_short(archive),
-        taken_out=archive.taken_out.get(device.uuid, ""),
+        quarantined=archive.taken_out.get(device.uuid, ""),
         too_hot=_too_hot(archive, device),
         reboots=len({segment.boot_id for segment in archive.segments}) - 1,
         tainted=archive.stored.configuration.tainted,
@@ -301,7 +301,7 @@ def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], f
         checks=tuple(tallies.check(workload, tally) for workload, tally in work.tallies.items()),
         compared_launches=facts.compared.compared.get(device.uuid, 0),
         heat_soak=heat_soak.reported(device, facts.soaks),
-        paces=tuple(_pace(kind, told) for kind, told in work.paces.items()),
+        paces=tuple(_pace(kind, judged) for kind, judged in work.paces.items()),
         temperature_max_c=max(temperatures, default=None),
         average_power_draw_w=sum(powers) / len(powers) if powers else None,
         not_tested=dict(work.not_tested),
@@ -318,7 +318,7 @@ def _pace(kind: str, judged: RateVerdict) -> PaceReport:
     return PaceReport(
         kind=kind,
         pace=judged.pace,
-        text=judged.words,
+        text=judged.text,
         reason=None if why is None else why.reason,
         reason_text="" if why is None else why.words,
         rate_per_clock_percent=None if why is None else why.per_clock_percent,

@@ -1,7 +1,8 @@
 """Compare launches that had to give the same bits, between rounds and between GPUs. Pure.
 
 A key names what may change correct bits: GPU model, driver, libraries, batch size. Bits are right if more than half of
-the GPUs of a key usually gave them, or gave them at least once and no GPU usually gives others.
+the GPUs of a key usually give them. They are also right if more than half gave them at least once, and no GPU usually
+gives others.
 """
 
 from collections import Counter, defaultdict

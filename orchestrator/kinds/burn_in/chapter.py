@@ -7,7 +7,15 @@ from typing import Final, TypeVar
 
 from orchestrator.analysis.root_cause import out_of_time
 from orchestrator.config.naming import plural
-from orchestrator.figures.burn_in import BurnInReport, CheckReport, Fate, GpuBurnIn, InjectedReport, ReasonReport
+from orchestrator.figures.burn_in import (
+    BurnInReport,
+    CheckReport,
+    Ending,
+    Fate,
+    GpuBurnIn,
+    InjectedReport,
+    ReasonReport,
+)
 from orchestrator.figures.report import Report
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
@@ -141,7 +149,7 @@ def answer(report: Report) -> Answer | None:
     kind = "GPU" if all(device.kind == "cuda" for device in report.gpu_info) else "device"
     count = len(result.gpus)
     who = f"{count} of {plural(count, kind)}" if len(devices) == count else f"{labels(devices)} of {count}"
-    injected = f", with faults injected{proven(result)}" if result.tainted else ""
+    injected = f". Faults were injected{proven(result)}" if result.tainted else ""
     return Answer(Badge(f"{result.verdict}: {who}{injected}", health.TONES[result.verdict]), requested_time(result))
 
 
@@ -242,9 +250,10 @@ def _warming_up(result: BurnInReport) -> Iterator[str]:
     seconds = sorted(soak.left_out_seconds for soak in soaks if soak.left_out_seconds is not None)
     spans = dict.fromkeys(short(length) for length in (*seconds[:1], *seconds[-1:]))
     first = ["the first round"] if len(seconds) < len(soaks) else []
-    left_out = " and ".join([*([" to ".join(spans)] if spans else []), *first])
-    why = ", or ".join(dict.fromkeys(ending for soak in soaks for ending in soak.ended_because))
-    yield f"judged without {left_out} of warm-up, until {why}"
+    excluded = " and ".join([*([" to ".join(spans)] if spans else []), *first])
+    endings = dict.fromkeys(ending for soak in soaks for ending in soak.ended_because)
+    why = ", or ".join("its time limit was over" if ending is Ending.CAP else ending for ending in endings)
+    yield f"warm-up excluded: {excluded}. It ended because {why}"
 
 
 def _health(report: Report) -> Iterator[str]:

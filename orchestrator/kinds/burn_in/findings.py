@@ -24,9 +24,9 @@ class RateVerdict:
     """Verdict on one kind of rate."""
 
     pace: Pace
-    words: str
+    text: str
     why: Why | None = None
-    aside: str = ""  # which work was not judged, and why; also part of words
+    aside: str = ""  # which work was not judged, and why; also part of text
     courses: Mapping[str, Course] = field(default_factory=dict)
 
 
@@ -78,7 +78,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What completes a burn-in: `resume`, or a new one."""
+    """What completes a burn-in: `resume`, or a new burn-in."""
 
     left_s: float  # remaining time, for `resume`
     launch_s: float  # length of its launches
@@ -112,7 +112,7 @@ class Work:
     lost_time: str = ""
     goes_on: bool = False
     interrupted: str = ""
-    taken_out: str = ""
+    quarantined: str = ""
     too_hot: str = ""
     reboots: int = 0
     tainted: bool = False

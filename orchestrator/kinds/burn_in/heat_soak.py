@@ -28,7 +28,7 @@ class HeatSoak:
     reached_c: float | None = None
 
     def leaves_out(self, round_: int, at_ns: int) -> bool:
-        """Whether what a launch of a round did at `at_ns` (monotonic) is excluded."""
+        """Whether the work of a launch at `at_ns` (monotonic) is excluded. round_: of the launch."""
         return round_ == 0 if self.until is None else at_ns < self.until * WINDOW_NS
 
     @property

@@ -56,7 +56,7 @@ def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, st
 
 
 def _shows(seen: Mapping[str, Verification], device: str) -> bool:
-    """Whether a device found own mismatches, or others found some in what it sent."""
+    """Whether a device found mismatches of its own, or other devices found mismatches in its copies."""
     if device in seen and seen[device].mismatches > len(seen[device].kept):
         return True  # what no details are kept of
     return any(
@@ -73,5 +73,5 @@ def _slowed(mine: Sequence[Launched], paces: Mapping[str, RateVerdict]) -> tuple
     outcome = f"injected into {plural(launches, 'launch', 'launches')}"
     if any(verdict.pace is Pace.SLOWER and kind.startswith(BESIDE) for kind, verdict in paces.items()):
         return Fate.FOUND, f"{outcome}, found {BESIDE}"
-    why = f"{BESIDE}: {paces[BESIDE].words}" if BESIDE in paces else "the rates of the GPU were not judged"
+    why = f"{BESIDE}: {paces[BESIDE].text}" if BESIDE in paces else "the rates of the GPU were not judged"
     return Fate.MISSED, f"{outcome}, not found: {why}"

@@ -98,7 +98,7 @@ def _reasons(report: BurnInReport, verdict: HealthVerdict, labels: Mapping[str, 
     if len(named) > _SHOWN_REASONS:
         named = {"each for its own reasons": [name for names in named.values() for name in names]}
     for first, names in named.items():
-        yield f"burn-in, {', '.join(names)}: {verdict}: {first}"
+        yield f"{verdict} in the burn-in of {', '.join(names)}: {first}"
 
 
 BURN_IN: Final = Kind(

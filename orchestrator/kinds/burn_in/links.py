@@ -90,14 +90,14 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
     )
 
 
-def not_tested(device: Device, run: StoredRun, taken_out: Collection[str]) -> dict[str, str]:
-    """Return why links of a device are not tested, or no longer. taken_out: quarantined devices."""
+def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
+    """Return why links of a device are not tested, or no longer. quarantined: quarantined devices."""
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
     labels = {other.uuid: other.label for other in run.devices}
     reasons = {}
     for cell in run.plan.cells:
-        out = [labels[uuid] for uuid in cell.devices if uuid in taken_out and uuid != device.uuid]
+        out = [labels[uuid] for uuid in cell.devices if uuid in quarantined and uuid != device.uuid]
         if cell.workload is Workload.LINKS and device.uuid in cell.devices and out:
             what = f"{cell.workload} {cell.model} {cell.precision}{LATER}"
             reasons[what] = f"{' and '.join(out)} quarantined, and this check needs all devices"
@@ -142,15 +142,15 @@ def _doubt(blamed: Blamed, accused: Accused, *, cut_off: bool) -> str:
         return ""
     if blamed.culprit is not None:
         clue = "sum does not show which device" if blamed.ends is None else "copy does not show which end"
-        return f"Cannot be attributed: {_fault_of(blamed.culprit, accused)}, but a wrong {clue} caused it"
+        return f"Cannot be attributed: a wrong {clue} caused it. It is {_fault_of(blamed.culprit, accused)}"
     when = "were wrong too, or not checked yet" if cut_off else "were wrong too"
-    return f"Cannot be attributed: results of other devices {when}, so one of them or the path between may be the cause"
+    return f"Cannot be attributed: results of other devices {when}. One of them, or the path between, may be at fault"
 
 
 def _fault_of(culprit: str, accused: Accused) -> str:
-    why = "which had wrong results without any other device"
+    why = "which also had wrong results when it worked alone"
     if others := accused.culprits[culprit]:
-        why = f"whose copies with {plural(others, 'device')} were wrong, or of a path that these copies share"
+        why = f"whose copies with {plural(others, 'device')} were wrong, or the fault of a path that these copies share"
     return f"probably the fault of {accused.labels[culprit]}, {why}"
 
 

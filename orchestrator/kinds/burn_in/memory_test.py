@@ -9,7 +9,7 @@ from protocol.cell import DeviceKind, Workload
 from protocol.verification import MemoryShare, Verification
 
 SPEED: Final = "not judged: each pattern takes a different time, and a launch may end within any of them"
-NEVER: Final = "never completed: the launches were too short or too few"
+NEVER: Final = "never completed, because the launches were too short or too few"
 LEAST: Final = 0.85
 """Required share of MemoryShare.whole. Tests request 92 %, then 2 % less until it can be allocated."""
 _MIB: Final = 1024**2
@@ -41,7 +41,7 @@ class Covered:
     """The checked share of a device's memory (0 to 1), described. why: the reason why it is not more."""
 
     share: float
-    words: str
+    text: str
     why: str
 
 
@@ -63,7 +63,7 @@ def lacking(best: Covered | None) -> str:
         return "the memory test reports no coverage"
     if best.share >= LEAST:
         return ""
-    return f"the memory test covered {best.words}, below the required {100 * LEAST:.0f} %: {best.why}"
+    return f"the memory test covered {best.text}, below the required {100 * LEAST:.0f} %: {best.why}"
 
 
 def _tested(share: MemoryShare) -> int:

@@ -35,7 +35,7 @@ _PACES: Final = {
 }
 BESIDE_BY_WORKLOAD: Final = {
     Workload.SOAK: BESIDE,
-    Workload.TRUTH: f"{BESIDE} in checks of truth",
+    Workload.TRUTH: f"{BESIDE} in the check truth",
     Workload.REPLAY: f"{BESIDE} in training",
 }
 """Workloads whose rate is the GPU's own. Each is judged separately: steady load would hide noisier training."""
@@ -77,7 +77,7 @@ def paces(
 
 def not_tested(verdicts: Mapping[str, RateVerdict]) -> dict[str, str]:
     """Return which rates of a device were not judged, with the reason."""
-    reasons = {kind: one.words if one.pace is Pace.INCONCLUSIVE else one.aside for kind, one in verdicts.items()}
+    reasons = {kind: one.text if one.pace is Pace.INCONCLUSIVE else one.aside for kind, one in verdicts.items()}
     return {f"speed {kind}": words for kind, words in reasons.items() if words}
 
 
@@ -136,7 +136,7 @@ def _waited(own: Sequence[Launched]) -> bool:
 
 
 def _at_work(own: Sequence[Launched]) -> Sequence[Launched]:
-    """Launches that show a GPU's speed; all if most waited for the host, for it is at least that fast."""
+    """Return the launches that show a GPU's speed. If most waited for the host, all: the GPU is at least that fast."""
     return own if _waited(own) else [one for one in own if not one[2].result.host_bound]
 
 
@@ -213,8 +213,8 @@ def _beside_siblings(warm: Sequence[Launched]) -> dict[str, RateVerdict]:
         )
         for name, by_gpu in groups.items()
     ]
-    told = siblings.judge(cells, margins.load().shares, judgements=len(BESIDE_BY_WORKLOAD))
-    return {one.gpu: _sibling(one, groups, [cell for cell in cells if one.gpu in cell.rates]) for one in told}
+    verdicts = siblings.judge(cells, margins.load().shares, judgements=len(BESIDE_BY_WORKLOAD))
+    return {one.gpu: _sibling(one, groups, [cell for cell in cells if one.gpu in cell.rates]) for one in verdicts}
 
 
 def _sibling(

@@ -1,4 +1,4 @@
-"""A GPU's rates over time, compared with its siblings and by itself: in words and for the report. Pure."""
+"""Describe the courses of a GPU's rates over time: by itself, and compared with its siblings. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final

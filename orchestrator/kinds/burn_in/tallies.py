@@ -59,7 +59,7 @@ def check(workload: Workload, tally: Tally) -> CheckReport:
         error_bound_per_hour=None if tally.mismatches else verdict.bound(tally.measured_s / 3600),
         method=tally.method,
         covered_share=None if tally.covered is None else tally.covered.share,
-        covered="" if tally.covered is None else tally.covered.words,
+        covered="" if tally.covered is None else tally.covered.text,
     )
 
 

@@ -178,8 +178,8 @@ def _time(work: Work) -> Iterator[Reason]:
     action, todo = _makes_up(work)
     if work.goes_on:
         yield Reason(HealthVerdict.UNKNOWN, "the burn-in is still running")
-    elif work.taken_out:
-        quarantined = f"the GPU was quarantined: {work.taken_out}. Fix the cause and start a new burn-in"
+    elif work.quarantined:
+        quarantined = f"the GPU was quarantined: {work.quarantined}. Fix the cause and start a new burn-in"
         yield Reason(HealthVerdict.UNKNOWN, quarantined, Action.AGAIN)
     elif work.interrupted:
         yield Reason(HealthVerdict.UNKNOWN, f"the burn-in was cut short: {work.interrupted}. {todo}", action)
@@ -205,7 +205,7 @@ def _makes_up(work: Work) -> tuple[Action, str]:
 def _measures_again(work: Work) -> tuple[Action, str]:
     if work.goes_on:
         return Action.NOTHING, ""
-    if work.taken_out:
+    if work.quarantined:
         return Action.AGAIN, ". Start a new burn-in"
     if not _has_room(work, len(work.lost_results)):
         return Action.AGAIN, ". No time is left to measure it again. Start a new burn-in"
@@ -232,7 +232,7 @@ def _anew(work: Work) -> str:
 def _warnings(work: Work) -> Iterator[Reason]:
     for text in work.repeated:
         yield Reason(HealthVerdict.WARN, f"a launch failed and was repeated with a result: {text}", Action.MONITOR)
-    for kind, told in work.paces.items():
-        if told.pace is Pace.SLOWER:
-            because = "" if told.why is None else f"; {told.why.words}"
-            yield Reason(HealthVerdict.WARN, f"{kind}: {told.words}{because}", Action.MONITOR)
+    for kind, judged in work.paces.items():
+        if judged.pace is Pace.SLOWER:
+            because = "" if judged.why is None else f"; {judged.why.words}"
+            yield Reason(HealthVerdict.WARN, f"{kind}: {judged.text}{because}", Action.MONITOR)

@@ -53,7 +53,7 @@ def compared(archive: Archive, evidence: Evidence, report: Report | None = None)
 
 
 def common(gate: Gate, cell: Cell) -> CellKey:
-    """Return the key that a cell shares with its partner: that of the first side."""
+    """Return the key that a cell shares with its partner: the key of the first side's cell."""
     named = {
         own: model.name
         for side in gate.sides

@@ -45,7 +45,7 @@ class Roofs(NamedTuple):
 
 
 def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the rows, and what is incomplete: shapes that failed twice."""
+    """Return the rows of operators, and the shapes that failed twice as reasons for an incomplete run."""
     found = tuple(graded(_rows(archive, evidence)))
     failed = [row for row in found if row.status is OperatorStatus.FAILED and _has_result(row, found)]
     incomplete = (
@@ -94,13 +94,13 @@ def graded(rows: Iterable[OperatorRow]) -> Iterator[OperatorRow]:
             yield replace(row, advice=advice(row))
             continue
         percent = _percent(reference.pure_ms, row.pure_ms)
-        told = replace(
+        judged = replace(
             row,
             eager_percent=percent,
             eager_backward_percent=_percent(reference.pure_backward_ms, row.pure_backward_ms),
             grade=None if percent is None else grade(percent),
         )
-        yield replace(told, advice=advice(told))
+        yield replace(judged, advice=advice(judged))
 
 
 def advice(row: OperatorRow) -> str:
@@ -170,7 +170,7 @@ def _of_cell(cell: Cell, archive: Archive, evidence: Evidence, limits: Roofs) ->
 
 
 def _fate(found: Sequence[ShapeResult], *, failed: bool, why: str) -> tuple[OperatorStatus, str]:
-    """One wrong launch is enough, one failed among good ones is not."""
+    """Return status and reason of a shape: WRONG if any launch was wrong, else OK if any launch was good."""
     if wrong := [one.wrong for one in found if one.wrong]:
         return OperatorStatus.WRONG, wrong[0]
     if any(not one.error for one in found):

@@ -40,7 +40,7 @@ def operators(report: Report) -> Section | None:
 
 
 def briefly(report: Report) -> Section | None:
-    """Return what a terminal shows after a run: categories, and what was found."""
+    """Return the part that a terminal shows after a run: categories and findings."""
     rows = _rows(report)
     if not rows:
         return None
@@ -166,8 +166,8 @@ def _findings(rows: Sequence[OperatorRow]) -> Iterator[Finding]:
 
 
 def _line(row: OperatorRow) -> str:
-    told = f"{title(row)}, {row.shape}: {_share(row.eager_percent)} of eager's speed ({_ms(row.pure_ms)} ms)"
-    return f"{told}: {row.advice}" if row.advice else told
+    line = f"{title(row)}, {row.shape}: {_share(row.eager_percent)} of eager's speed ({_ms(row.pure_ms)} ms)"
+    return f"{line}: {row.advice}" if row.advice else line
 
 
 def _ms(value: float | None) -> str:

@@ -66,7 +66,7 @@ def result(report: Report, layout: Layout) -> Section:
 
 
 def _causes(report: Report) -> Iterator[str]:
-    """The causes that no part below shows; of an old report the gravest one."""
+    """Yield the causes that no part below shows. For an old report: its most important cause."""
     shown = {CauseKind.BURN_IN, *((CauseKind.FAULT, *COMPARED) if _is_faulty(report) else ())}
     causes = [cause.text for cause in report.verdict.causes if cause.kind not in shown]
     yield from causes[:SHOWN_CAUSES] if report.verdict.causes else filter(None, (report.verdict.why,))
@@ -145,7 +145,7 @@ def describe(against: Differences) -> str:
 
 
 def warnings(report: Report) -> Section | None:
-    """Rows that are worth less, and notices about all of them."""
+    """Return the counts of doubtful rows, and notices about all rows."""
     rows = tuple(doubts(report))
     # Without a GPU nobody expects its telemetry.
     on_gpus = any(device.kind == DeviceKind.CUDA for device in report.gpu_info)
@@ -154,7 +154,7 @@ def warnings(report: Report) -> Section | None:
 
 
 def doubts(report: Report) -> Iterator[str]:
-    """Rows that are worth less, counted by kind, with what to do about each."""
+    """Yield the number of doubtful rows of each kind, with what to do about them."""
     counts = Counter(line.quality for line in lines(report))
     total = plural(len(report.cells), "result")
     for kind, advice in _ADVICE.items():
@@ -183,7 +183,7 @@ def _rate(name: str, alike: Sequence[ProbeMetrics]) -> str:
 
 
 def next_steps(report: Report) -> Section:
-    """What to type for the questions that this run leaves open."""
+    """Return the commands that answer questions which this run leaves open."""
     setup = report.test_configuration
     steps = []
     judged = any(standing.verdict is not SiblingVerdict.NONE for standing in report.stragglers)
@@ -191,5 +191,5 @@ def next_steps(report: Report) -> Section:
         steps.append("which GPU is slow: gpubench-orchestrate triage")
     if setup.profile == "quick":
         steps.append("more precise figures: --profile standard")
-    steps.append("has it become slower: gpubench-orchestrate compare @last~1 @last")
+    steps.append("slower than the run before: gpubench-orchestrate compare @last~1 @last")
     return Section("next", "Next", tuple(steps))

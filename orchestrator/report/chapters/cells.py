@@ -162,7 +162,7 @@ def batch(phase: str, size: int) -> str:
 
 
 def badge(word: Quality) -> Badge:
-    """What a row is worth."""
+    """Return the quality of a row as a badge."""
     return Badge(word, _TONES.get(word, Tone.WARN))
 
 

@@ -84,13 +84,13 @@ def baseline(report: Report) -> Section | None:
     score = "" if found.overall_score is None else f"Overall score: {number(found.overall_score)}; "
     excluded = (f"{plural(cells, 'cell')} excluded: {why}" for why, cells in found.not_comparable.items())
     notes = (f"{score}{report.summary.score_note}.", *excluded, *filter(None, (found.note,)))
-    told = tuple(f"{name}: {difference(percent)}" for name, percent in percents.items())
+    lines = tuple(f"{name}: {difference(percent)}" for name, percent in percents.items())
     return Section(
         "score",
         "Baseline",
         charts=(chart,) if ratios else (),
         tables=(table("Against the baseline", (*texts("Model"), *numbers("Difference")), rows, name="baseline"),),
-        findings=(Finding(None, f"Compared to baseline {against}:", told, listed=True),),
+        findings=(Finding(None, f"Compared to baseline {against}:", lines, listed=True),),
         notes=notes,
     )
 

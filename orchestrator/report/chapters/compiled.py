@@ -147,7 +147,7 @@ def _advice(found: list[_Row]) -> Iterator[Finding]:
 
 
 def _best(rows: list[_Row]) -> str:
-    """The mode whose gain is certain and whose outputs are right, with the evidence; else eager."""
+    """Return the fastest mode with a certain gain and right outputs, with the evidence; else eager."""
     sure = [
         row
         for row in rows

@@ -46,9 +46,11 @@ def _lines(devices_of: Sequence[GpuInfo]) -> Iterator[str]:
 
 def _facts(report: Report) -> Table:
     known = [_facts_of(device) for device in report.gpu_info]
-    told = {name: {found[name] for found in known} for name in known[0]}
-    names = [name for name, values in told.items() if len(values) > 1]
-    alike = [f"{name} {value}" for name, values in told.items() if len(values) == 1 for value in values if value]
+    values_by_fact = {name: {found[name] for found in known} for name in known[0]}
+    names = [name for name, values in values_by_fact.items() if len(values) > 1]
+    alike = [
+        f"{name} {value}" for name, values in values_by_fact.items() if len(values) == 1 for value in values if value
+    ]
     rows = [
         (label(device), *(found[name] or "" for name in names))
         for device, found in zip(report.gpu_info, known, strict=True)

@@ -10,7 +10,7 @@ from orchestrator.report.sections import Badge, Finding, Section, Tone
 
 
 def not_measured(report: Report) -> Section | None:
-    """Excluded combinations and dropped cells; None for neither."""
+    """Return excluded combinations and dropped cells; None if there are none."""
     dropped = [entry for entry in report.cells if entry.status is Status.DROPPED]
     if not report.left_out and not dropped:
         return None
@@ -25,9 +25,9 @@ def not_measured(report: Report) -> Section | None:
 
 
 def exclusions(report: Report) -> Iterator[str]:
-    """Each reason once, with its models, and with its devices unless it concerns all."""
-    told = ((one.reason, one.model_name, one.gpu_uuid) for one in report.left_out)
-    for reason, models, uuids in by_reason(told):
+    """Yield each reason once, with its models, and with its devices unless it concerns all devices."""
+    rows = ((one.reason, one.model_name, one.gpu_uuid) for one in report.left_out)
+    for reason, models, uuids in by_reason(rows):
         concerned = [device for device in report.gpu_info if device.gpu_uuid in uuids]
         where = "" if len(concerned) == len(report.gpu_info) else f" ({labels(concerned)})"
         yield f"{models}: {reason}{where}"

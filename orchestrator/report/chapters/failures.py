@@ -22,7 +22,7 @@ MOST_LINES: Final = 40
 _SKIPPED: Final = ("the model is skipped", "the cell is skipped")
 """Beginnings of reasons (analysis/outcomes.py) of cells that were not tried because of an earlier failure."""
 FACTS: Final = {
-    "fault": "Whose fault",
+    "fault": "At fault",
     "exit": "Exit",
     "progress": "Progress",
     "xids": "Xid",
@@ -65,7 +65,7 @@ def failures(report: Report) -> Section | None:
 
 
 def _finding(alike: Sequence[FailureReport], report: Report, *, root_cause: bool) -> Finding:
-    """Launches that failed alike: the first of them, and which others."""
+    """Describe launches that failed alike: the first one in full, the others by name."""
     one, *others = alike
     named = list(dict.fromkeys(f"{what(other, report)}, attempt {other.attempt}" for other in others))
     more = f" and {len(named) - SHOWN_ALIKE} more" if len(named) > SHOWN_ALIKE else ""

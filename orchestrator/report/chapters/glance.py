@@ -9,7 +9,7 @@ from orchestrator.report.sections import Section, drawn
 
 
 def glance(report: Report) -> Section | None:
-    """None where the run measured no model, and nothing that compares GPUs."""
+    """Return the first screen; None if the run measured no model and cannot compare its GPUs."""
     charts, tables = drawn(against_each_other(report))
     found = best(report)
     models = (

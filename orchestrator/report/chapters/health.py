@@ -92,8 +92,8 @@ def _judged(judged: DeviceHealth | None, device: GpuInfo) -> tuple[Entry, ...]:
     if judged is None:
         return (badge(HealthVerdict.NOT_APPLICABLE), "", "; ".join(filter(None, (taken_out, busy))))
     earlier = f"earlier: {judged.earlier}" if judged.earlier else ""
-    told = (taken_out, busy, judged.note, earlier, *findings(judged.signals), *_xids(judged))
-    return (badge(judged.verdict), _signals(judged), "; ".join(filter(None, told)) or "nothing")
+    notes = (taken_out, busy, judged.note, earlier, *findings(judged.signals), *_xids(judged))
+    return (badge(judged.verdict), _signals(judged), "; ".join(filter(None, notes)) or "nothing")
 
 
 def _signals(judged: DeviceHealth | NodeHealth) -> str:

@@ -28,7 +28,7 @@ Figures = Mapping[str, Mapping[str, Mapping[int, float]]]
 
 
 class Measurement(NamedTuple):
-    """A measurement of a model. where: mode and kind of device, where the run has several."""
+    """A measurement of a model. where: mode and kind of device; empty if the run has only one of each."""
 
     where: str
     model: str
@@ -38,7 +38,7 @@ class Measurement(NamedTuple):
 
     @property
     def choice(self) -> str:
-        """Phase and precision, and where."""
+        """Phase, precision, and `where`, as text."""
         return ", ".join(filter(None, (self.key.phase, self.key.precision, self.where)))
 
 
@@ -113,13 +113,13 @@ def scans(report: Report) -> Figures:
 
 
 def caveats(report: Report) -> str:
-    """What to know about a chart's values: medians over devices, and reduced batch sizes."""
+    """Describe how to read a chart's values: medians over devices, and reduced batch sizes."""
     words = []
     alike = [group for group in groups(report) if len(group.devices) > 1]
     if alike:
         words.append(f"Medians over identical devices ({'; '.join(labels(group.devices) for group in alike)}).")
     if report.summary.cells.degraded:
-        words.append("What ran out of memory stands at the batch size that it ran at in the end.")
+        words.append("Cells that ran out of memory are drawn at the batch size at which they finally ran.")
     return " ".join(words)
 
 

@@ -21,7 +21,7 @@ from orchestrator.report.chapters.model_overview import overview
 from orchestrator.report.chapters.probes import probes
 from orchestrator.report.device_labels import Group, groups, label, labels
 from orchestrator.report.numbers import NOT_AVAILABLE, count, interval, interval_percent, number, share, unit
-from orchestrator.report.remarks import counted, remark
+from orchestrator.report.remarks import DOUBTS, counted, remark
 from orchestrator.report.sections import Column, Section, Table
 from protocol.cell import CompileMode, Workload
 
@@ -117,9 +117,9 @@ def _group(report: Report, group: Group) -> Iterator[Section]:
         for name in dict.fromkeys(result.model_name for result in of_mode):
             yield _model([result for result in of_mode if result.model_name == name])
     if remarks := tuple(counted(_named(results))):
-        yield Section("remarks", "What to know before believing it", remarks)
+        yield Section("remarks", DOUBTS, remarks)
     if found := reasons(_lacking(results)):
-        yield Section("readings", "", (f"Where GPU Utilization or Power Draw is not given: {found}.",))
+        yield Section("readings", "", (f"Why GPU Utilization or Power Draw is missing: {found}.",))
 
 
 def _model(results: Sequence[ModelResult]) -> Section:

@@ -175,7 +175,7 @@ def verdict(report: Report, layout: Layout) -> Badge:
 
 
 def _against_gpus(report: Report) -> Iterator[Badge]:
-    """How many GPUs are slow or in doubt; a warning of their health where none is."""
+    """Yield how many GPUs are slow or in doubt; if none is, a warning about their health."""
     tones = {
         standing.gpu_uuid: stragglers.badge(standing).tone
         for standing in report.stragglers
@@ -205,7 +205,7 @@ def preset(report: Report, layout: Layout) -> str:
 
 
 def meaning(report: Report, layout: Layout) -> str:
-    """The meaning of the verdict, after what supports the answer."""
+    """Return the meaning of the verdict, preceded by the part of the run that supports the answer."""
     answer = layout.answer(report)
     ended = f"Exit code {report.verdict.exit_code}: {report.verdict.meaning}"
     return ended if answer is None else f"{answer.reach}. {ended}"

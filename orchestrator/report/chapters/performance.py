@@ -108,7 +108,7 @@ def _columns(rows: Mapping[Key, Mapping[str, float]]) -> dict[str, None]:
 
 
 def _exclusions(counts: Mapping[str, int]) -> str:
-    """What a chart does not draw. counts: models by choice."""
+    """Describe the models that a chart does not draw. counts: number of models by choice."""
     more = [f"{count - MOST_MODELS} more of {name}" for name, count in counts.items() if count > MOST_MODELS]
     return f"The first {MOST_MODELS} models are drawn. Not drawn: {'; '.join(more)}." if more else ""
 

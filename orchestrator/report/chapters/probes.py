@@ -15,7 +15,9 @@ def probes(found: Sequence[ProbeMetrics], where: str = "", *, with_mode: bool = 
         (f"{name}, {probe.mode}" if with_mode else name, *figures) for probe in found for name, *figures in rates(probe)
     ]
     made = table(
-        f"What it reaches without a model{where}", (*texts("Probe"), *numbers("Sustained", "Best burst")), rows
+        f"Probes: limits of the device without a model{where}",
+        (*texts("Probe"), *numbers("Sustained", "Best burst")),
+        rows,
     )
     return replace(made, remarks=tuple(f"{_name(probe)}: {words}" for probe in found if (words := remark(probe))))
 

@@ -1,4 +1,4 @@
-"""The roofline: models below what their GPU reaches without one, by the probes of the same run."""
+"""The roofline: each model below the limits of its GPU, as the probes of the same run measured them."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""GPUs against each other, in one small chart: by their verdicts, or by the cells that can judge all of them."""
+"""One small chart that compares GPUs: by their verdicts, or by the cells that can judge all of them."""
 
 from collections.abc import Iterator
 

@@ -18,7 +18,7 @@ from orchestrator.report.charts import Box, Heat, Kind
 from orchestrator.report.device_labels import by_uuid
 from orchestrator.report.lines import lines
 from orchestrator.report.numbers import share, unit
-from orchestrator.report.remarks import SHORT
+from orchestrator.report.remarks import DOUBTS, SHORT
 from orchestrator.report.sections import Chart, Finding, Section, Table, numbers, table, texts
 from protocol.cell import Workload
 
@@ -72,7 +72,7 @@ def spread(report: Report) -> Section | None:
         "percent",
         "Devices",
     )
-    finding = Finding(None, "What to know before believing it", tuple(doubts), listed=True, most=SHOWN_NOTES)
+    finding = Finding(None, DOUBTS, tuple(doubts), listed=True, most=SHOWN_NOTES)
     return Section(
         "spread",
         "Devices side by side",
@@ -104,7 +104,7 @@ def _identity(spread: Spread) -> tuple[object, ...]:
 
 
 def _of_devices(spread: Spread, qualities: Mapping[tuple[object, ...], Quality]) -> Mapping[str, Quality]:
-    """Why a cell cannot judge its devices. Where it judges half or less, nothing judges the rest."""
+    """Return by device why a cell cannot judge it. A cell that can judge at most half of its devices judges none."""
     cell = _identity(spread)
     own = {value.gpu_uuid: qualities.get((value.gpu_uuid, *cell), Quality.OK) for value in spread.values}
     found = {uuid: each for uuid, each in own.items() if not each.judges_gpu}
@@ -114,7 +114,7 @@ def _of_devices(spread: Spread, qualities: Mapping[tuple[object, ...], Quality])
 
 
 def _place(row: _Row) -> tuple[bool, float]:
-    """Cells that judge first, those with the largest deviation before others."""
+    """Sort key: cells that can judge come first, and among them those with the largest deviation."""
     speeds = [speed_percent(row.one, value) for value in row.one.values if value.gpu_uuid not in row.doubts]
     away = [abs(speed - 100) for speed in speeds if speed is not None]
     return not away, -max(away, default=row.one.spread_percent or 0.0)
@@ -166,7 +166,7 @@ def _differing(cells: Mapping[str, Spread], names: Mapping[str, str]) -> Table:
     legend = (f"{short}: {meaning}" for short, meaning in (*SHORT.values(), NOT_COMPARABLE) if short in entries)
     left_out = len(cells) - len(rows)
     near = f"within {SIMILAR_PERCENT:g}%"
-    hidden = f"; {plural(left_out, 'cell')} not shown, in which every device is that near" if left_out else ""
+    hidden = f"; {plural(left_out, 'cell')} not shown, because all devices are {near}" if left_out else ""
     caption = f'Percent of the median speed (below 100 is slower, "." is {near}{hidden})'
     columns = (*texts("Cell"), *numbers(*(names[uuid] for uuid in uuids)))
     return Table(caption, columns, tuple(rows), "; ".join(legend), name="differing", framed=False)

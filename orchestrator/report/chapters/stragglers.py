@@ -11,13 +11,14 @@ from orchestrator.figures.table import UNITS
 from orchestrator.report.chapters.spread import cell_name
 from orchestrator.report.device_labels import by_uuid, label, labels
 from orchestrator.report.numbers import NOT_AVAILABLE, number, share, unit
+from orchestrator.report.remarks import DOUBTS
 from orchestrator.report.sections import Badge, Finding, Section, Tone, numbers, table, texts
 from orchestrator.stats.siblings import SiblingVerdict
 
 SHOWN_CELLS: Final = 3
 SHOWN_LOSSES: Final = 12
 MEANS_OF_LAUNCHES: Final = (
-    "Figures alone and at work are geometric means over the launches; other tables have medians, which differ a little."
+    "These rates are geometric means over the launches, and differ a little from the medians in other tables."
 )
 TONES: Final = {
     SiblingVerdict.OK: Tone.GOOD,
@@ -151,7 +152,7 @@ def _lines(standing: Standing) -> Iterator[str]:
     if standing.reason is not None:
         yield f"probably {standing.reason}: {standing.reason_text}"
     if standing.slowest_cells:
-        yield f"most in {'; '.join(_cell(cell) for cell in standing.slowest_cells[:SHOWN_CELLS])}"
+        yield f"slowest in {'; '.join(_cell(cell) for cell in standing.slowest_cells[:SHOWN_CELLS])}"
     if standing.launches_wanted is not None:
         yield f"not settled: measure again with --launches {standing.launches_wanted}"
     if standing.next_step:
@@ -171,7 +172,7 @@ def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Ite
         if one.slowed:
             continue
         if one.verdict is SiblingVerdict.OK:
-            alike_by_line.setdefault("OK: not slower than their siblings beyond the margin", []).append(
+            alike_by_line.setdefault("OK: not slower than their siblings by more than the margin", []).append(
                 devices[one.gpu_uuid]
             )
         elif one.verdict is SiblingVerdict.NONE:
@@ -191,7 +192,7 @@ def full_node(report: Report) -> Section | None:
         "",
         (*texts("Cell"), *numbers("Alone", "Full", "Lost"), *texts("Most lost on")),
         [row for _, row in means[:SHOWN_LOSSES]],
-        f"{MEANS_OF_LAUNCHES} Over several devices they are geometric means, too."
+        f"{MEANS_OF_LAUNCHES} They are geometric means over the devices, too."
         + (f" {more}" if len(means) > SHOWN_LOSSES else ""),
         name="means",
     )
@@ -249,4 +250,4 @@ def _doubts(
                 about.setdefault(note, []).append(names[one.gpu_uuid])
         doubts += [f"{cell}, {', '.join(who)}: {note}" for note, who in about.items()]
     if doubts:
-        yield Finding(None, "What to know before believing it", tuple(doubts), listed=True, most=SHOWN_LOSSES)
+        yield Finding(None, DOUBTS, tuple(doubts), listed=True, most=SHOWN_LOSSES)

@@ -1,4 +1,4 @@
-"""Time of launches beside measuring."""
+"""Time that launches take in addition to measuring."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
@@ -29,9 +29,8 @@ def time(report: Report) -> Section | None:
     rows = [(_words(name), *(number(_entry(ledgers, name)) for ledgers in found.values())) for name in names]
     series = tuple(Series(_words(name), tuple(_entry(ledgers, name) for ledgers in found.values())) for name in entries)
     summary = (
-        f"Loading, warm-up and measuring aside, a launch cost {_launch_cost(found)} (isolation "
-        f"{report.overhead.isolation}). Start, import, context, build, count, record and teardown belong to that "
-        "overhead.",
+        f"Besides loading, warm-up and measuring, a launch took {_launch_cost(found)} (isolation "
+        f"{report.overhead.isolation}): start, import, context, build, count, record and teardown.",
         *_zygote(report),
     )
     chart = Chart(
@@ -61,7 +60,7 @@ def _zygote(report: Report) -> Iterator[str]:
     if overhead.zygote_start_ms is None:
         return
     pays = overhead.pays_from_launches
-    when = "does not pay" if pays is None else f"pays from {pays} launches on"
+    when = "saves no time in a run" if pays is None else f"saves time from {pays} launches on"
     yield f"The zygote took {number(overhead.zygote_start_ms)} ms to start, and {when} ({overhead.note})."
 
 

@@ -10,7 +10,10 @@ from protocol.exit_codes import ExitCode
 
 
 def worst(report: Report, layout: Layout) -> Finding | None:
-    """A faulty or slow GPU, else what fails the run, else a GPU in doubt, else doubtful results; None for nothing."""
+    """Return the worst finding, or None.
+
+    In order: a faulty or slow GPU, a cause of the exit code, a doubtful GPU, doubtful results.
+    """
     return next(_found(report, layout), None)
 
 

@@ -56,24 +56,21 @@ def test_a_result_at_a_smaller_size_is_degraded(tmp_path: Path) -> None:
             (8, 4),
             ((8, 8), (4, 4)),
             (4, 2),
-            {8: "batch size 8 ran out of memory; the cell of batch size 4, measured at 2, stands for it"},
+            {8: "batch size 8 ran out of memory; see the cell of batch size 4, measured at 2"},
         ),
         (
             (1024, 512, 128),
             ((512, 512),),
             (512, 256),
-            {
-                1024: "not tried: batch size 512 ran out of memory; the cell of batch size 512, measured at 256, "
-                "stands for it"
-            },
+            {1024: "not tried: batch size 512 ran out of memory; see the cell of batch size 512, measured at 256"},
         ),
         (
             (1024, 512, 128),
             ((512, 512), (512, 256)),
             (128, 128),
             {
-                1024: "not tried: batch size 256 ran out of memory; the cell of batch size 128 stands for it",
-                512: "batch size 512 ran out of memory; the cell of batch size 128 stands for it",
+                1024: "not tried: batch size 256 ran out of memory; see the cell of batch size 128",
+                512: "batch size 512 ran out of memory; see the cell of batch size 128",
             },
         ),
     ],

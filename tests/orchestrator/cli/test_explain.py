@@ -130,14 +130,14 @@ def test_the_file_of_a_report_is_explained_as_its_run(invoke: Invoke, tmp_path: 
 
 
 BOTH = ("resnet50", "lstm")
-MEASURED_ON = "the device's: the same cell was measured on GPU "
+MEASURED_ON = "the device: the same cell was measured on GPU "
 ALONE = "inconclusive: no other device has the same cell"
 CRASH, HANG = Category.CRASHED, Category.DEADLINE
 FAULTS: dict[str, tuple[tuple[Device, ...], list[Event], dict[int, str]]] = {
     "same failure elsewhere": (
         gpus(2),
         [fails(CRASH), fails(CRASH), fails(CRASH, 1)],
-        {0: "the model's: the same cell failed in the same way on GPU 1"},
+        {0: "the model: the same cell failed in the same way on GPU 1"},
     ),
     "measured elsewhere": (gpus(2), [fails(CRASH), fails(CRASH), works(1)], {0: f"{MEASURED_ON}1"}),
     "hung elsewhere": (
@@ -156,7 +156,7 @@ FAULTS: dict[str, tuple[tuple[Device, ...], list[Event], dict[int, str]]] = {
     "another model right after": (
         gpus(1),
         [fails(HANG), works(model="lstm"), fails(HANG, batch_size=8)],
-        {0: "the model's, most likely: lstm was measured on the same device right after", 1: ALONE},
+        {0: "probably the model: lstm was measured on the same device right after", 1: ALONE},
     ),
     # Two models in a row say nothing of a GPU that had no part in it, nor of cores of one machine.
     "killed from outside": (gpus(1), [fails(Category.KILLED, model=one) for one in BOTH], {0: ALONE, 1: ALONE}),
@@ -165,7 +165,7 @@ FAULTS: dict[str, tuple[tuple[Device, ...], list[Event], dict[int, str]]] = {
     "never reached the device": (
         gpus(2),
         [fails(HANG, phase=Phase.IMPORT), works(1)],
-        {0: "not the model's: measured on GPU 1. Not the device's: not used yet"},
+        {0: "not the model: measured on GPU 1. Not the device: not used yet"},
     ),
     # A lost GPU can keep later processes from the others; before it was lost it cannot.
     "after a GPU was lost": (
@@ -198,9 +198,12 @@ def test_on_one_gpu_two_models_in_a_row_are_the_gpus_fault(tmp_path: Path) -> No
     run.taken_out(in_a_row(BOTH))
     report = run.report()
     faults = [one.evidence["fault"] for one in report.failures]
-    assert [re.match("the device's, .*: (lstm|resnet50) ", fault)[1] for fault in faults] == ["lstm", *["resnet50"] * 2]
+    assert [re.match("probably .*: (lstm|resnet50) ", fault)[1] for fault in faults] == [
+        "lstm",
+        *["resnet50"] * 2,
+    ]
     words = " ".join(told(run))
-    assert f"Whose fault: {faults[0]}" in words
+    assert f"At fault: {faults[0]}" in words
     assert re.search("GPU 0 was .*: resnet50 and lstm ", words)
 
 

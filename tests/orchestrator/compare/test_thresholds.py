@@ -321,7 +321,7 @@ def test_of_many_reasons_two_are_named(report: Report) -> None:
     assert list(thresholds.causes([missed])) == [Cause(kind=CauseKind.MISSED, text="1 threshold missed: a limit")]
 
 
-BLIND = "whether it was throttled is not known"
+BLIND = "unknown if it was throttled"
 
 
 @pytest.mark.parametrize(("watched", "devices", "note"), [(False, (), BLIND), (True, (), ""), (False, cpus(1), "")])

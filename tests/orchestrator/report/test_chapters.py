@@ -234,7 +234,7 @@ def test_probes_have_their_rates(tmp_path: Path) -> None:
     run.measured(gemm, noise=0.0, flops_per_iteration=2e13, series=best)
     run.measured(hbm, noise=0.0, bytes_per_iteration={"copy": 8 * 10**10, "triad": 12 * 10**10})
     run.failed(cells["d2h", Precision.FP32], Category.CRASHED, message="killed by SIGSEGV")
-    table = tables(run.report())["What it reaches without a model"]
+    table = tables(run.report())["Probes: limits of the device without a model"]
     found = rows(table)
     assert found["Matrix product, bf16"] == ["400.0 TFLOP/s", "800.0 TFLOP/s"]
     assert found["Device memory, copy"] == found["Device memory, triad"] == ["4000.0 GB/s", ""]

@@ -40,10 +40,10 @@ FAILED = Try(
 )
 
 
-def said(status: Status, tries: tuple[Try, ...], *, taken_out: str = "", skipped: bool = False) -> Account:
+def said(status: Status, tries: tuple[Try, ...], *, quarantined: str = "", skipped: bool = False) -> Account:
     """An account whose report agrees with its journal."""
     reported = tuple(NamedFailure(one.category, one.message, one.phase) for one in tries if one.category is not None)
-    return Account(status=status, tries=tries, reported=reported, taken_out=taken_out, skipped=skipped)
+    return Account(status=status, tries=tries, reported=reported, quarantined=quarantined, skipped=skipped)
 
 
 RIGHT = said(Status.FAILED, (FAILED, msgspec.structs.replace(FAILED, seconds=1.5)))
@@ -51,11 +51,11 @@ TOLD = RIGHT.reported[0]
 
 
 def account(
-    status: Status = Status.FAILED, *, taken_out: str = "", skipped: bool = False, **changes: object
+    status: Status = Status.FAILED, *, quarantined: str = "", skipped: bool = False, **changes: object
 ) -> Account:
     """The right account of KILL, with its second try changed."""
     second = msgspec.structs.replace(FAILED, **changes)
-    return said(status, (FAILED, second), taken_out=taken_out, skipped=skipped)
+    return said(status, (FAILED, second), quarantined=quarantined, skipped=skipped)
 
 
 def reporting(*failures: NamedFailure) -> Account:
@@ -73,7 +73,7 @@ def reporting(*failures: NamedFailure) -> Account:
         (said(Status.FAILED, (FAILED,) * 3), "^tries: .*2.*3"),
         (account(batch_size=2), "half the batch"),
         (account(skipped=True), "model skipped"),
-        (account(taken_out="it is lost"), "it is lost"),
+        (account(quarantined="it is lost"), "it is lost"),
         (account(Status.OK), "^status: .*failed.*ok"),
         (account(output_bytes=CAP_BYTES + 1), f"^output: {CAP_BYTES + 1} bytes.*{CAP_BYTES}"),
         (account(phase="warm-up"), "^phase: .*measure.*warm-up"),

@@ -211,7 +211,7 @@ def test_the_gravest_gpus_come_first_and_empty_columns_are_left_out(untested: Re
     assert first.title == f"cpu:1: {Action.REPLACE}"
 
 
-NEVER = "never completed: the launches were too short or too few"
+NEVER = "never completed, because the launches were too short or too few"
 UNTESTED = {
     "links peers fp32: NVLink and PCIe": "CPU devices have none",
     "memory: pattern modulo 20": NEVER,

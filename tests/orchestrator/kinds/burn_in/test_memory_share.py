@@ -13,7 +13,7 @@ from protocol.verification import MemoryShare, Verification
 from tests.fakes.nights import Night, sound
 from tests.fakes.runs import cpus, gpus
 
-NEVER = "never completed: the launches were too short or too few"
+NEVER = "never completed, because the launches were too short or too few"
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 
@@ -89,7 +89,7 @@ def test_how_much_was_covered_is_told_with_why_no_more(
     said = MemoryShare(covered=covered * mib, taken=taken * mib, whole=1000 * mib)
     found = memory_test.covered([msgspec.structs.replace(marched(), share=said)], DeviceKind.CUDA)
     assert found.share == pytest.approx(min(covered, taken) / 1000)
-    assert (found.words.startswith(share), found.words.endswith(sizes), why in found.why) == (True, True, True)
+    assert (found.text.startswith(share), found.text.endswith(sizes), why in found.why) == (True, True, True)
 
 
 def test_one_launch_that_covered_it_is_enough() -> None:
@@ -98,7 +98,7 @@ def test_one_launch_that_covered_it_is_enough() -> None:
     launches = [msgspec.structs.replace(marched(), share=share) for share in (less, most, None, less)]
     found = memory_test.covered(launches, DeviceKind.CPU)
     assert found.share == pytest.approx(0.92)
-    assert found.words.startswith("92.0 % ")
+    assert found.text.startswith("92.0 % ")
     assert memory_test.covered([marched()], DeviceKind.CPU) is None
 
 

@@ -24,7 +24,7 @@ from tests.fakes.nights import Night
 from tests.fakes.runs import gpus
 
 PAGE = 60
-CUT = "  all reasons, in full, are in the JSON report"
+CUT = "  the JSON report has all reasons in full"
 WORDS = st.text("abc 漢0123456789:-", min_size=1, max_size=300).map(lambda text: " ".join(text.split())).filter(bool)
 LINK = {f"{what}_gb_per_second": 1.5 for what in ("copies", "all_reduce", "all_reduce_bus", "to_host", "to_device")}
 

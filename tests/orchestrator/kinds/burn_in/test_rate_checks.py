@@ -98,7 +98,7 @@ def test_the_memory_test_has_no_rate(tmp_path: Path) -> None:
 
 def test_a_gpu_that_is_slow_in_one_kind_of_work_alone_is_a_finding(tmp_path: Path) -> None:
     """Beside its siblings, for that kind of work only: the mean over all work would hide it."""
-    truth, training = f"{BESIDE} in checks of truth", f"{BESIDE} in training"
+    truth, training = f"{BESIDE} in the check truth", f"{BESIDE} in training"
 
     def rate(cell: Cell, gpu: int, _hours: float) -> float:
         slow = [cell.workload is Workload.TRUTH, cell.workload is Workload.REPLAY, cell.precision == "fp16"]
