@@ -21,9 +21,12 @@ normalisation is nearly zero."""
 
 @dataclass(frozen=True)
 class Verified:
-    """Outcome. wrong: what differs, empty for nothing. no_gradient: the output has none to verify."""
+    """Outcome. deviation: None where no values were compared. wrong: what differs, empty for nothing.
 
-    deviation: float
+    no_gradient: the output has none to verify.
+    """
+
+    deviation: float | None
     wrong: str
     no_gradient: bool
 
@@ -35,15 +38,16 @@ def verify(
     """Call both on the same inputs and compare. Waits for the device. Errors of the function are raised."""
     mine = [_leaf(tensor, backward=backward) for tensor in inputs]
     exact = [_leaf(_widened(tensor), backward=backward) for tensor in inputs]
-    expected = reference(*exact)
-    found = as_tensor(function(*mine))
+    with torch.set_grad_enabled(backward):
+        expected = reference(*exact)
+        found = as_tensor(function(*mine))
     if found.shape != expected.shape:
-        return Verified(0.0, f"shape {list(found.shape)}, expected {list(expected.shape)}", no_gradient=True)
+        return Verified(None, f"shape {list(found.shape)}, expected {list(expected.shape)}", no_gradient=True)
     wanted = next(tensor.dtype for tensor in mine if tensor.is_floating_point())
     if found.dtype != wanted:
-        return Verified(0.0, f"type {found.dtype}, expected {wanted}", no_gradient=True)
+        return Verified(None, f"type {found.dtype}, expected {wanted}", no_gradient=True)
     if found.device != mine[0].device:
-        return Verified(0.0, f"the output is on {found.device}, expected {mine[0].device}", no_gradient=True)
+        return Verified(None, f"the output is on {found.device}, expected {mine[0].device}", no_gradient=True)
     worst = deviation(found.detach(), expected.detach())
     if not worst <= tolerance:  # NaN is no number below the tolerance
         return Verified(worst, f"values deviate by {worst:.3g}, allowed {tolerance:.3g}", no_gradient=True)

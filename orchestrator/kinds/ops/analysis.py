@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from statistics import median
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.kind_analysis import KindAnalysis
+from orchestrator.analysis.operator_results import fate, median_ms, shape_results
 from orchestrator.analysis.results import probes
 from orchestrator.config.naming import plural
 from orchestrator.figures.cells import ProbeMetrics
@@ -16,10 +16,9 @@ from orchestrator.figures.health import HealthReport
 from orchestrator.figures.operators import Grade, OperatorRow, OperatorsReport, OperatorStatus
 from orchestrator.figures.report import Report
 from orchestrator.figures.run_verdict import Cause, CauseKind
-from orchestrator.kinds.ops.planning import operator_of
 from orchestrator.kinds.ops.settings import COMPILED, EAGER
+from orchestrator.plan.operator_cells import operator_of
 from orchestrator.state.archive import Archive
-from protocol import floats
 from protocol.cell import Cell, OperatorShape, Precision, Workload
 from protocol.result import ShapeResult
 
@@ -144,12 +143,11 @@ def _rows(archive: Archive, evidence: Evidence) -> Iterator[OperatorRow]:
 
 def _of_cell(cell: Cell, archive: Archive, evidence: Evidence, limits: Roofs) -> Iterator[OperatorRow]:
     model, device = archive.stored.configuration.by_name[cell.model], archive.devices[cell.devices[0]]
-    operator, outcome = operator_of(model), evidence.outcomes[cell.id]
-    launches = [evidence.launches[number].result.shapes for number in outcome.counted]
+    operator = operator_of(model)
     implementation = model.name.rpartition("=")[0] if model.own else COMPILED if cell.compiles else EAGER
     for shape in operator.shapes[device.kind]:
-        found = [one for shapes in launches for one in shapes if one.shape == shape.name]
-        status, reason = _fate(found, failed=bool(archive.tries.get(cell.id)), why=outcome.reason)
+        found = shape_results(cell, shape, evidence)
+        status, reason = fate(found, cell, archive, evidence)
         deviations = [one.deviation for one in found if one.deviation is not None and math.isfinite(one.deviation)]
         row = OperatorRow(
             gpu_uuid=device.uuid,
@@ -169,22 +167,8 @@ def _of_cell(cell: Cell, archive: Archive, evidence: Evidence, limits: Roofs) ->
         yield row if status is not OperatorStatus.OK else _timed(row, shape, found, limits)
 
 
-def _fate(found: Sequence[ShapeResult], *, failed: bool, why: str) -> tuple[OperatorStatus, str]:
-    """Return status and reason of a shape: WRONG if any launch was wrong, else OK if any launch was good."""
-    if wrong := [one.wrong for one in found if one.wrong]:
-        return OperatorStatus.WRONG, wrong[0]
-    if any(not one.error for one in found):
-        return OperatorStatus.OK, ""
-    if found:
-        return OperatorStatus.FAILED, found[0].error
-    return (OperatorStatus.FAILED if failed else OperatorStatus.MISSING), why
-
-
 def _timed(row: OperatorRow, shape: OperatorShape, found: Sequence[ShapeResult], limits: Roofs) -> OperatorRow:
-    times = {
-        name: _median(one.series[name] for one in found if name in one.series)
-        for name in ("real", "pure", "real_backward", "pure_backward")
-    }
+    times = {name: median_ms(found, name) for name in ("real", "pure", "real_backward", "pure_backward")}
     pure = times["pure"]
     if not pure:
         return replace(row, status=OperatorStatus.FAILED, reason="its times are zero")
@@ -205,9 +189,3 @@ def _timed(row: OperatorRow, shape: OperatorShape, found: Sequence[ShapeResult],
         compute_percent=compute_percent,
         roof_percent=max((one for one in (memory_percent, compute_percent) if one is not None), default=None),
     )
-
-
-def _median(series: Iterable[bytes]) -> float | None:
-    """Median over launches of the medians over calls."""
-    values = [median(floats.unpack(data)) for data in series]
-    return median(values) if values else None

@@ -1,0 +1,65 @@
+"""The launch's side of its JAX process: start it, send the inputs, and wait for its answer until a deadline."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import msgspec
+import torch
+
+from protocol.failure import Phase
+from protocol.messages import Assign
+from worker import adopt
+from worker.errors import UnsupportedError, WorkerError
+from worker.jax_child.exchange import PLATFORMS, VARIABLES, Answer, Array, Request
+
+_OF_DEADLINE = 0.9
+"""Share of the phase's deadline, so that the launch still names what was too slow."""
+
+
+def measure(assign: Assign, operator: str, inputs: Sequence[torch.Tensor], copies: int) -> Answer:
+    """Have JAX measure an operator. Raises UnsupportedError or, where its process failed, WorkerError."""
+    kind = assign.device.kind
+    request = Request(
+        parent=os.getpid(),
+        operator=operator,
+        kind=kind,
+        precision=assign.cell.precision,
+        window_s=assign.measurement.block_s,
+        copies=copies,
+        inputs=tuple(map(_packed, inputs)),
+    )
+    limit_s = _OF_DEADLINE * assign.deadlines.allowance(Phase.MEASURE, assign.measurement)
+    root, known = adopt.rooms_root(), os.environ.get("PYTHONPATH", "")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "worker.jax_child"],
+            input=msgspec.msgpack.encode(request),
+            stdout=subprocess.PIPE,
+            env=os.environ
+            | VARIABLES
+            | {"JAX_PLATFORMS": PLATFORMS[kind], "PYTHONPATH": os.pathsep.join(filter(None, (root, known)))},
+            timeout=limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise WorkerError(f"the JAX process did not answer within {limit_s:.0f} s") from error
+    if done.returncode:
+        raise WorkerError(f"the JAX process ended with code {done.returncode}; stderr.log says why")
+    answer = msgspec.msgpack.decode(done.stdout, type=Answer)
+    if answer.unsupported:
+        raise UnsupportedError(answer.unsupported)
+    return answer
+
+
+def tensor_of(array: Array, device: torch.device) -> torch.Tensor:
+    """The array on the device."""
+    dtype: torch.dtype = getattr(torch, array.dtype)
+    return torch.frombuffer(bytearray(array.data), dtype=dtype).reshape(array.shape).to(device)
+
+
+def _packed(tensor: torch.Tensor) -> Array:
+    flat = tensor.detach().cpu().contiguous().flatten()
+    name = str(tensor.dtype).removeprefix("torch.")
+    return Array(shape=tuple(tensor.shape), dtype=name, data=flat.view(torch.uint8).numpy().tobytes())
