@@ -160,6 +160,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     cudnn: str | None = None
     torchvision: str | None = None
     transformers: str | None = None
+    jax: str | None = None
     threads: int
     collector_enabled: bool
     flags: dict[str, str] = {}
@@ -192,10 +193,10 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """One shape of an operator. error: why it was not measured. wrong: what differs from the reference.
 
     unsupported: why the implementation cannot compute it at all. deviation: the largest, relative to the reference;
-    None where values could not be compared. series: float32 milliseconds of a call (protocol.floats): "real", "host"
-    (its part until the call returns) and "pure" of the forward pass, with "_backward" of forward and backward pass
-    together; empty if it is wrong. graphed: pure times without the host. alone: it was tried a second time.
-    no_gradient: none was verified. profile: of profiled operators.
+    None where it is not finite. compared: shape and type are right, so that values were compared. series: float32
+    milliseconds of a call (protocol.floats): "real", "host" (its part until the call returns) and "pure" of the forward
+    pass, with "_backward" of forward and backward pass together; empty if it is wrong. graphed: pure times without the
+    host. alone: it was tried a second time. no_gradient: none was verified. profile: of profiled operators.
     """
 
     shape: str
@@ -203,6 +204,7 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     wrong: str = ""
     unsupported: str = ""
     deviation: float | None = None
+    compared: bool = True
     series: dict[str, bytes] = {}
     graphed: bool = False
     alone: bool = False

@@ -46,8 +46,12 @@ class StudyRow(Part, frozen=True, kw_only=True):
 
 
 class StudyReport(Part, frozen=True, kw_only=True):
-    """A study. varied: the dimensions with several sizes. rows: by grid point, in the order of the implementations."""
+    """A study. varied: the dimensions with several sizes. jax_version: as installed for the launches.
+
+    rows: by grid point, in the order of the implementations.
+    """
 
     name: str
     varied: tuple[str, ...]
+    jax_version: str | None = None
     rows: tuple[StudyRow, ...]

@@ -97,6 +97,12 @@ def _measured(bench: "_Bench", stage: Stage) -> tuple[ShapeResult, ...]:
     return tuple(found.values())
 
 
+def _wrong(shape: str, verified: Verified) -> ShapeResult:
+    return ShapeResult(
+        shape=shape, wrong=verified.wrong, deviation=verified.deviation, compared=verified.compared, no_gradient=True
+    )
+
+
 @dataclass(frozen=True)
 class _Calls:
     """Calls of one pass on each copy of the inputs. name: of its series, after "real". given: to the last call."""
@@ -145,7 +151,7 @@ class _Bench:
             return self._in_jax(shape.name, inputs)
         verified = self._verified(self._function, inputs)
         if verified.wrong:
-            return ShapeResult(shape=shape.name, wrong=verified.wrong, deviation=verified.deviation)
+            return _wrong(shape.name, verified)
         first = self._forward(inputs)
         compile_ms = compiler.measured_ms() if self._cell.compiles else None
         peak_bytes = profiles.peak_bytes(first, self._device) if self._spec.profiled else None
@@ -169,7 +175,7 @@ class _Bench:
         output = jax_client.tensor_of(answer.output, self._device)
         verified = self._verified(lambda *_: output, inputs)
         if verified.wrong:
-            return ShapeResult(shape=name, wrong=verified.wrong, deviation=verified.deviation)
+            return _wrong(name, verified)
         if answer.block is not None:
             self.blocks.append(answer.block)
         return ShapeResult(

@@ -1,6 +1,5 @@
 """From results of launches to the rows of a study. Pure."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
@@ -27,7 +26,9 @@ def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindA
     sizes = [row.sizes for row in rows]
     varied = tuple(name for name in sizes[0] if len({one[name] for one in sizes}) > 1)
     found = tuple(_compared(rows))
-    return KindAnalysis(study=StudyReport(name=configuration.study, varied=varied, rows=found))
+    versions = {one.result.environment.jax for one in evidence.launches.values()} - {None}
+    jax = ", ".join(sorted(filter(None, versions))) or None
+    return KindAnalysis(study=StudyReport(name=configuration.study, varied=varied, jax_version=jax, rows=found))
 
 
 def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Cause]:
@@ -68,7 +69,6 @@ def _row(cell: Cell, archive: Archive, evidence: Evidence) -> StudyRow:
     found = shape_results(cell, shape, evidence)
     status, reason = fate(found, cell, archive, evidence)
     deviations = [one.deviation for one in found if one.deviation is not None]
-    finite = [one for one in deviations if math.isfinite(one)]
     compared = status in {OperatorStatus.OK, OperatorStatus.WRONG}
     row = StudyRow(
         gpu_uuid=device.uuid,
@@ -78,9 +78,9 @@ def _row(cell: Cell, archive: Archive, evidence: Evidence) -> StudyRow:
         precision=cell.precision,
         status=status,
         reason=reason,
-        shape_ok=all(one.deviation is not None for one in found if not one.error) if compared else None,
-        values_ok=status is OperatorStatus.OK if compared and deviations else None,
-        deviation=max(finite, default=None),
+        shape_ok=all(one.compared for one in found) if compared else None,
+        values_ok=status is OperatorStatus.OK if compared and all(one.compared for one in found) else None,
+        deviation=max(deviations, default=None),
         tolerance=operator.tolerance[cell.precision],
     )
     return _measured(row, found) if status is OperatorStatus.OK else row
