@@ -3,7 +3,7 @@
 from typing import Final
 
 import torch
-from torch.autograd import DeviceType
+from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile
 
 from protocol.result import CallProfile
@@ -28,9 +28,9 @@ def peak_bytes(call: Step, device: torch.device) -> int:
 def of_call(call: Step, device: torch.device) -> CallProfile:
     """Kernels and operations of one call. The profiler is started twice: its first start disturbs what it sees."""
     _seen(call, device)
-    seen = _seen(call, device).events()
+    seen = _seen(call, device)
     if device.type == "cuda":
-        kernels = [one for one in seen if one.device_type is DeviceType.CUDA]
+        kernels = [one for one in seen if one.device_type.name == "CUDA"]
         times = [(one.name, one.time_range.elapsed_us() / 1e3) for one in kernels]
         count = sum(not name.startswith(_NO_KERNELS) for name, _ in times)
     else:
@@ -39,9 +39,9 @@ def of_call(call: Step, device: torch.device) -> CallProfile:
     return CallProfile(kernels=count or None, top=top_operations.longest(times))
 
 
-def _seen(call: Step, device: torch.device) -> profile:
+def _seen(call: Step, device: torch.device) -> list[FunctionEvent]:
     wanted = [ProfilerActivity.CPU, *((ProfilerActivity.CUDA,) if device.type == "cuda" else ())]
     with profile(activities=wanted) as seen:
         call()
         devices.synchronize(device)
-    return seen
+    return list(seen.events())  # type: ignore[no-untyped-call]  # torch does not annotate it

@@ -35,7 +35,7 @@ def im2col(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     padding = kernel // 2
     side = images.shape[-1] + 2 * padding - kernel + 1
     columns = functional.unfold(images, kernel, padding=padding)
-    return (weight.flatten(1) @ columns).unflatten(-1, (side, side))
+    return (weight.flatten(1) @ columns).view(len(images), len(weight), side, side)
 
 
 @contextmanager

@@ -55,11 +55,10 @@ def _compared(rows: Sequence[StudyRow]) -> Iterator[StudyRow]:
     """Yield the rows by point, with their speed relative to the first implementation of the study."""
     first = rows[0].implementation
     base = {point(row): row.device_ms for row in rows if row.implementation == first}
-    places = list(dict.fromkeys(map(point, rows)))
-    for row in sorted(rows, key=lambda row: places.index(point(row))):
+    places = {place: number for number, place in enumerate(dict.fromkeys(map(point, rows)))}
+    for row in sorted(rows, key=lambda row: places[point(row)]):
         reference_ms = base.get(point(row))
-        both = reference_ms and row.device_ms
-        yield replace(row, relative_speed=reference_ms / row.device_ms) if both else row
+        yield replace(row, relative_speed=reference_ms / row.device_ms) if reference_ms and row.device_ms else row
 
 
 def _row(cell: Cell, archive: Archive, evidence: Evidence) -> StudyRow:
