@@ -12,10 +12,10 @@ from orchestrator.cli.program import MeasuringCommand
 
 EXAMPLES: Final = """\b
 Examples:
-  {command} conv                         convolutions, also in JAX
-  {command} attention -p bf16            backends of attention
-  {command} conv --size h=32 --size k=3  a part of the grid
-  {command} my.yaml --allow-code         your own grid and functions
+  {command} conv                  convolutions, also in JAX
+  {command} attention -p bf16     backends of attention
+  {command} conv --size h=32      one size of images
+  {command} my.yaml --allow-code  your own grid
 """
 
 
@@ -44,7 +44,7 @@ def _names() -> list[str]:
 )
 @click.option("--size", multiple=True, metavar="NAME=SIZES", help="Other sizes of a dimension, such as h=32,64.")
 @click.option("--fast", is_flag=True, help="Time for 10 ms in place of the profile's blocks, one launch each.")
-@add_options(RUN_OPTIONS)
+@add_options(RUN_OPTIONS, {"precision": "of the study"})
 @click.pass_context
 def command(context: click.Context, /, **params: Unpack[StudyParams]) -> None:
     """Measure a study: a grid of operations, implementations, sizes and precisions, a process for each cell.
