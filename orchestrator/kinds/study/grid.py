@@ -4,6 +4,8 @@ operations, sizes, implementations ─▶ an entry for each combination, named "
 """
 
 import itertools
+import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final
@@ -22,8 +24,9 @@ from protocol.own import OwnModel
 EAGER: Final = "eager"
 COMPILED: Final = "compiled"
 _MOST_CELLS: Final = 5000
-_Size = Annotated[int, msgspec.Meta(ge=1)]
-_Sizes = Mapping[str, tuple[int, ...]]
+_LARGEST: Final = 2**40
+_Size = Annotated[int, msgspec.Meta(ge=1, le=_LARGEST)]
+_SIZE: Final = re.compile("[1-9][0-9]{0,11}")
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,7 +89,7 @@ def narrowed(grid: Grid, implementations: Collection[str], sizes: Sequence[str])
         name, _, values = word.partition("=")
         require_known(name, f"--size {word}", grid.sizes, "dimension")
         numbers = values.split(",")
-        if not all(one.isdecimal() and int(one) for one in numbers):
+        if not all(_SIZE.fullmatch(one) for one in numbers):
             raise ConfigError(f"--size {word}: expected whole numbers, as in {name}=32,64")
         chosen[name] = tuple(dict.fromkeys(map(int, numbers)))
     kept = tuple(one for one in grid.implementations if not implementations or one in implementations)
@@ -95,10 +98,11 @@ def narrowed(grid: Grid, implementations: Collection[str], sizes: Sequence[str])
 
 def entries(grid: Grid, search: Search) -> tuple[ModelSpec, ...]:
     """Return what the cells measure: each operation at each point in each implementation. Raises ConfigError."""
-    points = [dict(zip(grid.sizes, sizes, strict=True)) for sizes in itertools.product(*grid.sizes.values())]
-    number = len(points) * len(grid.operations) * len(grid.implementations) * len(grid.precisions)
+    axes = (*grid.sizes.values(), grid.operations, grid.implementations, grid.precisions)
+    number = math.prod(map(len, axes))
     if number > _MOST_CELLS:
         raise ConfigError(f"{grid.origin}: the grid has {number:,} cells, more than {_MOST_CELLS:,}. Remove some sizes")
+    points = [dict(zip(grid.sizes, sizes, strict=True)) for sizes in itertools.product(*grid.sizes.values())]
     code = {one: _located(one, grid, search) for one in grid.implementations}
     return tuple(
         _entry(operation, point, implementation, code[implementation], grid.origin)
