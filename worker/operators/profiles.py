@@ -30,7 +30,7 @@ def of_call(call: Step, device: torch.device) -> CallProfile:
     _seen(call, device)
     seen = _seen(call, device)
     if device.type == "cuda":
-        kernels = [one for one in seen if one.device_type.name == "CUDA"]
+        kernels = [one for one in seen if one.device_type.name == "CUDA" and not one.is_user_annotation]
         times = [(one.name, (one.time_range.end - one.time_range.start) / 1e3) for one in kernels]
         count = sum(not name.startswith(_NO_KERNELS) for name, _ in times)
     else:
