@@ -49,10 +49,11 @@ from tests.fuzz import pages, recorded
 from tests.fuzz.framing import CHECK, HEADER, framed
 from tests.fuzz.target import Target
 from tests.fuzz.template import folder, template
+from worker.jax_child.exchange import Answer, Request
 
 KINDS: Final[tuple[object, ...]] = (
     *(FromWorker, ToWorker, ToZygote, FromZygote, FromSampler, AwaitFree, Task, LaunchSpec),
-    *(Record, Result, Batch, health.HealthRecord),
+    *(Record, Result, Batch, health.HealthRecord, Request, Answer),
 )
 """Everything that is read as MessagePack. tests/test_security.py holds this list to the code."""
 

@@ -12,12 +12,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from protocol import floats
+from protocol import codec, floats
 from protocol.cell import DeviceKind, Precision
 from protocol.result import CallProfile
 from worker import adopt, memory, timing
+from worker.jax_child import exchange
 from worker.jax_child.exchange import Answer, Array, Request
 from worker.operators import rounds, top_operations
 from worker.timing import HostClock, TimedBlock
@@ -36,34 +35,37 @@ def main() -> None:
     """Answer the request on standard input. What libraries print goes to standard error."""
     answers = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    request = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Request)
+    head, rest = exchange.separated(sys.stdin.buffer.read())
+    request = codec.decode(head, Request)
     adopt.die_with_parent(request.parent)
+    answer, output = _answer(request, exchange.contents(request.arrays, rest))
     with os.fdopen(answers, "wb") as pipe:
-        pipe.write(msgspec.msgpack.encode(_answer(request)))
+        pipe.write(exchange.joined(answer, output))
 
 
-def _answer(request: Request) -> Answer:
+def _answer(request: Request, given: Iterator[memoryview]) -> tuple[Answer, list[bytes]]:
     try:
         import jax
     except ImportError as error:
-        return Answer(unsupported=f"JAX cannot be imported: {error}. Install gpubench with the extra jax")
+        return Answer(unsupported=f"JAX cannot be imported: {error}. Install gpubench with the extra jax"), []
     try:
         jax.devices()
     except RuntimeError as error:
         reason = str(error).strip().partition("\n")[0]
-        return Answer(unsupported=f"JAX has no backend for this device: {reason}")
+        return Answer(unsupported=f"JAX has no backend for this device: {reason}"), []
     dots = _DOTS.get(request.precision)
     with nullcontext() if dots is None else jax.default_matmul_precision(dots):
-        return _measured(request)
+        return _measured(request, given)
 
 
-def _measured(request: Request) -> Answer:
+def _measured(request: Request, given: Iterator[memoryview]) -> tuple[Answer, list[bytes]]:
     import jax
+    import numpy as np
     from jax import numpy as jnp
 
     from worker.jax_child.functions import FUNCTIONS
 
-    inputs = [jnp.array(_unpacked(one)) for one in request.inputs]
+    inputs = [jnp.array(_unpacked(array, data)) for array, data in zip(request.arrays, given, strict=True)]
     jax.block_until_ready(inputs)
     begin_ns = time.monotonic_ns()
     compiled = jax.jit(FUNCTIONS[request.operator]).lower(*inputs).compile()
@@ -75,14 +77,16 @@ def _measured(request: Request) -> Answer:
     host, real = rounds.single_calls(calls.call, calls.wait, request.window_s)
     pure, block = calls.pure_ms(request.window_s, ordered=request.kind is DeviceKind.CUDA)
     kernels, events = _profiled(calls, request.kind)
-    return Answer(
-        output=_packed(output),
+    found = np.asarray(output)
+    answer = Answer(
+        arrays=(Array(shape=found.shape, dtype=found.dtype.name, size=found.nbytes),),
         series={"host": floats.pack(host), "real": floats.pack(real), "pure": floats.pack(pure)},
         block=block,
         profile=CallProfile(
             compile_ms=compile_ms, peak_bytes=peak_bytes, kernels=kernels, top=top_operations.longest(events)
         ),
     )
+    return answer, [found.tobytes()]
 
 
 class _Calls:
@@ -163,18 +167,11 @@ def _operations(seen: "jax.profiler.ProfileData") -> Iterator[tuple[str, float]]
                     yield event.name, event.duration_ns / 1e6
 
 
-def _unpacked(array: Array) -> "jax.typing.ArrayLike":
+def _unpacked(array: Array, data: memoryview) -> "jax.typing.ArrayLike":
     import jax.numpy  # noqa: F401 - numpy knows bfloat16 from here on
     import numpy as np
 
-    return np.frombuffer(array.data, np.dtype(array.dtype)).reshape(array.shape)
-
-
-def _packed(output: "jax.Array") -> Array:
-    import numpy as np
-
-    found = np.asarray(output)
-    return Array(shape=found.shape, dtype=found.dtype.name, data=found.tobytes())
+    return np.frombuffer(data, np.dtype(array.dtype)).reshape(array.shape)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,28 @@
-"""What a launch and its JAX process send each other, as MessagePack."""
+"""What a launch and its JAX process send each other: a message, then the bytes of its arrays.
 
+length of the message │ message, as every other (protocol/codec.py) │ array │ array │ …
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from protocol import codec
 from protocol.cell import DeviceKind, Precision
 from protocol.result import CallProfile
 from worker.timing import TimedBlock
 
+_LENGTH: Final = struct.Struct("<Q")
+
 
 class Array(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An array in row-major order. dtype: as numpy and torch both call it."""
+    """An array in row-major order. dtype: as numpy and torch both call it. size: in bytes."""
 
     shape: tuple[int, ...]
     dtype: str
-    data: bytes
+    size: int
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,14 +34,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     precision: Precision
     window_s: float
     copies: int
-    inputs: tuple[Array, ...]
+    arrays: tuple[Array, ...]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was measured, or why JAX cannot compute it here. series: as in ShapeResult. block: of the pure times."""
+    """What was measured, or why JAX cannot compute it here. arrays: the output. series: as in ShapeResult.
+
+    block: of the pure times.
+    """
 
     unsupported: str = ""
-    output: Array | None = None
+    arrays: tuple[Array, ...] = ()
     series: dict[str, bytes] = {}
     block: TimedBlock | None = None
     profile: CallProfile = CallProfile()
@@ -45,3 +56,23 @@ VARIABLES: Final = {
 }
 PLATFORMS: Final = {DeviceKind.CPU: "cpu", DeviceKind.CUDA: "cuda"}
 """Kind of device → JAX_PLATFORMS, so that JAX never falls back to the CPU."""
+
+
+def joined(message: Request | Answer, contents: Sequence[bytes]) -> bytes:
+    """What is sent. contents: of the message's arrays, in order."""
+    head = codec.encode(message)
+    return b"".join((_LENGTH.pack(len(head)), head, *contents))
+
+
+def separated(data: bytes) -> tuple[bytes, memoryview]:
+    """The encoded message, and what follows it."""
+    end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
+    return data[_LENGTH.size : end], memoryview(data)[end:]
+
+
+def contents(arrays: Sequence[Array], data: memoryview) -> Iterator[memoryview]:
+    """The bytes of each array."""
+    begin = 0
+    for array in arrays:
+        yield data[begin : begin + array.size]
+        begin += array.size

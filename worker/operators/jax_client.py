@@ -5,21 +5,25 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-import msgspec
 import torch
 
+from protocol import codec
 from protocol.failure import Phase
 from protocol.messages import Assign
 from worker import adopt
 from worker.errors import UnsupportedError, WorkerError
+from worker.jax_child import exchange
 from worker.jax_child.exchange import PLATFORMS, VARIABLES, Answer, Array, Request
 
 _OF_DEADLINE = 0.9
 """Share of the phase's deadline, so that the launch still names what was too slow."""
 
 
-def measure(assign: Assign, operator: str, inputs: Sequence[torch.Tensor], copies: int) -> Answer:
-    """Have JAX measure an operator. Raises UnsupportedError or, where its process failed, WorkerError."""
+def measure(assign: Assign, operator: str, inputs: Sequence[torch.Tensor], copies: int) -> tuple[Answer, torch.Tensor]:
+    """Have JAX measure an operator; returns its output, too, on the CPU.
+
+    Raises UnsupportedError or, where its process failed, WorkerError.
+    """
     kind = assign.device.kind
     request = Request(
         parent=os.getpid(),
@@ -28,14 +32,14 @@ def measure(assign: Assign, operator: str, inputs: Sequence[torch.Tensor], copie
         precision=assign.cell.precision,
         window_s=assign.measurement.block_s,
         copies=copies,
-        inputs=tuple(map(_packed, inputs)),
+        arrays=tuple(map(_described, inputs)),
     )
     limit_s = _OF_DEADLINE * assign.deadlines.allowance(Phase.MEASURE, assign.measurement)
     root, known = adopt.rooms_root(), os.environ.get("PYTHONPATH", "")
     try:
         done = subprocess.run(
             [sys.executable, "-m", "worker.jax_child"],
-            input=msgspec.msgpack.encode(request),
+            input=exchange.joined(request, list(map(_bytes, inputs))),
             stdout=subprocess.PIPE,
             env=os.environ
             | VARIABLES
@@ -47,19 +51,19 @@ def measure(assign: Assign, operator: str, inputs: Sequence[torch.Tensor], copie
         raise WorkerError(f"the JAX process did not answer within {limit_s:.0f} s") from error
     if done.returncode:
         raise WorkerError(f"the JAX process ended with code {done.returncode}; stderr.log says why")
-    answer = msgspec.msgpack.decode(done.stdout, type=Answer)
+    head, rest = exchange.separated(done.stdout)
+    answer = codec.decode(head, Answer)
     if answer.unsupported:
         raise UnsupportedError(answer.unsupported)
-    return answer
+    (output,) = answer.arrays
+    dtype: torch.dtype = getattr(torch, output.dtype)
+    return answer, torch.frombuffer(bytearray(rest), dtype=dtype).reshape(output.shape)
 
 
-def tensor_of(array: Array, device: torch.device) -> torch.Tensor:
-    """The array on the device."""
-    dtype: torch.dtype = getattr(torch, array.dtype)
-    return torch.frombuffer(bytearray(array.data), dtype=dtype).reshape(array.shape).to(device)
+def _described(tensor: torch.Tensor) -> Array:
+    return Array(shape=tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."), size=tensor.nbytes)
 
 
-def _packed(tensor: torch.Tensor) -> Array:
+def _bytes(tensor: torch.Tensor) -> bytes:
     flat = tensor.detach().cpu().contiguous().flatten()
-    name = str(tensor.dtype).removeprefix("torch.")
-    return Array(shape=tuple(tensor.shape), dtype=name, data=flat.view(torch.uint8).numpy().tobytes())
+    return flat.view(torch.uint8).numpy().tobytes()
