@@ -1,4 +1,4 @@
-"""What the launches of a cell found for one shape of its operator. Pure."""
+"""Results of the launches of a cell for one shape of its operator. Pure."""
 
 from collections.abc import Sequence
 from statistics import median

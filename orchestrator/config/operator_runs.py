@@ -1,4 +1,4 @@
-"""What every run of operators has: its preset, the entries of its operators, and its measurement."""
+"""Common parts of runs of operators: preset, entries, measurement."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -25,7 +25,7 @@ def preset(name: str, options: tuple[Option, ...], precisions: Sequence[str] = (
 
 
 def entry(operator: OperatorSpec, name: str, code: OwnModel | None = None) -> ModelSpec:
-    """Return the operator as what a cell measures. code: in place of its eager function."""
+    """Return the entry of an operator, which a cell measures in place of a model. code: replaces its eager function."""
     return ModelSpec(
         name=name,
         title=name,

@@ -1,4 +1,4 @@
-"""What a launch and its JAX process send each other: a message, then the bytes of its arrays.
+"""Messages between a launch and its JAX process, each followed by the bytes of its arrays.
 
 length of the message │ message, as every other (protocol/codec.py) │ array │ array │ …
 """
@@ -59,13 +59,13 @@ PLATFORMS: Final = {DeviceKind.CPU: "cpu", DeviceKind.CUDA: "cuda"}
 
 
 def joined(message: Request | Answer, contents: Sequence[bytes]) -> bytes:
-    """What is sent. contents: of the message's arrays, in order."""
+    """Encode a message with its arrays. contents: bytes of each array, in order."""
     head = codec.encode(message)
     return b"".join((_LENGTH.pack(len(head)), head, *contents))
 
 
 def separated(data: bytes) -> tuple[bytes, memoryview]:
-    """The encoded message, and what follows it."""
+    """Split received data into the encoded message and the bytes of its arrays."""
     end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
     return data[_LENGTH.size : end], memoryview(data)[end:]
 

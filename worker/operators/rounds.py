@@ -1,4 +1,4 @@
-"""Rounds of calls: how many copies of the inputs, how many calls, and the times of single calls. Without torch."""
+"""Rounds of calls: numbers of copies and calls, and the times of single calls. Imports no torch."""
 
 import math
 from typing import Final
@@ -16,13 +16,13 @@ _MOST_CALLS: Final = 2000
 
 
 def copies(input_bytes: int, room_bytes: int, kind: str) -> int:
-    """How many copies of inputs of this size are rotated, at least one, in a quarter of the free memory."""
+    """Return the number of copies of the inputs to rotate: at least one, within a quarter of the free memory."""
     wanted = math.ceil(ROTATED_BYTES[kind] / max(input_bytes, 1))
     return max(1, min(wanted, MOST_COPIES, room_bytes // 4 // max(input_bytes, 1)))
 
 
 def calls(window_s: float, call_ms: float) -> int:
-    """How many calls last about `window_s`, within bounds."""
+    """Return the number of calls that last about `window_s`, within bounds."""
     return min(max(timing.iterations_for(window_s * 1e3, call_ms), LEAST_CALLS), _MOST_CALLS)
 
 

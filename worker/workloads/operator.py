@@ -71,7 +71,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
 
 
 def _implementation(assign: Assign, spec: OperatorSpec) -> Implementation:
-    """What is measured; not asked of JAX. Raises ModelCodeError."""
+    """Return the implementation to measure; eager for JAX, which measures by itself. Raises ModelCodeError."""
     if assign.model.own is not None:
         made: Function = Code(assign.model.own).made_by  # type: ignore[assignment]  # verified when it is called
         found = Implementation(made)

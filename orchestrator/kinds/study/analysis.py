@@ -47,7 +47,7 @@ def title(row: StudyRow) -> str:
 
 
 def point(row: StudyRow) -> tuple[object, ...]:
-    """Return what rows of the same work on the same device share."""
+    """Return the key of rows with the same work on the same device."""
     return row.gpu_uuid, row.operation, tuple(row.sizes.items()), row.precision
 
 

@@ -1,4 +1,4 @@
-"""The chapter of a study: wrong results first, what is unsupported, every cell, and where its time goes."""
+"""The chapter of a study: wrong and unsupported cells, the fastest ones, all figures, and the longest operations."""
 
 import itertools
 from collections import Counter

@@ -97,7 +97,7 @@ def narrowed(grid: Grid, implementations: Collection[str], sizes: Sequence[str])
 
 
 def entries(grid: Grid, search: Search) -> tuple[ModelSpec, ...]:
-    """Return what the cells measure: each operation at each point in each implementation. Raises ConfigError."""
+    """Return an entry for each operation at each point in each implementation. Raises ConfigError."""
     axes = (*grid.sizes.values(), grid.operations, grid.implementations, grid.precisions)
     number = math.prod(map(len, axes))
     if number > _MOST_CELLS:
