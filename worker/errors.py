@@ -29,6 +29,10 @@ class UnsuitableModelError(WorkerError):
     """The model cannot do what the cell measures, such as write text."""
 
 
+class UnsupportedError(WorkerError):
+    """This machine cannot do what the cell measures, such as compile for the device."""
+
+
 class ModelCodeError(WorkerError):
     """The user's own code failed, returned something unusable, or changed the precision. Its error is the cause."""
 

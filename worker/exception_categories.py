@@ -19,6 +19,7 @@ from worker.errors import (
     DeviceUnavailableError,
     NotBuiltError,
     NotFiniteError,
+    UnsupportedError,
 )
 from worker.memory import Headroom
 
@@ -170,6 +171,7 @@ RULES: Final[tuple[tuple[Category, Callable[[_Seen], bool]], ...]] = (
     (Category.IMPORT_ERROR, lambda seen: seen.has(ImportError)),
     (Category.NOT_BUILT, lambda seen: seen.has(NotBuiltError)),
     (Category.NOT_FINITE, lambda seen: seen.has(NotFiniteError)),
+    (Category.UNSUPPORTED, lambda seen: seen.has(UnsupportedError)),
 )
 
 

@@ -28,6 +28,7 @@ class Status(enum.StrEnum):
     DEGRADED = "degraded"
     REFERRED = "referred"
     DOES_NOT_FIT = "does_not_fit"
+    UNSUPPORTED = "unsupported"
     FAILED = "failed"
     DROPPED = "dropped"
     MISSING = "missing"

@@ -10,6 +10,7 @@ class OperatorStatus(enum.StrEnum):
 
     OK = "ok"
     WRONG = "WRONG"
+    UNSUPPORTED = "unsupported"
     FAILED = "failed"
     MISSING = "not measured"
 

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.kind_analysis import KindAnalysis
+from orchestrator.analysis.outcomes import CellOutcome
 from orchestrator.analysis.results import probes
 from orchestrator.config.naming import plural
-from orchestrator.figures.cells import ProbeMetrics
+from orchestrator.figures.cells import ProbeMetrics, Status
 from orchestrator.figures.health import HealthReport
 from orchestrator.figures.operators import Grade, OperatorRow, OperatorsReport, OperatorStatus
 from orchestrator.figures.report import Report
@@ -149,7 +150,7 @@ def _of_cell(cell: Cell, archive: Archive, evidence: Evidence, limits: Roofs) ->
     implementation = model.name.rpartition("=")[0] if model.own else COMPILED if cell.compiles else EAGER
     for shape in operator.shapes[device.kind]:
         found = [one for shapes in launches for one in shapes if one.shape == shape.name]
-        status, reason = _fate(found, failed=bool(archive.tries.get(cell.id)), why=outcome.reason)
+        status, reason = _fate(found, outcome, tried=bool(archive.tries.get(cell.id)))
         deviations = [one.deviation for one in found if one.deviation is not None and math.isfinite(one.deviation)]
         row = OperatorRow(
             gpu_uuid=device.uuid,
@@ -169,7 +170,7 @@ def _of_cell(cell: Cell, archive: Archive, evidence: Evidence, limits: Roofs) ->
         yield row if status is not OperatorStatus.OK else _timed(row, shape, found, limits)
 
 
-def _fate(found: Sequence[ShapeResult], *, failed: bool, why: str) -> tuple[OperatorStatus, str]:
+def _fate(found: Sequence[ShapeResult], outcome: CellOutcome, *, tried: bool) -> tuple[OperatorStatus, str]:
     """Return status and reason of a shape: WRONG if any launch was wrong, else OK if any launch was good."""
     if wrong := [one.wrong for one in found if one.wrong]:
         return OperatorStatus.WRONG, wrong[0]
@@ -177,7 +178,9 @@ def _fate(found: Sequence[ShapeResult], *, failed: bool, why: str) -> tuple[Oper
         return OperatorStatus.OK, ""
     if found:
         return OperatorStatus.FAILED, found[0].error
-    return (OperatorStatus.FAILED if failed else OperatorStatus.MISSING), why
+    if outcome.status is Status.UNSUPPORTED:
+        return OperatorStatus.UNSUPPORTED, outcome.reason
+    return (OperatorStatus.FAILED if tried else OperatorStatus.MISSING), outcome.reason
 
 
 def _timed(row: OperatorRow, shape: OperatorShape, found: Sequence[ShapeResult], limits: Roofs) -> OperatorRow:
