@@ -9,8 +9,8 @@ from orchestrator.report.sections import Entry, Finding, Table, numbers, table, 
 
 _WORDS = (
     "One launch met the sizes in random order. Padded: each size padded to the next bucket. Hits: calls that compiled "
-    "nothing. Total: all calls. Padding: elements of the padded inputs over those of the real ones. Padding time: later "
-    "calls over static ones."
+    "nothing. Total: all calls. Padding: elements of the padded inputs over those of the real ones. Padding time: "
+    "later calls over static ones."
 )
 _LIMITED = "torch reached its limit of compiled forms: later sizes ran eager"
 
