@@ -98,7 +98,7 @@ def test_ways_to_meet_changing_sizes_are_compared(tmp_path: Path) -> None:
     padded = ((20, 700.0, True), (10, 6.0, False), (10, 6.0, False), (20, 4.0, False), (20, 4.0, False))
     trials = (
         trial(ShapeWay.STATIC, *calls, recompilations=1, reasons=("net.py:7: size",)),
-        ShapeTrial(way=ShapeWay.DYNAMIC, error="size 20: no such position"),
+        ShapeTrial(way=ShapeWay.DYNAMIC, error="size 20 refused"),
         trial(ShapeWay.PADDED, *padded, limited=True),
     )
     report = made(tmp_path / "run", {MODES[0]: 10, MODES[1]: 5, MODES[2]: 12}, shapes=trials)
@@ -109,7 +109,7 @@ def test_ways_to_meet_changing_sizes_are_compared(tmp_path: Path) -> None:
     ]
     assert (static.calls, static.cache_hits, static.recompilations, static.total_ms) == (5, 3, 1, 1709)
     assert (static.padding, static.padding_time) == (None, None)
-    assert (dynamic.error, dynamic.total_ms, dynamic.cache_hits) == ("size 20: no such position", None, None)
+    assert (dynamic.error, dynamic.total_ms, dynamic.cache_hits) == ("size 20 refused", None, None)
     assert (buckets.padding, buckets.padding_time) == (pytest.approx(4 / 3), 2)
     assert (buckets.limited, buckets.cache_hits) == (True, None)
     section = compiled(report)
@@ -117,7 +117,7 @@ def test_ways_to_meet_changing_sizes_are_compared(tmp_path: Path) -> None:
     assert [len(table.rows) for table in section.tables] == [2, 6, 8]
     told = [line for finding in section.findings for line in finding.lines]
     assert sum("net.py:7: size" in line for line in told) == 1
-    assert sum("no such position" in line for line in told) == 2  # of both modes
+    assert sum("size 20 refused" in line for line in told) == 2  # of both modes
 
 
 def test_the_best_configuration_is_one_mode(tmp_path: Path) -> None:
