@@ -25,6 +25,7 @@ class Category(enum.StrEnum):
     NOT_BUILT = "model cannot be built"
     EXCEPTION = "exception"
     NOT_FINITE = "loss is not finite"
+    UNSUPPORTED = "unsupported"
     # Several devices
     COMMUNICATION = "communication between devices failed"
     # The process

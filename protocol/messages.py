@@ -123,6 +123,13 @@ class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     offset_s: float = 0.0
 
 
+class ChangingShapes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Input sizes that a compiled model meets in turn after its measurement. bucket: padded to multiples of it."""
+
+    sizes: tuple[int, ...]
+    bucket: int
+
+
 class Assign(_Message, frozen=True, kw_only=True):
     """The work of one process of a launch.
 
@@ -140,6 +147,7 @@ class Assign(_Message, frozen=True, kw_only=True):
     deadlines: Deadlines
     cache_folder: str
     compiler_caches: str = ""
+    shapes: ChangingShapes | None = None
     injection: Injection | None = None
     gang: Gang | None = None
     steps: LoadSteps | None = None

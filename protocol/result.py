@@ -98,13 +98,47 @@ class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     settled_blocks: int = 0
 
 
+class ShapeWay(enum.StrEnum):
+    """How a compiled model meets input sizes that change. PADDED: static, with each size padded to a bucket."""
+
+    STATIC = "static"
+    DYNAMIC = "dynamic"
+    PADDED = "padded"
+
+
+class ShapeCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One call of a model. size: of its inputs before padding. compiled: a graph was compiled during the call."""
+
+    size: int
+    ms: float
+    compiled: bool
+
+
+class ShapeTrial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Input sizes that change from call to call, met in one way.
+
+    error: why there are no calls. recompilations: their number; reasons: "file:line: reason", each once. limited: torch
+    stopped compiling further forms of a function, so later calls ran eager. elements, padded_elements: of the inputs of
+    all calls, before and after padding.
+    """
+
+    way: ShapeWay
+    error: str = ""
+    calls: tuple[ShapeCall, ...] = ()
+    recompilations: int = 0
+    reasons: tuple[str, ...] = ()
+    limited: bool = False
+    elements: int = 0
+    padded_elements: int = 0
+
+
 class Compilation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How torch.compile prepared a launch, or how the model's own code did (own).
 
     cached: an earlier launch had filled the caches. compile_ms: TorchDynamo and its backend, of all graphs.
     first_call_ms: the first iteration, compilation included. graph_breaks, recompilations: "file:line: reason".
     Errors of the outputs (training: of the losses) against eager, with equal weights and inputs: largest difference,
-    the same relative to the largest eager value, and 1 - cosine; None where dropout makes them incomparable.
+    the same relative to the largest eager value, and 1 - cosine; None if unknown. shapes: changing input sizes.
     """
 
     own: bool = False
@@ -117,6 +151,7 @@ class Compilation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     absolute_error: float | None = None
     relative_error: float | None = None
     cosine_distance: float | None = None
+    shapes: tuple[ShapeTrial, ...] = ()
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

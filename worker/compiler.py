@@ -1,8 +1,9 @@
 """torch.compile as a phase of a launch: private caches, what was compiled, and how far the outputs are from eager.
 
-    eager call │ caches of this cell │ first compiled call: the time to compile │ WARM_UP
+    eager call │ caches of this cell │ first compiled call: the time to compile │ WARM_UP │ MEASURE │ random losses
 
-The first launch of a cell finds its caches empty (cold); the later ones use what it filled (cached).
+The first launch of a cell finds its caches empty (cold); the later ones use what it filled (cached). Losses that
+dropout makes random are compared at the end, because that takes a compilation of its own.
 """
 
 import importlib
@@ -12,9 +13,10 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import torch
@@ -28,9 +30,9 @@ from worker.errors import UnsuitableModelError
 from worker.stage import Stage
 
 _CACHES: Final = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
-_LOGS: Final = ("__graph_breaks", "__recompiles")
+_LOGS: Final = ("__graph_breaks", "__recompiles", "torch._dynamo.convert_frame")
 _PLACE: Final = re.compile(r"in user code at (\S+:\d+)|Recompiling function \S+ in (\S+:\d+)")
-_MOST: Final = 20
+MOST: Final = 20
 """Graph breaks and recompilations that a result keeps."""
 
 
@@ -40,7 +42,8 @@ class Compiler:
     def __init__(self, assign: Assign, stage: Stage, device: torch.device) -> None:
         self._assign, self._stage, self._device = assign, stage, device
         self._compiles = assign.cell.compiles
-        self._log = _Log()
+        self._log = Log()
+        self._random = False
         self._facts = Compilation()
         stage.enter(Phase.COMPILE if self._compiles else Phase.WARM_UP)
 
@@ -51,47 +54,70 @@ class Compiler:
         """
         if not self._compiles:
             return
-        cell = self._assign.cell
         with self._stage.timed("compile"):
             expected = _values(call())
+            self._random = module.training and not _is_same(expected, _values(call()))
             cached = use_caches(Path(self._assign.compiler_caches), cold=self._assign.round == 0)
             use_workers()
             self._log.attach()
-            module.compile(mode=cell.compile_mode.value, dynamic=cell.dynamic_shapes or None)
+            self._compile(module)
             begin_ns = time.monotonic_ns()
             returned = call()
             devices.synchronize(self._device)
             first_call_ms = (time.monotonic_ns() - begin_ns) / 1e6
-            if not _graphs():
+            if not graphs():
                 raise UnsuitableModelError(
                     f"torch.compile found nothing to compile in {self._assign.model.name}. Its loss may call parts of "
                     "the model instead of the model. Measure it with --compile eager"
                 )
             compile_ms = measured_ms()
-            random = module.training and _drops(module)
-            errors = _Errors() if random else _errors(expected, _values(returned))
-        self._facts = Compilation(
-            cached=cached,
-            compile_ms=compile_ms,
-            first_call_ms=first_call_ms,
-            absolute_error=errors.absolute,
-            relative_error=errors.relative,
-            cosine_distance=errors.cosine,
-        )
+            errors = {} if self._random else _errors(expected, _values(returned))
+        facts = Compilation(cached=cached, compile_ms=compile_ms, first_call_ms=first_call_ms)
+        self._facts = msgspec.structs.replace(facts, **errors)
         self._stage.enter(Phase.WARM_UP)
 
     def compilation(self) -> Compilation | None:
         """What was compiled until now; of an eager cell, what the model's own code has compiled, None for nothing."""
-        graphs = _graphs()
-        if not self._compiles and not graphs:
+        made = graphs()
+        if not self._compiles and not made:
             return None
         return msgspec.structs.replace(
             self._facts,
             own=not self._compiles,
-            graphs=graphs,
-            graph_breaks=tuple(self._log.graph_breaks)[:_MOST],
-            recompilations=tuple(self._log.recompilations)[:_MOST],
+            graphs=made,
+            graph_breaks=tuple(self._log.graph_breaks)[:MOST],
+            recompilations=tuple(self._log.recompilations)[:MOST],
         )
+
+    def compare_random(
+        self, found: Compilation | None, module: torch.nn.Module, call: Callable[[], object]
+    ) -> Compilation | None:
+        """Add the errors of random outputs to `found`: eager and compiled calls draw the same random numbers.
+
+        Code that is measured draws others. The first launch of the cell does it, after its measurement. There are no
+        errors where equal seeds do not make eager calls equal.
+        """
+        if found is None or not self._random or self._assign.round:
+            return found
+
+        def seeded() -> torch.Tensor:
+            torch.manual_seed(self._assign.cell.seed)
+            return _values(call())
+
+        self._stage.enter(Phase.COMPILE)
+        with self._stage.timed("compile"):
+            torch.compiler.reset()
+            with torch.compiler.set_stance("force_eager"):
+                expected, again = seeded(), seeded()
+            if not _is_same(expected, again):
+                return found
+            with sys.modules["torch._inductor"].config.patch(fallback_random=True):
+                self._compile(module)
+                return msgspec.structs.replace(found, **_errors(expected, seeded()))
+
+    def _compile(self, module: torch.nn.Module) -> None:
+        cell = self._assign.cell
+        module.compile(mode=cell.compile_mode.value, dynamic=cell.dynamic_shapes or None)
 
 
 def use_caches(folder: Path, *, cold: bool) -> bool:
@@ -114,7 +140,7 @@ def use_workers() -> None:
     config.compile_threads = config.decide_compile_threads()
 
 
-def _graphs() -> int:
+def graphs() -> int:
     """Graphs that TorchDynamo has made in this process."""
     if "torch._dynamo" not in sys.modules:
         return 0
@@ -133,50 +159,60 @@ def _values(returned: object) -> torch.Tensor:
     return torch.cat([one.detach().double().cpu().flatten() for one in tensors]) if tensors else torch.empty(0)
 
 
-def _drops(module: torch.nn.Module) -> bool:
-    """Whether dropout makes the outputs random."""
-    return any(isinstance(one, torch.nn.modules.dropout._DropoutNd) and one.p > 0 for one in module.modules())
+def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two eager calls agree, but for the order of sums. Dropout changes a loss by much more."""
+    return one.shape == other.shape and torch.allclose(one, other, rtol=1e-4, atol=0.0, equal_nan=True)
 
 
-class _Errors(NamedTuple):
-    """Errors as in Compilation; None where there is nothing to compare."""
-
-    absolute: float | None = None
-    relative: float | None = None
-    cosine: float | None = None
-
-
-def _errors(expected: torch.Tensor, found: torch.Tensor) -> _Errors:
+def _errors(expected: torch.Tensor, found: torch.Tensor) -> dict[str, float]:
+    """Errors as in Compilation; none where there is nothing to compare."""
     if not expected.numel() or expected.shape != found.shape:
-        return _Errors()
+        return {}
     absolute, largest = (found - expected).abs().max().item(), expected.abs().max().item()
     similarity = torch.nn.functional.cosine_similarity(expected, found, dim=0).item()
-    return _Errors(absolute, absolute / largest if largest else absolute, max(1 - similarity, 0.0))
+    return {
+        "absolute_error": absolute,
+        "relative_error": absolute / largest if largest else absolute,
+        "cosine_distance": max(1 - similarity, 0.0),
+    }
 
 
-class _Log(logging.Handler):
-    """Graph breaks and recompilations that TorchDynamo logs, each once, with the user's line and the reason."""
+class Log(logging.Handler):
+    """Graph breaks and recompilations that TorchDynamo logs, with the user's line and the reason, and how often.
+
+    limited: TorchDynamo reached its limit of forms of a function, and runs further ones eager.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.graph_breaks: dict[str, None] = {}
-        self.recompilations: dict[str, None] = {}
+        self.graph_breaks: Counter[str] = Counter()
+        self.recompilations: Counter[str] = Counter()
+        self.limited = False
 
     def attach(self) -> None:
         """Listen from now on."""
         set_logs(graph_breaks=True, recompiles=True)
-        for name in tuple(logging.root.manager.loggerDict):
-            if name.endswith(_LOGS):
-                logging.getLogger(name).addHandler(self)
+        for logger in _loggers():
+            logger.addHandler(self)
+
+    def detach(self) -> None:
+        """Listen no more."""
+        for logger in _loggers():
+            logger.removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep one message of TorchDynamo's log."""
+        self.limited = self.limited or "torch._dynamo hit config." in record.getMessage()
         lines = [line.strip() for line in record.getMessage().splitlines() if line.strip()]
         place = _PLACE.search(lines[0]) if lines else None
         if place is None:
             return
         into = self.recompilations if record.name.endswith("__recompiles") else self.graph_breaks
-        into[f"{place[1] or place[2]}: {_reason(lines[1:])}"] = None
+        into[f"{place[1] or place[2]}: {_reason(lines[1:])}"] += 1
+
+
+def _loggers() -> Iterator[logging.Logger]:
+    return (logging.getLogger(name) for name in tuple(logging.root.manager.loggerDict) if name.endswith(_LOGS))
 
 
 def _reason(lines: list[str]) -> str:

@@ -19,6 +19,7 @@ from worker.errors import (
     DeviceUnavailableError,
     NotBuiltError,
     NotFiniteError,
+    UnsupportedError,
 )
 from worker.memory import Headroom
 
@@ -71,7 +72,7 @@ def failure(error: BaseException, phase: Phase, headroom: Headroom | None = None
     category = next((category for category, applies in RULES if applies(seen)), Category.EXCEPTION)
     return Failure(
         category=category,
-        message=_one_line(error)[:MESSAGE_LIMIT],
+        message=one_line(error)[:MESSAGE_LIMIT],
         phase=phase,
         code=seen.code,
         exception=_name(error),
@@ -170,6 +171,7 @@ RULES: Final[tuple[tuple[Category, Callable[[_Seen], bool]], ...]] = (
     (Category.IMPORT_ERROR, lambda seen: seen.has(ImportError)),
     (Category.NOT_BUILT, lambda seen: seen.has(NotBuiltError)),
     (Category.NOT_FINITE, lambda seen: seen.has(NotFiniteError)),
+    (Category.UNSUPPORTED, lambda seen: seen.has(UnsupportedError)),
 )
 
 
@@ -189,7 +191,8 @@ def message_of(error: BaseException) -> str:
         return f"<unreadable message: {type(broken).__name__}>"
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """Type and first line of the message."""
     lines = plain(message_of(error)).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 

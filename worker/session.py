@@ -19,7 +19,7 @@ import msgspec
 import zmq
 
 import protocol
-from protocol import codec
+from protocol import codec, toolchain
 from protocol.errors import ProtocolError
 from protocol.exit_codes import WorkerExit
 from protocol.failure import Failure, Phase
@@ -39,6 +39,7 @@ from protocol.paths import LaunchPaths
 from protocol.result import Result
 from protocol.verification import Seen
 from worker import adopt, exception_categories, preload
+from worker.errors import UnsupportedError
 from worker.stage import Stage
 
 _TO_WORKER: Final = codec.Decoder[ToWorker](ToWorker)
@@ -89,6 +90,8 @@ def _work(spec: LaunchSpec, assign: Assign, link: "_Link", fault_log: int) -> Ou
     stage = Stage(announce, progressed, keep, spec.requested_ns)
     try:
         stage.enter(Phase.IMPORT)
+        if assign.cell.compiles and (lacking := toolchain.missing(assign.device.kind)):
+            raise UnsupportedError(f"torch.compile cannot generate code for {assign.device.label}: {lacking}")
         with stage.timed("import"):
             workload = importlib.import_module(f"worker.workloads.{assign.cell.workload}")
             for module in preload.modules(assign.model.preload):

@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from orchestrator.analysis import changing_shapes
 from orchestrator.figures.cells import CompilationFigures, Measured, ModelResult, PhaseMetrics
 from protocol.cell import CompileMode, Precision
 from protocol.result import Compilation, Result
@@ -36,6 +37,7 @@ def of_launches(results: Sequence[Result], precision: Precision) -> CompilationF
         relative_error=error,
         cosine_distance=_largest(found, lambda one: one.cosine_distance),
         within_tolerance=None if error is None else error <= TOLERANCE[precision],
+        shapes=next((changing_shapes.figures(one.shapes) for one in found if one.shapes), ()),
     )
 
 

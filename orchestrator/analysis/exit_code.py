@@ -137,3 +137,5 @@ def _remarks(counts: CellCounts) -> Iterator[str]:
     if counts.does_not_fit:
         fits = "does not fit" if counts.does_not_fit == 1 else "do not fit"
         yield f"{plural(counts.does_not_fit, 'cell')} {fits} into the device's memory at any batch size"
+    if counts.unsupported:
+        yield f"{plural(counts.unsupported, 'cell')} unsupported on this machine: the rows say what is missing"

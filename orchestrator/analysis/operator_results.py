@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from orchestrator.analysis.evidence import Evidence
+from orchestrator.figures.cells import Status
 from orchestrator.figures.operators import OperatorStatus
 from orchestrator.state.archive import Archive
 from protocol import floats
@@ -27,8 +28,10 @@ def fate(found: Sequence[ShapeResult], cell: Cell, archive: Archive, evidence: E
         return OperatorStatus.UNSUPPORTED, unsupported[0]
     if found:
         return OperatorStatus.FAILED, found[0].error
-    tried = bool(archive.tries.get(cell.id))
-    return OperatorStatus.FAILED if tried else OperatorStatus.MISSING, evidence.outcomes[cell.id].reason
+    outcome = evidence.outcomes[cell.id]
+    if outcome.status is Status.UNSUPPORTED:
+        return OperatorStatus.UNSUPPORTED, outcome.reason
+    return (OperatorStatus.FAILED if archive.tries.get(cell.id) else OperatorStatus.MISSING), outcome.reason
 
 
 def median_ms(found: Sequence[ShapeResult], name: str) -> float | None:

@@ -4,6 +4,7 @@
     a result at a smaller size                               degraded
     known to be too large; a smaller size is planned anyway  referred, to that cell
     out of memory at batch 1, or before the first forward    does not fit
+    torch.compile lacks a compiler                           unsupported
     another failure, or its model was skipped                failed
     no time left for it                                      dropped
     no attempt, or only interrupted ones                     missing
@@ -104,6 +105,8 @@ class _View:
             return self._of_scan(cell, slots)
         if launches := launches_counted(self._state, self._slots.get(cell.id, ()), self._planned):
             return self._measured(cell, launches)
+        if unsupported := self._unsupported(slots):
+            return unsupported
         without_result = self._without_result(cell, slots)
         early = self._unfit_at_all.get(_family(cell))
         if cell.id in self._not_built:
@@ -122,6 +125,8 @@ class _View:
         best = batch_scan.best(scan.tried)
         if scan.status is SlotStatus.MEASURED and best is not None:
             return CellOutcome(status=Status.OK, batch_size=best.batch_size, counted=(best.launch,))
+        if unsupported := self._unsupported(slots):
+            return unsupported
         if scan.status is SlotStatus.DOES_NOT_FIT:
             return CellOutcome(status=Status.DOES_NOT_FIT, reason="out of memory at batch size 1")
         if scan.status is SlotStatus.FAILED and scan.launch is not None:
@@ -181,6 +186,13 @@ class _View:
             if gone or self._goes_on:
                 return skipped or _missing(gone)
         return CellOutcome(status=Status.FAILED, reason=_final(last, self._failure(last.launch)))
+
+    def _unsupported(self, slots: Sequence[SlotState]) -> CellOutcome | None:
+        launches = (slot.launch for slot in slots if slot.status is SlotStatus.UNSUPPORTED)
+        tried = next((launch for launch in launches if launch is not None), None)
+        if tried is None:
+            return None
+        return CellOutcome(status=Status.UNSUPPORTED, reason=self._failure(tried).message)
 
     def _skipped(self, cell: Cell) -> CellOutcome | None:
         outcome = None

@@ -116,6 +116,7 @@ def _counts(archive: Archive, evidence: Evidence) -> CellCounts:
         degraded=states[Status.DEGRADED],
         referred=states[Status.REFERRED],
         does_not_fit=states[Status.DOES_NOT_FIT],
+        unsupported=states[Status.UNSUPPORTED],
         failed=states[Status.FAILED],
         dropped=states[Status.DROPPED],
         missing=states[Status.MISSING],

@@ -87,6 +87,7 @@ def in_one_line(
     missed = {
         **{"failed": cells.failed, "missing": cells.missing},
         **{"dropped because of the time limit": cells.dropped, "degraded": cells.degraded},
+        **{"unsupported": cells.unsupported},
     }
     well = "measured at least once" if burn_in else "ok"  # the verdicts say what cells of a burn-in found
     counts = [f"{cells.ok} of {cells.planned} cells {well}", *(f"{n} {word}" for word, n in missed.items() if n)]

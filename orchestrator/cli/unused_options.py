@@ -13,6 +13,7 @@ from orchestrator.config.settings import LayeredSettings
 from orchestrator.config.workloads import WORKLOADS
 from orchestrator.config.yaml_schema import listed
 from orchestrator.kinds.burn_in import options as burn_in
+from orchestrator.plan import changing_shapes
 from orchestrator.plan.probes import PROBES
 from orchestrator.plan.shapes import counts_in, sees_images
 from protocol.cell import AUTO, Device, DeviceKind, ModelSpec, Precision, SizeUnit, Workload
@@ -40,6 +41,10 @@ def _depends_on_precision(run: _Run) -> bool:
     return bool(run.models) or any(PROBES[probe.name].each_precision for probe in run.configuration.models)
 
 
+def _compiles_inference(run: _Run) -> bool:
+    return any(changing_shapes.can_meet(cell, run.configuration) for cell in run.plan.cells)
+
+
 def _has_steps(run: _Run) -> bool:
     burn_in_settings = run.configuration.burn_in
     return burn_in_settings is not None and bool(burn_in_settings.steps)
@@ -60,6 +65,8 @@ HAS: Final[Mapping[StrEnum, Callable[[_Run], bool]]] = {
     Need.WARM_UP: _has_iterations,
     Need.COMPUTING: lambda run: any(WORKLOADS[workload].compiles for workload in run.measured),
     Need.COMPILING: lambda run: any(cell.compiles for cell in run.plan.cells),
+    Need.COMPILED_INFERENCE: _compiles_inference,
+    Need.SHAPES: lambda run: run.configuration.shapes is not None,
     Need.FIXED_BATCH: lambda run: any(cell.batch_size != AUTO for cell in run.plan.cells),
     Need.SEVERAL_DEVICES: lambda run: len(run.devices) > 1,
     Need.GPUS: lambda run: bool(run.gpus),

@@ -63,6 +63,8 @@ class Need(enum.StrEnum):
     WARM_UP = "a load has no warm-up"
     COMPUTING = "only inference and training are compiled, and neither is measured"
     COMPILING = "every model is measured eager (--compile)"
+    COMPILED_INFERENCE = "no inference is compiled at a fixed batch size (--compile)"
+    SHAPES = "no changing shapes are measured (--compile-shapes)"
     FIXED_BATCH = "a scan for the batch size is made once"
     SEVERAL_DEVICES = "there is only one device"
     GPUS = "there is no GPU in this run"
@@ -208,6 +210,22 @@ MEASUREMENT: Final = (
         Kind.SWITCH,
         "Compile for any size, not for the measured one alone.",
         needs=Need.COMPILING,
+    ),
+    Option(
+        "--compile-shapes SIZES",
+        "benchmark.compile_shapes",
+        Kind.NUMBERS,
+        "Sizes that compiled inference meets in random order.",
+        default="none",
+        needs=Need.COMPILED_INFERENCE,
+    ),
+    Option(
+        "--buckets N",
+        "benchmark.buckets",
+        Kind.NUMBER,
+        "Pad the sizes of --compile-shapes to multiples of N.",
+        default="64",
+        needs=Need.SHAPES,
     ),
     Option(
         "-i, --iterations N",

@@ -17,7 +17,7 @@ from orchestrator.config.yaml_schema import listed, require_known
 from orchestrator.errors import ConfigError
 from orchestrator.system import plain_text
 from protocol.cell import AUTO, CompileMode, MemoryFormat, Mode, ModelSpec, Precision, SizeUnit
-from protocol.messages import Deadlines
+from protocol.messages import ChangingShapes, Deadlines
 
 Choice = TypeVar("Choice", bound=enum.StrEnum)
 
@@ -73,6 +73,7 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
         input_sizes=_sizes(settings, "input_sizes"),
         compile_modes=compile_modes,
         dynamic_shapes=settings.need("benchmark.dynamic", bool),
+        shapes=_changing_shapes(settings),
         memory_format=_memory_format(settings),
         profile=profile_name,
         measurement=profile.measurement(
@@ -198,6 +199,11 @@ def _sizes(settings: LayeredSettings, key: str) -> tuple[int, ...]:
         if size in sizes[:index]:
             raise ConfigError(f"{settings.origin(key)}: {size} is given twice")
     return sizes
+
+
+def _changing_shapes(settings: LayeredSettings) -> ChangingShapes | None:
+    sizes = _sizes(settings, "benchmark.compile_shapes")
+    return ChangingShapes(sizes=sizes, bucket=settings.need("benchmark.buckets", int)) if sizes else None
 
 
 def _memory_format(settings: LayeredSettings) -> MemoryFormat | None:

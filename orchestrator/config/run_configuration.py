@@ -7,7 +7,7 @@ import msgspec
 
 from orchestrator.config.report_formats import ReportFormat
 from protocol.cell import Cell, CompileMode, Device, DeviceKind, MemoryFormat, Mode, ModelSpec, Precision, Workload
-from protocol.messages import Deadlines, LoadSteps, Measurement
+from protocol.messages import ChangingShapes, Deadlines, LoadSteps, Measurement
 
 Slot = tuple[str, int]
 """One planned launch of a cell, or one scan for its batch size: (id of the cell, round from 0)."""
@@ -75,6 +75,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     input_sizes: tuple[int, ...] = ()  # in pixels; empty: each model's own
     compile_modes: tuple[CompileMode, ...] = (CompileMode.EAGER,)  # of inference and training
     dynamic_shapes: bool = False  # of compiled models
+    shapes: ChangingShapes | None = None  # that compiled models meet after their measurement
     memory_format: MemoryFormat | None = None  # of images; None: each model's own
     profile: str
     measurement: Measurement  # iterations and warm-up are None when adaptive

@@ -33,10 +33,12 @@ def examine(runs_folder: str, gpu_ids: str = "all") -> Iterator[Finding]:
     """Examine everything that a run on these devices needs. Raises DeviceError."""
     from orchestrator.config import catalogue, libraries
     from orchestrator.doctor import gpus, machine, software
+    from protocol.cell import DeviceKind
 
     facts = gpus.look(gpu_ids) if gpus.names_gpus(gpu_ids) else None
     if facts is not None:
         yield from gpus.judge(facts)
     yield from software.judge(libraries.torch_cuda(), None if facts is None else facts.inventory.cuda_driver_version)
     yield from software.judge_libraries(libraries.missing(catalogue.load().models))
+    yield software.judge_toolchain(DeviceKind.CPU if facts is None else DeviceKind.CUDA)
     yield from machine.judge(machine.look(runs_folder), gpus=0 if facts is None else len(facts.chosen))

@@ -7,9 +7,13 @@ from orchestrator import HOW_TO_INSTALL
 from orchestrator.config import libraries
 from orchestrator.config.libraries import Torch
 from orchestrator.doctor import Finding, Level, finding_of
+from protocol import toolchain
+from protocol.cell import DeviceKind
 
 _DRIVERS: Final = {11: "450", 12: "525", 13: "580"}
 """First driver of each CUDA version (NVIDIA's table of minor version compatibility)."""
+
+_DEVICES: Final = {DeviceKind.CPU: "CPU devices", DeviceKind.CUDA: "GPUs"}
 
 
 def judge(torch: Torch | None, driver_cuda: str | None) -> Iterator[Finding]:
@@ -37,6 +41,13 @@ def judge_libraries(lacking: dict[str, tuple[str, ...]]) -> Iterator[Finding]:
     """Report missing libraries, by the models that need them. Pure."""
     for sentence in libraries.describe_missing(lacking):
         yield finding_of(Level.WARNING, "Models", sentence)
+
+
+def judge_toolchain(kind: DeviceKind) -> Finding:
+    """Report whether --compile can generate code for a kind of device."""
+    if lacking := toolchain.missing(kind):
+        return finding_of(Level.WARNING, "Compiler", f"--compile measures nothing, because {lacking}")
+    return Finding(Level.OK, "Compiler", f"--compile can generate code for {_DEVICES[kind]}")
 
 
 def _major(version: str) -> int:

@@ -25,7 +25,7 @@ from protocol.result import Result
 
 _STANDS: Final = (
     *(SlotStatus.RUNNING, SlotStatus.WAITING, SlotStatus.MEASURED, SlotStatus.REFERRED),
-    *(SlotStatus.FAILED, SlotStatus.DOES_NOT_FIT, SlotStatus.SKIPPED, SlotStatus.DROPPED),
+    *(SlotStatus.FAILED, SlotStatus.DOES_NOT_FIT, SlotStatus.UNSUPPORTED, SlotStatus.SKIPPED, SlotStatus.DROPPED),
 )
 
 
@@ -191,6 +191,8 @@ def _next_step(state: RunState, live: Live, failure: Failure) -> str:
     status = state.slots[live.next.slot].status
     if failure.category is Category.STOPPED and status is SlotStatus.WAITING:
         return "dropped" if failure.message == OUT_OF_TIME else "`resume` measures it again"
+    if rule.reaction in {Reaction.QUARANTINE, Reaction.NOT_SUPPORTED}:
+        return str(rule.reaction)
     if live.next.scans and status is not SlotStatus.FAILED and not rule.retries:
         return "the batch size scan found its limit"
     fits_not = "the model itself does not fit at any batch size" if state.skips else "the next round tries it again"
@@ -200,8 +202,6 @@ def _next_step(state: RunState, live: Live, failure: Failure) -> str:
         return f"{rule.reaction}, {fitting(state, live.next.slot)}"
     if status is SlotStatus.WAITING:
         return str(Reaction.RETRY if rule.reaction is Reaction.ELSEWHERE else rule.reaction)
-    if rule.reaction is Reaction.QUARANTINE:
-        return str(rule.reaction)
     if scope := skipped_as(state, state.cells[live.next.planned]):
         return f"{scope} is skipped on every device"
     if live.next.slot in state.unattributed and fault_placement.judge(state, live.next.slot) is Blame.OPEN:

@@ -28,6 +28,7 @@ class Status(enum.StrEnum):
     DEGRADED = "degraded"
     REFERRED = "referred"
     DOES_NOT_FIT = "does_not_fit"
+    UNSUPPORTED = "unsupported"
     FAILED = "failed"
     DROPPED = "dropped"
     MISSING = "missing"
@@ -144,6 +145,36 @@ class Computed(Measured, frozen=True, kw_only=True):
     energy_per_token_j: float | None = None
 
 
+class ShapeTimes(Part, frozen=True, kw_only=True):
+    """Calls with inputs of one size: the first one, and the median of the later ones."""
+
+    input_size: int
+    first_call_ms: float
+    later_call_ms: float | None
+
+
+class ShapeFigures(Part, frozen=True, kw_only=True):
+    """Input sizes that change from call to call, met in one way: static, dynamic, or padded to buckets.
+
+    error: why there are no figures. cache_hits: calls that compiled nothing; null where torch reached its limit of
+    compiled forms (limited), because later calls may have run eager. reasons: of recompilations, "file:line: reason",
+    each once. total_ms: of all calls. padding: elements of the padded inputs over those of the real ones.
+    padding_time: later calls over those of the static way.
+    """
+
+    way: str
+    error: str
+    calls: int
+    cache_hits: int | None
+    recompilations: int
+    reasons: tuple[str, ...]
+    limited: bool
+    total_ms: float | None
+    padding: float | None
+    padding_time: float | None
+    sizes: tuple[ShapeTimes, ...]
+
+
 class CompilationFigures(Part, frozen=True, kw_only=True):
     """torch.compile in one cell, and the same cell without it.
 
@@ -152,7 +183,8 @@ class CompilationFigures(Part, frozen=True, kw_only=True):
     iteration with that. graph_breaks, recompilations: "file:line: reason", each once. Errors of the outputs against
     eager (protocol.result.Compilation), the largest of all launches; within_tolerance: by the relative error and the
     precision. speed_up: eager time over compiled time of an iteration, with its 95 % interval. memory_of_eager: peak,
-    as a share of eager's. pays_after_iterations: until a cold compilation has paid; null where it never does.
+    as a share of eager's. pays_after_iterations: until a cold compilation has paid; null where it never does. shapes:
+    the first launch with input sizes that change (--compile-shapes), once for each way.
     """
 
     own: bool
@@ -172,6 +204,7 @@ class CompilationFigures(Part, frozen=True, kw_only=True):
     speed_up_high: float | None = None
     memory_of_eager: float | None = None
     pays_after_iterations: int | None = None
+    shapes: tuple[ShapeFigures, ...] = ()
 
 
 class PhaseMetrics(Computed, frozen=True, kw_only=True):

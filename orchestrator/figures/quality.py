@@ -36,6 +36,7 @@ class Quality(enum.StrEnum):
     DEGRADED = "degraded"
     REFERRED = "referred"
     DOES_NOT_FIT = "does not fit"
+    UNSUPPORTED = "unsupported"
     FAILED = "failed"
     DROPPED = "dropped"
     MISSING = "missing"

@@ -199,7 +199,8 @@ class BestThroughput(Part, frozen=True, kw_only=True):
 
 
 class CellCounts(Part, frozen=True, kw_only=True):
-    """Planned cells by final state. dropped: for lack of time under a time limit.
+    """Planned cells by final state. dropped: for lack of time under a time limit. unsupported: this machine lacks
+    what they need.
 
     short_of_launches: measured by fewer launches than planned, for other reasons. throttled: measured on a GPU that was
     slowed down, after two further attempts if there was time.
@@ -215,6 +216,7 @@ class CellCounts(Part, frozen=True, kw_only=True):
     missing: int
     short_of_launches: int
     throttled: int
+    unsupported: int = 0
 
 
 class Summary(Part, frozen=True, kw_only=True):

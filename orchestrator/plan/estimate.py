@@ -12,7 +12,7 @@ import msgspec
 
 from orchestrator.config.run_configuration import Configuration, Isolation, Plan
 from orchestrator.config.workloads import WORKLOADS
-from orchestrator.plan import load_windows
+from orchestrator.plan import changing_shapes, load_windows
 from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, ModelSpec, Precision, SizeUnit, Workload
 from protocol.messages import SETTLING_S, Measurement
 from protocol.verification import LEAST_REPLAYS, REPLAY_STEPS
@@ -133,7 +133,7 @@ def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: fl
     measured = _fixed_s(measurement.iterations, iteration, _measured_s(measurement, iteration, device))
     if load_s := load_windows.window_s(cell, configuration, device, round_):
         measured = max(measured, SETTLING_S + load_s - warm_up)
-    compiling = COMPILE_S if cell.compiles else 0.0
+    compiling = COMPILE_S * (1 + changing_shapes.forms(cell, configuration, round_)) if cell.compiles else 0.0
     return start + compiling + FIRST_S[device.kind] + warm_up + measured + _afterwards_s(cell, measurement, iteration)
 
 

@@ -22,6 +22,7 @@ class Reaction(enum.StrEnum):
         "later, only this cell fails"
     )
     QUARANTINE = "the device is quarantined"
+    NOT_SUPPORTED = "the other launches of the cell are skipped, which is no failure; other cells continue"
     GIVE_UP = "the cell has failed; other cells continue"
 
 
@@ -259,6 +260,16 @@ POLICY: Final[dict[Category, Rule]] = {
         sign=Sign.EXCEPTION,
         traits=Trait.NONE,
         skips=Reach.WORK,
+    ),
+    Category.UNSUPPORTED: Rule(
+        reaction=Reaction.NOT_SUPPORTED,
+        retries=0,
+        why="every launch of the cell would lack the same",
+        seen="a model is to be compiled, and torch.compile lacks a compiler or Triton",
+        advice="Install what the message names, and start a new run. `gpubench-orchestrate doctor` looks for it.",
+        hardware=Hardware.NO,
+        sign=Sign.EXCEPTION,
+        traits=Trait.NO_ROOT_CAUSE,
     ),
     Category.CRASHED: Rule(
         reaction=Reaction.ELSEWHERE,

@@ -32,6 +32,7 @@ class SlotStatus(enum.StrEnum):
     MEASURED = "measured"
     REFERRED = "referred"
     DOES_NOT_FIT = "does not fit"
+    UNSUPPORTED = "unsupported"
     FAILED = "failed"
     SKIPPED = "skipped"
     DROPPED = "dropped"

@@ -35,6 +35,7 @@ from orchestrator.state.slots import (
     StopRequested,
     Withdrawn,
     is_skipped,
+    rounds,
     settled,
     with_device,
     with_slot,
@@ -229,6 +230,8 @@ def _failed(state: RunState, slot: Slot, launch: int, failure: Failure) -> RunSt
         culprit = failure.device or state.cells[slot[0]].devices[0]
         state = step(state, Quarantined(culprit, failure.message))
         return settled(state, slot, SlotStatus.FAILED)
+    if rule.reaction is Reaction.NOT_SUPPORTED:
+        return _unsupported(state, slot)
     if rule.reaction is Reaction.RETRY_SMALLER and not scans:
         return _shrink(state, slot, failure.phase)
     if rule.reaction is Reaction.RETRY_FEWER:
@@ -292,6 +295,15 @@ def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
     if phase in BEFORE_FIRST_FORWARD:
         return settled(state, slot, SlotStatus.DOES_NOT_FIT)
     return _again(state, slot, first=True)
+
+
+def _unsupported(state: RunState, slot: Slot) -> RunState:
+    """Settle a launch and all of its cell that wait."""
+    state = settled(state, slot, SlotStatus.UNSUPPORTED)
+    for other in ((slot[0], round_) for round_ in range(rounds(state, slot[0]))):
+        if other in state.slots and state.slots[other].status is SlotStatus.WAITING:
+            state = gangs.without(settled(state, other, SlotStatus.UNSUPPORTED), other)
+    return state
 
 
 def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:

@@ -89,7 +89,8 @@ def event_lines(event: CellEnded | Notice, *, verbose: bool) -> list[str]:
         words = "stopped" if how == Category.STOPPED else how
         return ["; ".join(filter(None, (f"{subject}: {words}", next_step)))]
     message = "as before" if event.repeated and not verbose else plain(event.failure.message)
-    line = f"{subject}: FAILED in {event.failure.phase}, {event.failure.category}: {message}"
+    how = "" if event.failure.category is Category.UNSUPPORTED else f"FAILED in {event.failure.phase}, "
+    line = f"{subject}: {how}{event.failure.category}: {message}"
     return [f"{line}; next: {next_step}" if next_step else line, *(_evidence(event.failure) if verbose else ())]
 
 

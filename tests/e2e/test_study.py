@@ -83,4 +83,5 @@ def test_what_cannot_run_here_is_unsupported(tmp_path: Path) -> None:
         "jax": "unsupported",
     }
     assert "no jax here" in found["jax"]["reason"]
-    assert report["failures"] == []
+    assert {one["status"] for one in report["failures"]} == {"unsupported"}
+    assert report["summary"]["cells"]["unsupported"] == 2

@@ -4,14 +4,16 @@ cuDNN's autotuner is left at torch's default, which is what most code runs with.
 """
 
 import torch
+from msgspec.structs import replace
 
 from protocol import floats
 from protocol.messages import Assign
 from protocol.result import Result
 from worker import devices, flops, latency, outputs
+from worker.changing_shapes import Trials
 from worker.compiler import Compiler
 from worker.measure import Work
-from worker.models.base import Batch
+from worker.models.base import Batch, Family
 from worker.stage import Stage
 from worker.workloads import common
 
@@ -23,8 +25,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     compiler = Compiler(assign, stage, device)
     with torch.inference_mode():
         with stage.timed("build"):
-            dtype = devices.weights_type(assign.cell.precision, training=False)
-            batch = _inputs(assign, common.make_batch(family, assign, device, dtype))
+            batch = _inputs(family, assign, device, assign.cell.input_size)
 
         def forward() -> torch.Tensor:
             return family.forward(module, batch)
@@ -39,6 +40,16 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             latencies_ms = latency.times_ms(forward, batch.values(), device, assign.measurement.min_s, passes_ms)
         with stage.timed("count"):
             operations = flops.count(forward, measurements.iteration_ms)
+        compilation = compiler.compilation()
+        if compilation is not None and assign.shapes is not None:
+            trials = Trials(
+                assign,
+                stage,
+                module,
+                lambda size: _inputs(family, assign, device, size),
+                lambda inputs: family.forward(module, inputs),
+            )
+            compilation = replace(compilation, shapes=trials.run(assign.shapes))
     return common.result(
         measurements,
         module,
@@ -47,12 +58,15 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         isolation=isolation,
         items=common.items(family, assign, batch),
         series={"latency": latencies_ms},
-        compilation=compiler.compilation(),
+        compilation=compilation,
         flops=operations,
     )
 
 
-def _inputs(assign: Assign, batch: Batch) -> Batch:
+def _inputs(family: Family, assign: Assign, device: torch.device, size: int | None) -> Batch:
+    dtype = devices.weights_type(assign.cell.precision, training=False)
+    sized = replace(assign, cell=replace(assign.cell, input_size=size))
+    batch = common.make_batch(family, sized, device, dtype)
     # Without the labels of the loss, which would take memory.
     named = {entry.name: batch[entry.name] for entry in assign.model.inputs if entry.name in batch}
     return named or batch

@@ -50,6 +50,8 @@ def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
     memory.reset_peaks(device)
     with stage.timed("measure"):
         shapes = _measured(bench, stage)
+    if all(shape.unsupported for shape in shapes):
+        raise UnsupportedError(shapes[0].unsupported)
     if bench.errors and all(shape.error for shape in shapes):
         raise bench.errors[0]
     peaks = memory.peaks(device)

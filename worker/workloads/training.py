@@ -52,6 +52,8 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         measurements = common.warm_up_and_measure(step.work(), assign, stage, device)
         with stage.timed("count"):
             operations = flops.count(step.gradients, measurements.iteration_ms)
+        loss = finite.total(step.losses())
+        compilation = compiler.compare_random(compiler.compilation(), module, step.losses_of_a_step)
     return common.result(
         measurements,
         module,
@@ -60,8 +62,8 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         isolation=isolation,
         items=common.items(family, assign, batch),
         flops=operations,
-        loss=finite.total(step.losses()),
-        compilation=compiler.compilation(),
+        loss=loss,
+        compilation=compilation,
     )
 
 
@@ -169,9 +171,9 @@ class _WholeStep:
             self._loss = self._step(self._module, self._batch)
 
     def losses_of_a_step(self) -> dict[str, torch.Tensor]:
-        """The loss of a whole step."""
+        """No loss: the step has changed the weights, so the next one computes another."""
         self.gradients()
-        return {"model": self._loss}
+        return {}
 
     def losses(self) -> dict[str, float]:
         return {"model": self._loss.item()}

@@ -9,6 +9,7 @@ from orchestrator.engine.kind import LaunchTerms
 from orchestrator.engine.launches import rendezvous
 from orchestrator.engine.launches.gang import MemberEnd
 from orchestrator.engine.launches.lifecycle import Launch, Status
+from orchestrator.plan import changing_shapes
 from orchestrator.state.slots import NextLaunch
 from orchestrator.system.process_end import Exit
 from protocol.cell import Device
@@ -78,6 +79,7 @@ class Live:
             deadlines=terms.deadlines,
             cache_folder=configuration.cache_folder,
             compiler_caches=str(self.paths.compiler_caches) if self.next.cell.compiles else "",
+            shapes=changing_shapes.of_launch(self.next.cell, configuration, self.next.slot[1]),
             injection=terms.injection,
             gang=self.gang,
             steps=terms.steps,

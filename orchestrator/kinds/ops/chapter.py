@@ -141,10 +141,10 @@ def _findings(rows: Sequence[OperatorRow]) -> Iterator[Finding]:
     if wrong:
         lines = tuple(f"{title(row)}, {row.shape}: {row.reason}" for row in wrong)
         yield Finding(Badge("WRONG", Tone.BAD), "Wrong results", lines, opened=True, listed=True)
-    failed = [row for row in rows if row.status is OperatorStatus.FAILED]
-    if failed:
-        lines = tuple(f"{title(row)}, {row.shape}: {row.reason}" for row in failed)
-        yield Finding(Badge("failed", Tone.WARN), "Shapes without a result", lines, opened=True, listed=True)
+    for status in (OperatorStatus.FAILED, OperatorStatus.UNSUPPORTED):
+        lines = tuple(f"{title(row)}, {row.shape}: {row.reason}" for row in rows if row.status is status)
+        if lines:
+            yield Finding(Badge(status, Tone.WARN), "Shapes without a result", lines, opened=True, listed=True)
     compared = sorted((row for row in rows if row.eager_percent is not None), key=lambda row: row.eager_percent or 0.0)
     faster = [row for row in compared if (row.eager_percent or 0.0) > _SAME]
     if faster:

@@ -38,6 +38,7 @@ _ADVICE: Final[Mapping[Quality, str]] = {
     Quality.IMPLAUSIBLE: "--full says what contradicts what",
     Quality.DEGRADED: "ran out of memory, measured at a smaller batch",
     Quality.DOES_NOT_FIT: "too large for the memory",
+    Quality.UNSUPPORTED: "`gpubench-orchestrate doctor` says what is missing",
     Quality.DROPPED: "no time left; a longer --time-limit",
 }
 """What a warning counts, and what to do about it."""

@@ -24,6 +24,7 @@ _TONES: Final = {
     Quality.HOST_BOUND: Tone.QUIET,
     Quality.REFERRED: Tone.QUIET,
     Quality.DROPPED: Tone.QUIET,
+    Quality.UNSUPPORTED: Tone.QUIET,
     Quality.FAILED: Tone.BAD,
 }
 """All others are warnings."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from orchestrator.figures.cells import CompilationFigures, PhaseMetrics
 from orchestrator.figures.report import Report
+from orchestrator.report.chapters import changing_shapes
+from orchestrator.report.chapters.changing_shapes import ShapeRow
 from orchestrator.report.charts import Bars, Kind, Series
 from orchestrator.report.device_labels import by_uuid
 from orchestrator.report.lines import Line, lines
@@ -35,13 +37,18 @@ def compiled(report: Report) -> Section | None:
     if not found:
         return None
     chart, figures = _speed_ups(found)
+    shapes = [
+        ShapeRow(f"{row.group} {row.mode}", row.line.entry.model_name, one)
+        for row in found
+        for one in row.figures.shapes
+    ]
     return Section(
         "compiled",
         "Compiled and eager",
         (_SUMMARY,),
         charts=(chart,) if chart.plots else (),
-        tables=(figures,),
-        findings=(*_advice(found), *_wrong(found), *_breaks(found)),
+        tables=(figures, *changing_shapes.tables(shapes)),
+        findings=(*_advice(found), *_wrong(found), *_breaks(found), *changing_shapes.findings(shapes)),
     )
 
 

@@ -148,6 +148,7 @@ def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
         "degraded (measured at a smaller batch size)": cells.degraded,
         "referred (measured as another planned batch size)": cells.referred,
         "too large for the device's memory": cells.does_not_fit,
+        "unsupported on this machine": cells.unsupported,
         "failed": cells.failed,
         "dropped for want of time": cells.dropped,
         "missing": cells.missing,

@@ -12,7 +12,7 @@ from orchestrator.report.chapters.best import best
 from orchestrator.report.chapters.compiled import compiled
 from orchestrator.report.numbers import number
 from protocol.cell import CompileMode, Workload
-from protocol.result import Compilation
+from protocol.result import Compilation, ShapeCall, ShapeTrial, ShapeWay
 from tests.fakes.runs import FakeRun
 
 MODES = (CompileMode.EAGER, CompileMode.DEFAULT, CompileMode.REDUCE_OVERHEAD)
@@ -25,7 +25,12 @@ class CompiledRun(FakeRun):
         return msgspec.structs.replace(configuration, compile_modes=MODES, launches=2)
 
 
-def made(folder: Path, forward_ms: dict[CompileMode, float], relative_error: float = 1e-6) -> Report:
+def made(
+    folder: Path,
+    forward_ms: dict[CompileMode, float],
+    relative_error: float = 1e-6,
+    shapes: tuple[ShapeTrial, ...] = (),
+) -> Report:
     run = CompiledRun(folder, batch_sizes=(8,))
     for round_ in range(2):
         for cell in run.stored.plan.cells:
@@ -37,6 +42,7 @@ def made(folder: Path, forward_ms: dict[CompileMode, float], relative_error: flo
                 graph_breaks=("net.py:7: a reason",),
                 absolute_error=relative_error,
                 relative_error=relative_error,
+                shapes=() if round_ else shapes,
             )
             changes = {"compilation": facts} if cell.compiles else {}
             run.measured(cell, number=round_, forward_ms=forward_ms[cell.compile_mode], **changes)
@@ -79,6 +85,39 @@ def test_a_mode_that_is_slower_or_wrong_is_not_recommended(tmp_path: Path) -> No
     section = compiled(wrong)
     assert section is not None
     assert sum(finding.badge is not None for finding in section.findings) == 2
+
+
+def trial(way: ShapeWay, *calls: tuple[int, float, bool], **facts: object) -> ShapeTrial:
+    made = tuple(ShapeCall(size=size, ms=ms, compiled=compiled) for size, ms, compiled in calls)
+    return ShapeTrial(way=way, calls=made, elements=30, padded_elements=40, **facts)  # type: ignore[arg-type]  # its own
+
+
+def test_ways_to_meet_changing_sizes_are_compared(tmp_path: Path) -> None:
+    """First and later calls of each size, hits, padding against static; a reason and an error are named once."""
+    calls = ((20, 900.0, True), (10, 800.0, True), (10, 1.0, False), (20, 3.0, False), (20, 5.0, False))
+    padded = ((20, 700.0, True), (10, 6.0, False), (10, 6.0, False), (20, 4.0, False), (20, 4.0, False))
+    trials = (
+        trial(ShapeWay.STATIC, *calls, recompilations=1, reasons=("net.py:7: size",)),
+        ShapeTrial(way=ShapeWay.DYNAMIC, error="size 20 refused"),
+        trial(ShapeWay.PADDED, *padded, limited=True),
+    )
+    report = made(tmp_path / "run", {MODES[0]: 10, MODES[1]: 5, MODES[2]: 12}, shapes=trials)
+    static, dynamic, buckets = figures(report, MODES[1]).shapes
+    assert [(one.input_size, one.first_call_ms, one.later_call_ms) for one in static.sizes] == [
+        (10, 800, 1),
+        (20, 900, 4),
+    ]
+    assert (static.calls, static.cache_hits, static.recompilations, static.total_ms) == (5, 3, 1, 1709)
+    assert (static.padding, static.padding_time) == (None, None)
+    assert (dynamic.error, dynamic.total_ms, dynamic.cache_hits) == ("size 20 refused", None, None)
+    assert (buckets.padding, buckets.padding_time) == (pytest.approx(4 / 3), 2)
+    assert (buckets.limited, buckets.cache_hits) == (True, None)
+    section = compiled(report)
+    assert section is not None
+    assert [len(table.rows) for table in section.tables] == [2, 6, 8]
+    told = [line for finding in section.findings for line in finding.lines]
+    assert sum("net.py:7: size" in line for line in told) == 1
+    assert sum("size 20 refused" in line for line in told) == 2  # of both modes
 
 
 def test_the_best_configuration_is_one_mode(tmp_path: Path) -> None:

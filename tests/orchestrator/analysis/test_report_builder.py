@@ -151,6 +151,17 @@ def test_a_cell_that_does_not_fit_is_complete(tmp_path: Path, sizes: tuple[int, 
     assert any(reason.startswith(f"{len(sizes)} cell") for reason in verdict.reasons)
 
 
+def test_an_unsupported_cell_is_complete(tmp_path: Path) -> None:
+    """One launch finds out what the machine lacks. Its reason is in the row, and the exit code stays 0."""
+    run = FakeRun(tmp_path, batch_sizes=(8,))
+    run.failed(run.cell(batch_size=8), Category.UNSUPPORTED, message="no C++ compiler", phase=Phase.IMPORT)
+    report = run.ended()
+    assert (inference(report).status, inference(report).reason) == (Status.UNSUPPORTED, "no C++ compiler")
+    assert (report.summary.cells.unsupported, report.summary.cells.failed) == (1, 0)
+    assert report.verdict.exit_code == ExitCode.PASSED
+    assert any("1 cell unsupported" in reason for reason in report.verdict.reasons)
+
+
 def test_a_damaged_result_is_listed_as_failed(tmp_path: Path) -> None:
     """A result file that is not the promised one is named with its path, never skipped in silence."""
     run = FakeRun(tmp_path)

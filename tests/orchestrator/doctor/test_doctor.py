@@ -103,6 +103,14 @@ def test_slices_are_counted_and_each_is_tried(patient: Patient) -> None:
     assert re.search(rf"broken CUDA .*CUDA_ERROR_NO_DEVICE, .*GPU 0:1 \({slices[1]}\)", words)
 
 
+def test_the_compiler_is_a_warning(patient: Patient) -> None:
+    """Only --compile needs it: a C compiler on GPUs, a C++ compiler on CPU devices."""
+    words = patient.examined(ExitCode.PASSED, CC="none")
+    assert re.search(r"warning Compiler .*CC=none.* do: .*apt install gcc", words)
+    words = patient.examined(ExitCode.PASSED, "--gpu-ids", "cpu:0", CXX="none")
+    assert re.search(r"warning Compiler .*CXX=none.* do: .*apt install g\+\+", words)
+
+
 def test_old_drivers_and_mps(patient: Patient) -> None:
     """A driver for CUDA 11 serves no installed torch; an MPS daemon is found by CUDA's pipe folder."""
     assert "warning CUDA an MPS " in patient.examined(ExitCode.PASSED, CUDA_MPS_PIPE_DIRECTORY=str(patient.folder))

@@ -116,13 +116,23 @@ def test_the_policy_decides_how_often(category: Category) -> None:
     first, other = cell(1), cell(1, model="other")
     end, made = run(plan(first, other), lambda launch: failure(category) if launch.slot[0] == first.id else None)
     rule = POLICY[category]
-    assert end.slots[(first.id, 0)].status is SlotStatus.FAILED
+    unsupported = rule.reaction is Reaction.NOT_SUPPORTED
+    assert end.slots[(first.id, 0)].status is (SlotStatus.UNSUPPORTED if unsupported else SlotStatus.FAILED)
     if rule.reaction is Reaction.QUARANTINE:
         assert [launch.slot[0] for launch in made] == [first.id]
         assert end.devices["d0"].quarantined
     else:
         assert sum(launch.slot[0] == first.id for launch in made) == 1 + rule.retries
         assert end.slots[(other.id, 0)].status is SlotStatus.MEASURED
+
+
+def test_one_launch_settles_an_unsupported_cell() -> None:
+    """Its other rounds are not launched; other cells are measured in each round."""
+    first, other = cell(1), cell(1, model="other")
+    lacking = failure(Category.UNSUPPORTED)
+    end, made = run(plan(first, other, launches=2), lambda launch: lacking if launch.slot[0] == first.id else None)
+    assert sum(launch.slot[0] == first.id for launch in made) == 1
+    assert (end.tally[SlotStatus.UNSUPPORTED], end.tally[SlotStatus.MEASURED]) == (2, 2)
 
 
 def test_solo_runs_one_device_at_a_time() -> None:

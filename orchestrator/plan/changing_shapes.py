@@ -1,0 +1,24 @@
+"""Launches after whose measurement a compiled model meets input sizes that change (--compile-shapes). Pure.
+
+The first launch of each compiled cell of inference with a fixed batch size.
+"""
+
+from orchestrator.config.run_configuration import Configuration
+from protocol.cell import AUTO, Cell, Workload
+from protocol.messages import ChangingShapes
+
+
+def can_meet(cell: Cell, configuration: Configuration) -> bool:
+    """Whether a cell is compiled inference. cell: with its planned or its actual batch size."""
+    return cell.compiles and cell.workload is Workload.INFERENCE and AUTO not in configuration.batch_sizes
+
+
+def of_launch(cell: Cell, configuration: Configuration, round_: int) -> ChangingShapes | None:
+    """Return the sizes that a launch meets, None for none."""
+    return configuration.shapes if round_ == 0 and can_meet(cell, configuration) else None
+
+
+def forms(cell: Cell, configuration: Configuration, round_: int) -> int:
+    """Return how many graphs are compiled for them at most: static and padded for each size, dynamic once."""
+    shapes = of_launch(cell, configuration, round_)
+    return 0 if shapes is None else 2 * len(shapes.sizes) + 1

@@ -1,0 +1,79 @@
+"""Input sizes that change: tables of the chapter "Compiled and eager", and what made torch compile again."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from orchestrator.figures.cells import ShapeFigures, ShapeTimes
+from orchestrator.report.numbers import NOT_AVAILABLE, number
+from orchestrator.report.sections import Entry, Finding, Table, numbers, table, texts
+
+_WORDS = (
+    "One launch met the sizes in random order. Padded: each size padded to the next bucket. Hits: calls that compiled "
+    "nothing. Total: all calls. Padding: elements of the padded inputs over those of the real ones. Padding time: "
+    "later calls over static ones."
+)
+_LIMITED = "torch reached its limit of compiled forms: later sizes ran eager"
+
+
+class ShapeRow(NamedTuple):
+    """One way of a compiled cell. name: of the cell, with its mode."""
+
+    name: str
+    model: str
+    figures: ShapeFigures
+
+
+def tables(rows: Sequence[ShapeRow]) -> Iterator[Table]:
+    """The ways against each other, then the times of each size."""
+    if not rows:
+        return
+    columns = (
+        *texts("Measurement", "Way"),
+        *numbers("Recompiled"),
+        *numbers("Hits", priority=2),
+        *numbers("Calls", priority=4),
+        *numbers("Total s", priority=1),
+        *numbers("Padding", "Padding time", priority=3),
+    )
+    yield table("Changing shapes", columns, [_entries(row) for row in rows], _WORDS, name="shapes")
+    columns = (*texts("Measurement", "Way"), *numbers("Size", "First ms", "Later ms"))
+    entries = [_times(row, one) for row in rows for one in row.figures.sizes]
+    if entries:
+        yield table("Changing shapes by size", columns, entries, name="shapes-by-size")
+
+
+def findings(rows: Sequence[ShapeRow]) -> Iterator[Finding]:
+    """Ways without figures, and the reasons of recompilations; each once."""
+    lacking = [words for row in rows if (words := _remark(row))]
+    again = [f"{row.model}, {row.figures.way}: {why}" for row in rows for why in row.figures.reasons]
+    for title, lines in (
+        ("Changing shapes: what is missing", lacking),
+        ("Recompilations with changing shapes", again),
+    ):
+        if lines:
+            yield Finding(None, title, tuple(dict.fromkeys(lines)), listed=True)
+
+
+def _entries(row: ShapeRow) -> tuple[Entry, ...]:
+    figures = row.figures
+    return (
+        row.name,
+        figures.way,
+        str(figures.recompilations) if figures.calls else NOT_AVAILABLE,
+        NOT_AVAILABLE if figures.cache_hits is None else str(figures.cache_hits),
+        str(figures.calls),
+        number(None if figures.total_ms is None else figures.total_ms / 1000),
+        number(figures.padding),
+        number(figures.padding_time),
+    )
+
+
+def _remark(row: ShapeRow) -> str:
+    """Why a way has no figures, or worse ones; an error that all ways share is one remark."""
+    if row.figures.error:
+        return f"{row.name}: {row.figures.error}"
+    return f"{row.name}, {row.figures.way}: {_LIMITED}" if row.figures.limited else ""
+
+
+def _times(row: ShapeRow, one: ShapeTimes) -> tuple[Entry, ...]:
+    return row.name, row.figures.way, str(one.input_size), number(one.first_call_ms), number(one.later_call_ms)

@@ -1,0 +1,30 @@
+"""What torch.compile needs to generate code. The worker refuses a cell without it, and `doctor` reports it.
+
+A CPU device needs the C++ compiler that torch._inductor calls: CXX, or g++. A GPU needs Triton, which calls a C
+compiler: CC, gcc or clang.
+"""
+
+import importlib.util
+import os
+import shlex
+import shutil
+
+from protocol.cell import DeviceKind
+
+
+def missing(kind: DeviceKind) -> str:
+    """What torch.compile lacks on this machine for a kind of device, and what to do. Empty if it lacks nothing."""
+    if kind is DeviceKind.CPU:
+        return _without_compiler("C++", "CXX", "g++")
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed. Install it for this torch: pip install triton"
+    return _without_compiler("C", "CC", "gcc", "clang")
+
+
+def _without_compiler(language: str, variable: str, *usual: str) -> str:
+    named = os.environ.get(variable)
+    programs = (shlex.split(named) or [named])[:1] if named is not None else usual
+    if any(map(shutil.which, programs)):
+        return ""
+    looked_for = f"{variable}={named}" if named is not None else " or ".join(usual)
+    return f"there is no {language} compiler ({looked_for}). Install one: apt install {usual[0]}"

@@ -1,0 +1,108 @@
+"""torch.compile in a launch: input sizes that change, and losses that dropout makes random."""
+
+from collections import Counter
+
+import pytest
+from msgspec.structs import replace
+
+from protocol.cell import CompileMode, InputSpec, Sizes, SizeUnit, Workload
+from protocol.messages import ChangingShapes
+from protocol.result import Compilation, ShapeTrial, ShapeWay
+from tests.fakes.assignments import assignment, result_of
+from tests.fakes.own import Code
+from tests.worker.fresh import Fresh
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+SIZES = (10, 16, 24, 40)
+BRANCHES = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 4)
+
+    def forward(self, x):
+        if x.shape[1] > 20:
+            return self.net(x) * 2
+        return self.net(x)
+"""
+
+
+def compiled(write: Code, fresh: Fresh, text: str, workload: Workload, sizes: tuple[int, ...] = ()) -> Compilation:
+    """What the first launch of a user's model found; its inputs have a size, as those of models that ship."""
+    spec = replace(
+        write(text, inputs=(InputSpec(name="x", shape=("batch", "size", 4)),)),
+        sizes=Sizes(unit=SizeUnit.TOKENS, default=16),
+    )
+    assign = assignment(spec, workload, write.folder / "cache", compile_mode=CompileMode.DEFAULT)
+    shapes = ChangingShapes(sizes=sizes, bucket=16) if sizes else None
+    outcome = fresh.launch(replace(assign, compiler_caches=str(write.folder / "compiler"), shapes=shapes))
+    found = result_of(outcome).compilation
+    assert found is not None
+    return found
+
+
+def firsts(trial: ShapeTrial) -> dict[int, bool]:
+    """Whether the first call with each size compiled a graph."""
+    return {call.size: call.compiled for call in reversed(trial.calls)}
+
+
+def test_recompilations_are_counted_and_named(write: Code, fresh: Fresh) -> None:
+    """Static: each size compiles. Dynamic: the branch on the size does. Padded: each bucket, with padding elements."""
+    found = compiled(write, fresh, BRANCHES, Workload.INFERENCE, SIZES)
+    static, dynamic, padded = found.shapes
+    assert [trial.way for trial in found.shapes] == [*ShapeWay]
+    assert not any(trial.error or trial.limited for trial in found.shapes)
+    assert Counter(call.size for call in static.calls) == dict.fromkeys(SIZES, 4)
+    assert [call.size for call in static.calls] == [call.size for call in padded.calls]
+    assert firsts(static) == dict.fromkeys(SIZES, True)
+    assert (static.recompilations, sum(call.compiled for call in static.calls)) == (3, 4)
+    assert all("net.py:" in reason and "size" in reason for reason in static.reasons)
+    assert (dynamic.recompilations, sum(call.compiled for call in dynamic.calls)) == (1, 2)
+    assert "20" in dynamic.reasons[0]
+    assert (padded.recompilations, sum(call.compiled for call in padded.calls)) == (2, 3)
+    assert padded.padded_elements / padded.elements == pytest.approx((16 + 16 + 32 + 48) / sum(SIZES))
+    assert (found.recompilations, found.graphs) == ((), 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (BRANCHES.replace("return self.net(x) * 2", "raise ValueError('no such position')"), "size 24"),
+        (BRANCHES.replace("if x.shape", "x = x + torch.zeros(16, 4)\n        if x.shape"), "size 24"),
+    ],
+)
+def test_a_model_of_one_size_names_its_reason(text: str, error: str, write: Code, fresh: Fresh) -> None:
+    """That of the eager model, in every way; the measurement stands."""
+    found = compiled(write, fresh, text, Workload.INFERENCE, SIZES[1:])
+    assert len({trial.error for trial in found.shapes}) == 1
+    assert error in found.shapes[0].error
+    assert found.relative_error is not None
+
+
+def test_the_limit_of_forms_is_noticed(write: Code, fresh: Fresh) -> None:
+    """Beyond it torch runs eager without a word."""
+    limit = "import torch._dynamo\ntorch._dynamo.config.cache_size_limit = 2\n"
+    static, dynamic, _ = compiled(write, fresh, limit + BRANCHES, Workload.INFERENCE, SIZES).shapes
+    assert (static.limited, dynamic.limited) == (True, False)
+
+
+DROPS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 64)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        y = torch.nn.functional.dropout(self.drop(self.net(x)).relu(), 0.3, self.training)
+        return y * (2 if torch.compiler.is_compiling() else 1) if WRONG else y
+"""
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_losses_with_dropout_are_compared(wrong: bool, write: Code, fresh: Fresh) -> None:
+    """With equal random numbers. A loss that is wrong when compiled is found: it is the mean of squares."""
+    found = compiled(write, fresh, f"WRONG = {wrong}\n{DROPS}", Workload.TRAINING)
+    assert found.relative_error == pytest.approx(3 if wrong else 0, abs=1e-4)
+    assert (found.graphs, found.recompilations) == (1, ())
