@@ -15,7 +15,7 @@ from orchestrator.report.charts import Kind, Roof, Roofline, RoofPoint
 from orchestrator.report.device_labels import label_of
 from orchestrator.report.layout import Answer
 from orchestrator.report.numbers import number, share, unit
-from orchestrator.report.sections import Badge, Chart, Finding, Section, Table, Tone, numbers, table, texts
+from orchestrator.report.sections import Badge, Chart, Finding, Section, Table, Tone, drawn, numbers, table, texts
 
 _SHOWN: Final = 5
 _SAME: Final = 100.0
@@ -28,13 +28,13 @@ def operators(report: Report) -> Section | None:
     rows = _rows(report)
     if not rows:
         return None
-    chart, points = _roofline(report, rows)
+    charts, points = drawn(_roofline(report, rows))
     return Section(
         "operators",
         "Operators",
         (_success(rows),),
-        charts=(chart,),
-        tables=(_categories(rows), _every(rows, report), points),
+        charts=charts,
+        tables=(_categories(rows), _every(rows, report), *points),
         findings=tuple(_findings(rows)),
     )
 

@@ -1,0 +1,72 @@
+"""Runs of operators that never ran: as tests/fakes/runs.py, each cell with the shapes that a test makes up."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from orchestrator.config.run_configuration import Configuration, Plan
+from orchestrator.kinds.ops import planning, settings
+from protocol import floats
+from protocol.cell import Cell, Device, Workload
+from protocol.result import ShapeResult
+from tests.fakes.runs import FakeRun, gpus, shipped
+
+TIMES: tuple[str, ...] = ("real", "pure", "real_backward", "pure_backward")
+_WORK: dict[str, dict[str, object]] = {
+    "hbm": {"bytes_per_iteration": {"copy": 10**10, "triad": 10**10}},
+    "gemm": {"flops_per_iteration": 1e12},
+}
+"""Of an iteration of each probe."""
+
+
+class OperatorRun(FakeRun):
+    """A run of these operators, in eager and compiled, with the probes of the roofs."""
+
+    def __init__(
+        self, folder: Path, *names: str, devices: Sequence[Device] = (), launches: int = 1, run_id: str = ""
+    ) -> None:
+        self._names = names
+        own_id = {"run_id": run_id} if run_id else {}
+        super().__init__(
+            folder,
+            devices=devices or gpus(1),
+            models=(),
+            probes=shipped("hbm", "gemm"),
+            launches=launches,
+            **own_id,
+        )
+
+    def asked(self, configuration: Configuration) -> Configuration:
+        own = msgspec.structs.replace(configuration, preset=settings.NAME)
+        chosen = settings.chosen((), self._names)
+        return settings.with_operators(own, chosen, (), settings.IMPLEMENTATIONS, fast=False)
+
+    def planned(self, configuration: Configuration, devices: tuple[Device, ...]) -> Plan:
+        return planning.make(configuration, devices)
+
+    @property
+    def operators(self) -> list[Cell]:
+        return [cell for cell in self.stored.plan.cells if cell.workload is Workload.OPERATOR]
+
+    def probed(self) -> None:
+        """A launch of each probe."""
+        for cell in self.stored.plan.cells:
+            if cell.workload is Workload.PROBE:
+                self.measured(cell, **_WORK[cell.model])
+
+    def did(self, cell: Cell, *shapes: ShapeResult, number: int = 0) -> None:
+        """A launch of an operator with these shapes."""
+        self.measured(cell, number=number, blocks=1, iterations=4, shapes=shapes)
+
+
+def right(shape: str, pure_ms: float) -> ShapeResult:
+    """A shape that is right: its calls take `pure_ms` on the device, and with the host twice as long."""
+    factors = zip(TIMES, (2, 1, 6, 3), strict=True)
+    series = {name: floats.pack([pure_ms * factor * noise for noise in (0.99, 1, 1.01)]) for name, factor in factors}
+    return ShapeResult(shape=shape, deviation=1e-6, series=series, graphed=True)
+
+
+def wrong(shape: str) -> ShapeResult:
+    """A shape with another result than the reference."""
+    return ShapeResult(shape=shape, wrong="values deviate by 0.5, allowed 2e-05", deviation=0.5)
