@@ -171,8 +171,7 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     deviation: the largest, relative to the reference. series: float32 milliseconds of a call (protocol.floats): "real"
     and "pure" of the forward pass, "real_backward" and "pure_backward" of forward and backward pass together; empty if
-    it is wrong. graphed: pure times without the host. alone: it was tried a second time. no_gradient: none was
-    verified.
+    it is wrong. graphed: pure times without the host. no_gradient: none was verified.
     """
 
     shape: str
@@ -181,7 +180,6 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     deviation: float | None = None
     series: dict[str, bytes] = {}
     graphed: bool = False
-    alone: bool = False
     no_gradient: bool = False
 
 

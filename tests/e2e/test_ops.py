@@ -24,6 +24,12 @@ def fails_at_first(x, calls=[]):
     if len(calls) == 1:
         raise RuntimeError("not yet")
     return torch.relu(x)
+
+def fails_from_its_second_shape_on(x, seen=set()):
+    seen.add(x.shape)
+    if len(seen) > 1:
+        raise RuntimeError("the context is lost")
+    return torch.relu(x)
 """
 OPTIONS = "--fast --gpu-ids cpu:0 --no-history -f json -o out.json"
 
@@ -37,7 +43,7 @@ def ops(folder: Path, words: str, expected: int) -> dict[str, Any]:
 
 
 def test_a_wrong_operator_has_no_speed_and_a_slow_one_is_named(tmp_path: Path) -> None:
-    """WRONG and exit code 1. A shape that failed once stands after it was tried alone."""
+    """WRONG and exit code 1. A shape that failed once stands after another launch has measured it."""
     words = "--allow-code --op softmax,relu --implementations eager " + " ".join(
         f"--against kernels.py:{one}" for one in ("wrong=softmax", "slow=softmax", "fails_at_first=relu")
     )
@@ -52,6 +58,16 @@ def test_a_wrong_operator_has_no_speed_and_a_slow_one_is_named(tmp_path: Path) -
     assert [(one["status"], one["gradient_verified"]) for one in rows["relu eager"]] == [("ok", True)] * 3
     assert [cause["kind"] for cause in report["verdict"]["causes"]] == ["wrong result"]
     assert all(one["memory_percent"] for one in rows["softmax eager"])
+
+
+def test_an_error_that_ends_the_process_spoils_one_shape_alone(tmp_path: Path) -> None:
+    """The shapes after it come first in one more launch, and there is no third."""
+    words = "--allow-code --op relu --implementations eager --against kernels.py:fails_from_its_second_shape_on=relu"
+    report = ops(tmp_path, words, 4)
+    mine = [row["status"] for row in report["operators"]["rows"] if row["implementation"] != "eager"]
+    assert sorted(mine) == ["failed", "ok", "ok"]
+    launches = {cell["cell"].partition("-")[0]: cell["launches"] for cell in report["cells"]}
+    assert (launches["kernels.py"], launches["relu"]) == (2, 1)
 
 
 def test_a_compiled_operator_is_compared_with_eager(tmp_path: Path) -> None:

@@ -45,11 +45,13 @@ class Roofs(NamedTuple):
 
 
 def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the rows of operators, and the shapes that failed twice as reasons for an incomplete run."""
+    """Return the rows, and what is incomplete: shapes that failed in every launch."""
     found = tuple(graded(_rows(archive, evidence)))
     failed = [row for row in found if row.status is OperatorStatus.FAILED and _has_result(row, found)]
     incomplete = (
-        (f"{plural(len(failed), 'shape')} failed, also alone: {', '.join(dict.fromkeys(map(title, failed)))}",)
+        (
+            f"{plural(len(failed), 'shape')} failed, also in another process: {', '.join(dict.fromkeys(map(title, failed)))}",
+        )
         if failed
         else ()
     )
