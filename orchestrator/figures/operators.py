@@ -2,6 +2,8 @@
 
 import enum
 
+import msgspec
+
 from orchestrator.figures.parts import Part
 
 
@@ -24,14 +26,43 @@ class Grade(enum.StrEnum):
     CRITICAL = "critical"
 
 
-class OperatorRow(Part, frozen=True, kw_only=True):
-    """One shape. Times in milliseconds, medians over calls, then over launches; null where the shape is not ok.
+class TimeName(enum.StrEnum):
+    """Times of an operator, named as its series (protocol.result.ShapeResult). Backward: of both passes together."""
 
-    sizes: its dimensions. deviation: the largest from the fp64 reference, relative. real_ms: a caller's view. pure_ms:
-    time on the device. *_backward_ms: of forward and backward pass together. gb_per_second, tflops: of the forward
-    pass, by pure_ms. memory_percent, compute_percent: their share of what hbm and gemm reached in this run.
-    roof_percent: share of the roof that its operations per byte allow. eager_percent: speed relative to eager.
-    graphed: whether pure times are without the host; null on a CPU device. advice: what to do about it, may be empty.
+    PURE = "pure"
+    REAL = "real"
+    PURE_BACKWARD = "pure_backward"
+    REAL_BACKWARD = "real_backward"
+
+
+class IntervalOver(enum.StrEnum):
+    """What an interval is taken over."""
+
+    LAUNCHES = "launches"
+    CALLS = "calls of a launch"
+
+
+class OperatorTime(Part, frozen=True, kw_only=True):
+    """One time of a shape. call_ms: of a call, median over calls, then over launches.
+
+    launch_values: of each launch. interval_percent: half of the 95 % interval of their mean, from three launches on;
+    with fewer, of the mean call within a launch (median), and null below 20 calls. interval_over: which of both.
+    """
+
+    call_ms: float
+    launch_values: tuple[float, ...]
+    interval_percent: float | None
+    interval_over: IntervalOver
+
+
+class OperatorRow(Part, frozen=True, kw_only=True):
+    """One shape. times: empty where the shape is not ok; without backward ones where there is no gradient.
+
+    sizes: its dimensions. deviation: the largest from the fp64 reference, relative. gb_per_second, tflops: of the
+    forward pass, by its pure time. memory_percent, compute_percent: their share of what hbm and gemm reached in this
+    run. roof_percent: share of the roof that its operations per byte allow. eager_percent: speed relative to eager.
+    graphed: whether pure times are without the host; null on a CPU device. throttled: in any launch; null where nobody
+    watched. contaminated: by another process. advice: what to do about it, may be empty.
     """
 
     gpu_uuid: str
@@ -39,6 +70,7 @@ class OperatorRow(Part, frozen=True, kw_only=True):
     category: str
     implementation: str
     precision: str
+    mode: str
     shape: str
     sizes: str
     status: OperatorStatus
@@ -46,11 +78,10 @@ class OperatorRow(Part, frozen=True, kw_only=True):
     deviation: float | None
     tolerance: float
     gradient_verified: bool
-    real_ms: float | None = None
-    pure_ms: float | None = None
-    real_backward_ms: float | None = None
-    pure_backward_ms: float | None = None
+    times: dict[TimeName, OperatorTime] = msgspec.field(default_factory=dict)
     graphed: bool | None = None
+    throttled: bool | None = None
+    contaminated: bool = False
     intensity: float = 0.0
     gb_per_second: float | None = None
     tflops: float | None = None
@@ -61,6 +92,10 @@ class OperatorRow(Part, frozen=True, kw_only=True):
     eager_backward_percent: float | None = None
     grade: Grade | None = None
     advice: str = ""
+
+    def ms(self, name: TimeName) -> float | None:
+        """Return a time of a call, None if it was not measured."""
+        return self.times[name].call_ms if name in self.times else None
 
 
 class OperatorsReport(Part, frozen=True, kw_only=True):

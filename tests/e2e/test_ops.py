@@ -52,7 +52,7 @@ def test_a_wrong_operator_has_no_speed_and_a_slow_one_is_named(tmp_path: Path) -
     for row in report["operators"]["rows"]:
         rows.setdefault(f"{row['operator']} {row['implementation']}", []).append(row)
     assert {one["status"] for one in rows["softmax kernels.py:wrong"]} == {"WRONG"}
-    assert {one["pure_ms"] for one in rows["softmax kernels.py:wrong"]} == {None}
+    assert [one["times"] for one in rows["softmax kernels.py:wrong"]] == [{}] * 3
     assert {one["grade"] for one in rows["softmax kernels.py:slow"]} == {"critical"}
     assert {one["status"] for one in rows["relu kernels.py:fails_at_first"]} == {"ok"}
     assert [(one["status"], one["gradient_verified"]) for one in rows["relu eager"]] == [("ok", True)] * 3

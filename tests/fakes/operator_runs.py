@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 
 from orchestrator.config.run_configuration import Configuration, Plan
+from orchestrator.figures.operators import TimeName
 from orchestrator.kinds.ops import planning, settings
 from protocol import floats
 from protocol.cell import Cell, Device, Workload
 from protocol.result import ShapeResult
 from tests.fakes.runs import FakeRun, gpus, shipped
 
-TIMES: tuple[str, ...] = ("real", "pure", "real_backward", "pure_backward")
 _WORK: dict[str, dict[str, object]] = {
     "hbm": {"bytes_per_iteration": {"copy": 10**10, "triad": 10**10}},
     "gemm": {"flops_per_iteration": 1e12},
@@ -60,10 +60,10 @@ class OperatorRun(FakeRun):
         self.measured(cell, number=number, blocks=1, iterations=4, shapes=shapes)
 
 
-def right(shape: str, pure_ms: float) -> ShapeResult:
+def right(shape: str, pure_ms: float, calls: int = 3) -> ShapeResult:
     """A shape that is right: its calls take `pure_ms` on the device, and with the host twice as long."""
-    factors = zip(TIMES, (2, 1, 6, 3), strict=True)
-    series = {name: floats.pack([pure_ms * factor * noise for noise in (0.99, 1, 1.01)]) for name, factor in factors}
+    factors = zip(TimeName, (1, 2, 3, 6), strict=True)
+    series = {name.value: floats.pack([pure_ms * factor] * calls) for name, factor in factors}
     return ShapeResult(shape=shape, deviation=1e-6, series=series, graphed=True)
 
 

@@ -28,7 +28,7 @@ def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell:
     return LaunchTerms(configuration.measurement, replace(own, measure=max(own.measure, MEASURE_S)))
 
 
-_PAGE: Final = shown(chapter.operators, tables=("categories", "operators"))
+_PAGE: Final = shown(chapter.operators, tables=("categories", "slowest", "operators"))
 OPERATORS: Final = Kind(
     name=settings.NAME,
     plan=planning.make,
