@@ -117,7 +117,8 @@ def _failing(text: str | None) -> "frozenset[ChangeVerdict]":
         return frozenset()
     others = [verdict for verdict in ChangeVerdict if verdict is not ChangeVerdict.SAME]
     by_name = {verdict.lower().replace(" ", "-"): verdict for verdict in others}
-    return frozenset(by_name[require_known(name, "--fail-on", by_name, "verdict")] for name in text.split(","))
+    named = {by_name[require_known(name, "--fail-on", by_name, "verdict")] for name in text.split(",")}
+    return frozenset({ChangeVerdict.WRONG, *named})
 
 
 def _rendered(compared: "Sequence[Comparison]", kind: str, code: "ExitCode") -> str | bytes:

@@ -8,7 +8,7 @@ from orchestrator.cli.decorators import OPTIONS, RunParams, add_options, require
 from orchestrator.cli.exit_notification import announced
 from orchestrator.cli.list_options import ListOption
 from orchestrator.cli.program import MeasuringCommand
-from orchestrator.config.options import HISTORY, MEASUREMENT, PLACES, REHEARSAL, SESSION, SHOWN
+from orchestrator.config.options import COMPARISON, HISTORY, MEASUREMENT, PLACES, REHEARSAL, SESSION, SHOWN
 
 EXAMPLES: Final = """\b
 Examples:
@@ -27,6 +27,7 @@ _RUN: Final = (
         for one in MEASUREMENT
         if one.key in _KEYS or one.key.startswith(("gpu.", "output.", "monitoring.")) or one.name == "allow_code"
     ),
+    *(one for one in COMPARISON if one.key != "compare.price"),
     *PLACES,
     *HISTORY,
     *REHEARSAL,
@@ -70,8 +71,7 @@ def command(context: click.Context, /, **params: Unpack[OpsParams]) -> None:
 
     Ends with 1 where a result is wrong: it is reported as WRONG and has no speed.
     """
-    from orchestrator.cli.preparation import Requested, configure, execute
-    from orchestrator.compare.references import Against
+    from orchestrator.cli.preparation import Requested, configure, execute, read_references
     from orchestrator.config import own_code
     from orchestrator.kinds.ops import settings as ops
     from orchestrator.store import folders
@@ -86,9 +86,10 @@ def command(context: click.Context, /, **params: Unpack[OpsParams]) -> None:
     configuration = ops.with_operators(
         configuration, chosen, mine, _words(params["implementations"]) or ops.IMPLEMENTATIONS, fast=params["fast"]
     )
+    against = read_references(settings, configuration, configuration.models)
     words = context.find_root().meta["command"]
     with announced(params, rehearsal=params["dry_run"]) as ending:
-        code = execute(words, params, Requested(settings, configuration, models, Against()), ending)
+        code = execute(words, params, Requested(settings, configuration, models, against), ending)
     context.exit(code)
 
 

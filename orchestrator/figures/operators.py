@@ -1,10 +1,12 @@
 """Report types of operators: one row for each shape of an operator in an implementation and precision."""
 
 import enum
+from typing import Final
 
 import msgspec
 
-from orchestrator.figures.parts import Part
+from orchestrator.figures.cells import CompilationFigures, Status
+from orchestrator.figures.parts import Part, Statistics
 
 
 class OperatorStatus(enum.StrEnum):
@@ -33,6 +35,15 @@ class TimeName(enum.StrEnum):
     REAL = "real"
     PURE_BACKWARD = "pure_backward"
     REAL_BACKWARD = "real_backward"
+
+
+_WITH_HOST: Final = frozenset({TimeName.REAL, TimeName.REAL_BACKWARD})
+_STATUS: Final = {
+    OperatorStatus.OK: Status.OK,
+    OperatorStatus.WRONG: Status.FAILED,
+    OperatorStatus.FAILED: Status.FAILED,
+    OperatorStatus.MISSING: Status.MISSING,
+}
 
 
 class IntervalOver(enum.StrEnum):
@@ -65,6 +76,7 @@ class OperatorRow(Part, frozen=True, kw_only=True):
     watched. contaminated: by another process. advice: what to do about it, may be empty.
     """
 
+    cell: str
     gpu_uuid: str
     operator: str
     category: str
@@ -96,6 +108,48 @@ class OperatorRow(Part, frozen=True, kw_only=True):
     def ms(self, name: TimeName) -> float | None:
         """Return a time of a call, None if it was not measured."""
         return self.times[name].call_ms if name in self.times else None
+
+    def metric(self, name: TimeName) -> "OperatorMetric":
+        """Return a time as a measurement."""
+        time = self.times.get(name)
+        return OperatorMetric(
+            cell=self.cell,
+            status=_STATUS[self.status],
+            reason=self.reason,
+            wrong=self.reason if self.status is OperatorStatus.WRONG else "",
+            launch_values=time.launch_values if time else (),
+            throttled=self.throttled,
+            contaminated=self.contaminated,
+            launch_bound=True if name in _WITH_HOST else False if self.graphed else None,
+            call_ms=time.call_ms if time else None,
+            interval_percent=time.interval_percent if time else None,
+        )
+
+
+class OperatorMetric(Part, frozen=True, kw_only=True):
+    """One time of a shape, with what comparisons and thresholds read of every measurement (figures/cells.py).
+
+    wrong: what differs from the reference, or "". call_ms: null without a result.
+    """
+
+    cell: str
+    status: Status
+    reason: str
+    wrong: str
+    launch_values: tuple[float, ...]
+    throttled: bool | None
+    contaminated: bool
+    launch_bound: bool | None
+    call_ms: float | None
+    interval_percent: float | None
+    batch_size: int = 1
+    degraded: bool = False
+    steady_state: str | None = None
+    power_capped_percent: float | None = None
+    peak_memory_mb: float | None = None
+    statistics: Statistics | None = None
+    compilation: CompilationFigures | None = None
+    telemetry_note: str = ""
 
 
 class OperatorsReport(Part, frozen=True, kw_only=True):

@@ -174,6 +174,7 @@ def _of_cell(cell: Cell, archive: Archive, evidence: Evidence, limits: Roofs) ->
         status, reason = _fate(found, failed=bool(archive.tries.get(cell.id)), why=outcome.reason)
         deviations = [one.deviation for one in found if one.deviation is not None and math.isfinite(one.deviation)]
         row = OperatorRow(
+            cell=cell.id,
             gpu_uuid=device.uuid,
             operator=operator.name,
             category=operator.category,

@@ -14,6 +14,7 @@ def time(call_ms: float) -> OperatorTime:
 
 def row(implementation: str, pure_ms: float | None, status: OperatorStatus = OperatorStatus.OK) -> OperatorRow:
     return OperatorRow(
+        cell="softmax",
         gpu_uuid="GPU-1",
         operator="softmax",
         category="normalisation",
