@@ -13,6 +13,7 @@ from protocol.cell import Cell, Device, Workload
 from protocol.result import ShapeResult
 from tests.fakes.runs import FakeRun, gpus, shipped
 
+SHAPES = ("small", "medium", "large")
 _WORK: dict[str, dict[str, object]] = {
     "hbm": {"bytes_per_iteration": {"copy": 10**10, "triad": 10**10}},
     "gemm": {"flops_per_iteration": 1e12},
@@ -50,10 +51,11 @@ class OperatorRun(FakeRun):
         return [cell for cell in self.stored.plan.cells if cell.workload is Workload.OPERATOR]
 
     def probed(self) -> None:
-        """A launch of each probe."""
-        for cell in self.stored.plan.cells:
-            if cell.workload is Workload.PROBE:
-                self.measured(cell, **_WORK[cell.model])
+        """All launches of the probes."""
+        for number in range(self.stored.configuration.launches):
+            for cell in self.stored.plan.cells:
+                if cell.workload is Workload.PROBE:
+                    self.measured(cell, number=number, **_WORK[cell.model])
 
     def did(self, cell: Cell, *shapes: ShapeResult, number: int = 0) -> None:
         """A launch of an operator with these shapes."""
@@ -65,6 +67,11 @@ def right(shape: str, pure_ms: float, calls: int = 3) -> ShapeResult:
     factors = zip(TimeName, (1, 2, 3, 6), strict=True)
     series = {name.value: floats.pack([pure_ms * factor] * calls) for name, factor in factors}
     return ShapeResult(shape=shape, deviation=1e-6, series=series, graphed=True)
+
+
+def failing(shape: str) -> ShapeResult:
+    """A shape that ends with an error."""
+    return ShapeResult(shape=shape, error="AcceleratorError: CUDA error: device-side assert triggered")
 
 
 def wrong(shape: str) -> ShapeResult:

@@ -68,7 +68,7 @@ def _incomplete(failed: Sequence[OperatorRow]) -> Iterator[str]:
     if failed:
         names = list(dict.fromkeys(map(title, failed)))
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        yield f"{plural(len(failed), 'shape')} failed, also in another process: {', '.join(names[:_NAMED])}{more}"
+        yield f"{plural(len(failed), 'shape')} failed: {', '.join(names[:_NAMED])}{more}"
 
 
 def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Cause]:
