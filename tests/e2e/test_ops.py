@@ -1,12 +1,18 @@
 """A run of operators in whole: a wrong one and a slow one of the user's are found and named."""
 
 import json
+import signal
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.store.records import End
+from tests.fakes import operator_runs
 from tests.fakes.commands import python
+from tests.fakes.node import Node
 
 KERNELS = """
 import time
@@ -68,6 +74,22 @@ def test_an_error_that_ends_the_process_spoils_one_shape_alone(tmp_path: Path) -
     assert sorted(mine) == ["failed", "ok", "ok"]
     launches = {cell["cell"].partition("-")[0]: cell["launches"] for cell in report["cells"]}
     assert (launches["kernels.py"], launches["relu"]) == (2, 1)
+
+
+def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
+    """Its report has what was measured, in HTML too; the other shapes are measured later."""
+    place = tmp_path / "runs" / "run"
+    operator_runs.prepare(place, "relu", "exp", "softmax", "layer_norm")
+    node = Node(place)
+    node.until(lambda: len(node.of(End)) >= 1, timeout_s=60)
+    node.kill(signal.SIGINT)
+    early = node.ended(4)
+    assert node.paths.report(ReportFormat.HTML).stat().st_size
+    statuses = Counter(row["status"] for row in early["operators"]["rows"])
+    assert statuses.keys() == {"ok", "not measured"}
+    assert statuses["ok"] >= 3
+    late = Node(place).ended(0)
+    assert Counter(row["status"] for row in late["operators"]["rows"]) == {"ok": 12}
 
 
 def test_a_compiled_operator_is_compared_with_eager(tmp_path: Path) -> None:

@@ -5,12 +5,17 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.config.run_configuration import Configuration, Plan
+from orchestrator import TOOL_VERSION
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.run_configuration import Configuration, Plan, StoredRun
 from orchestrator.figures.operators import TimeName
 from orchestrator.kinds.ops import planning, settings
+from orchestrator.store import run_files
 from protocol import floats
-from protocol.cell import Cell, Device, Workload
+from protocol.cell import Cell, Device, Precision, Workload
+from protocol.paths import RunPaths
 from protocol.result import ShapeResult
+from tests.fakes.configurations import configuration, cpu
 from tests.fakes.runs import FakeRun, gpus, shipped
 
 SHAPES = ("small", "medium", "large")
@@ -19,6 +24,39 @@ _WORK: dict[str, dict[str, object]] = {
     "gemm": {"flops_per_iteration": 1e12},
 }
 """Of an iteration of each probe."""
+
+
+def of_operators(configuration: Configuration, names: Sequence[str], implementations: Sequence[str]) -> Configuration:
+    own = msgspec.structs.replace(configuration, preset=settings.NAME)
+    return settings.with_operators(own, settings.chosen((), names), (), implementations, fast=False)
+
+
+def prepare(folder: Path, *names: str) -> StoredRun:
+    """Write a real run of these operators in eager, ready for `gpubench-orchestrate resume`, on a CPU device."""
+    folder.mkdir(parents=True)
+    asked = configuration(
+        probes=(),
+        precisions=(Precision.FP32,),
+        profile="quick",
+        launches=1,
+        gpu_ids="cpu:0",
+        cache_folder=str(folder / "cache"),
+        runs_folder=str(folder.parent),
+        output_path=str(folder / "out" / "report.json"),
+        formats=(ReportFormat.JSON, ReportFormat.HTML),
+    )
+    asked = of_operators(asked, names, (settings.EAGER,))
+    machines = (cpu(0),)
+    stored = StoredRun(
+        tool_version=TOOL_VERSION,
+        run_id=folder.name,
+        command=("a", "test"),
+        configuration=asked,
+        devices=machines,
+        plan=planning.make(asked, machines),
+    )
+    run_files.store(stored, RunPaths(folder))
+    return stored
 
 
 class OperatorRun(FakeRun):
@@ -39,9 +77,7 @@ class OperatorRun(FakeRun):
         )
 
     def asked(self, configuration: Configuration) -> Configuration:
-        own = msgspec.structs.replace(configuration, preset=settings.NAME)
-        chosen = settings.chosen((), self._names)
-        return settings.with_operators(own, chosen, (), settings.IMPLEMENTATIONS, fast=False)
+        return of_operators(configuration, self._names, settings.IMPLEMENTATIONS)
 
     def planned(self, configuration: Configuration, devices: tuple[Device, ...]) -> Plan:
         return planning.make(configuration, devices)
