@@ -114,7 +114,7 @@ def graded(rows: Iterable[OperatorRow]) -> Iterator[OperatorRow]:
             yield replace(row, advice=advice(row))
             continue
         percent = _percent(reference, row, TimeName.PURE)
-        told = replace(
+        judged = replace(
             row,
             eager_percent=percent,
             eager_backward_percent=_percent(reference, row, TimeName.PURE_BACKWARD),
