@@ -219,10 +219,16 @@ class OperatorShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     moved: dict[Precision, float]
 
 
+JAX: Final = "jax"
+"""Variant of an operator that a process of its own computes, without torch."""
+
+
 class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An operator, as described in configs/operators.yaml, with its sizes resolved.
 
-    shapes: by kind of device. tolerance: by precision. backward: has a gradient.
+    shapes: by kind of device. tolerance: by precision. backward: has a gradient to verify and time. implementation:
+    its name in a study. variant: what computes it in place of the eager function (worker/operators/variants.py), or
+    JAX. profiled: its calls are profiled as well.
     """
 
     name: str
@@ -230,6 +236,9 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     shapes: dict[DeviceKind, tuple[OperatorShape, ...]]
     tolerance: dict[Precision, float]
     backward: bool = True
+    implementation: str = ""
+    variant: str = ""
+    profiled: bool = False
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

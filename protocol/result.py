@@ -160,27 +160,55 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     cudnn: str | None = None
     torchvision: str | None = None
     transformers: str | None = None
+    jax: str | None = None
     threads: int
     collector_enabled: bool
     flags: dict[str, str] = {}
     isolation: str
 
 
+class OperationTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An operation within one call: how often it ran, and its time in milliseconds, without what it called."""
+
+    name: str
+    calls: int
+    time_ms: float
+
+
+class CallProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One call of an operator under a profiler, apart from the timed ones.
+
+    compile_ms: of the first call; None where nothing is compiled. peak_bytes: of a call with its inputs; on a CPU
+    device of the whole process. kernels: launched on a GPU; on a CPU device operators that call no other; None: not
+    seen. top: the longest operations, longest first.
+    """
+
+    compile_ms: float | None = None
+    peak_bytes: int | None = None
+    kernels: int | None = None
+    top: tuple[OperationTime, ...] = ()
+
+
 class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One shape of an operator. error: why it was not measured. wrong: what differs from the reference.
 
-    deviation: the largest, relative to the reference. series: float32 milliseconds of a call (protocol.floats): "real"
-    and "pure" of the forward pass, "real_backward" and "pure_backward" of forward and backward pass together; empty if
-    it is wrong. graphed: pure times without the host. no_gradient: none was verified.
+    unsupported: why the implementation cannot compute it at all. deviation: the largest, relative to the reference;
+    None where it is not finite. compared: shape and type are right, so that values were compared. series: float32
+    milliseconds of a call (protocol.floats): "real", "host" (its part until the call returns) and "pure" of the forward
+    pass, with "_backward" of forward and backward pass together; empty if it is wrong. graphed: pure times without the
+    host. no_gradient: none was verified. profile: of profiled operators.
     """
 
     shape: str
     error: str = ""
     wrong: str = ""
+    unsupported: str = ""
     deviation: float | None = None
+    compared: bool = True
     series: dict[str, bytes] = {}
     graphed: bool = False
     no_gradient: bool = False
+    profile: CallProfile | None = None
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):

@@ -93,4 +93,4 @@ set -- --constraint "$constraints"
 # The build backend first and under the constraints as well: pip would otherwise fetch the newest one for the build.
 .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@" setuptools
 .venv/bin/python -m pip install --disable-pip-version-check --progress-bar off "$@" \
-    --no-build-isolation --editable '.[models,dev]'
+    --no-build-isolation --editable '.[models,jax,dev]'

@@ -7,10 +7,9 @@ import click
 import pytest
 
 from orchestrator.cli.decorators import OPTIONS
-from orchestrator.config import catalogue
+from orchestrator.config import catalogue, operators
 from orchestrator.config.catalogue import is_probe
 from orchestrator.kinds.burn_in.chapter import COLUMNS
-from orchestrator.kinds.ops import catalogue as operators
 from orchestrator.state.failure_policy import POLICY, RUN, retries
 from protocol.exit_codes import MEANING
 from tests.fakes.commands import ALL_COMMANDS

@@ -15,7 +15,7 @@ SOURCES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 MAY_IMPORT = {"protocol": {"protocol"}, "worker": {"worker", "protocol"}, "orchestrator": {"orchestrator", "protocol"}}
-FRAMEWORKS = {"torch", "torchvision", "transformers", "safetensors"}
+FRAMEWORKS = {"torch", "torchvision", "transformers", "safetensors", "jax"}
 PICKLES = {"pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "multiprocessing"}
 """Modules that pickle, or hand objects over by pickling them."""
 LOADING_MODULES = {"torch", "np", "numpy"}

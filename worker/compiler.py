@@ -67,7 +67,7 @@ class Compiler:
                     f"torch.compile found nothing to compile in {self._assign.model.name}. Its loss may call parts of "
                     "the model instead of the model. Measure it with --compile eager"
                 )
-            compile_ms = _compile_ms()
+            compile_ms = measured_ms()
             random = module.training and _drops(module)
             errors = _Errors() if random else _errors(expected, _values(returned))
         self._facts = Compilation(
@@ -121,7 +121,7 @@ def _graphs() -> int:
     return int(sys.modules["torch._dynamo"].utils.counters["stats"]["unique_graphs"])
 
 
-def _compile_ms() -> float:
+def measured_ms() -> float:
     """Milliseconds that TorchDynamo and its backend took, of all frames and of backward passes."""
     metrics = sys.modules["torch._dynamo"].utils.get_compilation_metrics()
     return sum(one.duration_us or 0 for one in metrics) / 1e3

@@ -168,6 +168,7 @@ def environment(device: torch.device, isolation: str) -> Environment:
         cudnn=None if cudnn is None else str(cudnn),
         torchvision=installed("torchvision"),
         transformers=installed("transformers"),
+        jax=installed("jax"),
         threads=torch.get_num_threads(),
         collector_enabled=gc.isenabled(),
         flags=_flags(),

@@ -25,6 +25,10 @@ class UnknownFamilyError(WorkerError):
     """No module of worker/models/ builds this model."""
 
 
+class UnsupportedError(WorkerError):
+    """An implementation cannot compute this shape in this precision on this device."""
+
+
 class UnsuitableModelError(WorkerError):
     """The model cannot do what the cell measures, such as write text."""
 

@@ -10,10 +10,10 @@ config.compile_threads = 1
 config.use_experimental_benchmarker = False
 """True asks CUDA whether a GPU is there, which opens it (torch 2.11)."""
 
-import torch._dynamo  # noqa: E402 - this and the others read both
-import torch._inductor.compile_fx  # noqa: E402
-from torch._inductor.codecache import torch_key  # noqa: E402
-from torch._inductor.codegen.common import init_backend_registration  # noqa: E402
+import torch._dynamo  # noqa: E402 - imported with the settings above
+import torch._inductor.compile_fx  # noqa: E402 - as above
+from torch._inductor.codecache import torch_key  # noqa: E402 - as above
+from torch._inductor.codegen.common import init_backend_registration  # noqa: E402 - as above
 
 torch_key()  # hashes the files of Inductor, and keeps the hash
 init_backend_registration()  # this and the next import what the first compilation would

@@ -10,6 +10,7 @@ from orchestrator.figures.health import HealthReport
 from orchestrator.figures.operators import OperatorsReport
 from orchestrator.figures.report import Report
 from orchestrator.figures.run_verdict import Cause
+from orchestrator.figures.studies import StudyReport
 from orchestrator.state.archive import Archive
 
 
@@ -19,6 +20,7 @@ class KindAnalysis:
 
     burn_in: BurnInReport | None = None
     operators: OperatorsReport | None = None
+    study: StudyReport | None = None
     incomplete: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()

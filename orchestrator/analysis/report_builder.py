@@ -74,6 +74,7 @@ def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
         health=judged,
         burn_in=additions.burn_in,
         operators=additions.operators,
+        study=additions.study,
     )
     causes = (*report.verdict.causes, *terms.judge(archive, evidence, report))
     return replace(report, verdict=run_verdict(causes, report.verdict.remarks))

@@ -23,6 +23,7 @@ from orchestrator.cli import (
     selftest,
     status,
     stop,
+    study,
     triage,
     watch,
 )
@@ -66,7 +67,7 @@ def benchmark() -> None:
 
 for _program in (orchestrate, benchmark):
     for _module in (
-        *(run, quick, triage, resume, status, watch, stop, report, compare, gate, ops, make_baseline),
+        *(run, quick, triage, resume, status, watch, stop, report, compare, gate, ops, study, make_baseline),
         *(explain, history, doctor, selftest, info, list_models, completion),
     ):
         _program.add_command(_module.command)

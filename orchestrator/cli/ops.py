@@ -21,13 +21,12 @@ _KEYS: Final = frozenset(
     {"pythonpath", "benchmark.precision", "benchmark.profile", "benchmark.launches", "benchmark.isolation"}
     | {"benchmark.seed", "monitoring.enabled", "health.require", "benchmark.mode"}
 )
-_RUN: Final = (
+RUN_OPTIONS: Final = (
     *(
         one
         for one in MEASUREMENT
         if one.key in _KEYS or one.key.startswith(("gpu.", "output.", "monitoring.")) or one.name == "allow_code"
     ),
-    *(one for one in COMPARISON if one.key != "compare.price"),
     *PLACES,
     *HISTORY,
     *REHEARSAL,
@@ -35,6 +34,8 @@ _RUN: Final = (
     *SESSION,
 )
 """Options of a run that have an effect on operators."""
+
+_COMPARED: Final = tuple(one for one in COMPARISON if one.key != "compare.price")
 
 
 class OpsParams(RunParams):
@@ -64,7 +65,7 @@ class OpsParams(RunParams):
     help="Also measure a function of yours in place of an operator; needs --allow-code.",
 )
 @click.option("--fast", is_flag=True, help="Time for 10 ms in place of the profile's blocks, one launch each.")
-@add_options(_RUN)
+@add_options((*_COMPARED, *RUN_OPTIONS))
 @click.pass_context
 def command(context: click.Context, /, **params: Unpack[OpsParams]) -> None:
     """Measure operators in several implementations, each verified against a reference in fp64.
@@ -72,19 +73,19 @@ def command(context: click.Context, /, **params: Unpack[OpsParams]) -> None:
     Ends with 1 where a result is wrong: it is reported as WRONG and has no speed.
     """
     from orchestrator.cli.preparation import Requested, configure, execute, read_references
-    from orchestrator.config import own_code
+    from orchestrator.config import operator_runs, own_code
     from orchestrator.kinds.ops import settings as ops
     from orchestrator.store import folders
 
     require_one_volume(params)
     current = folders.current()
-    settings, configuration, models = configure(params, ops.preset(OPTIONS))
+    settings, configuration, models = configure(params, operator_runs.preset(ops.NAME, OPTIONS))
     places = [path for path, _ in settings.items("pythonpath", ":")] if "pythonpath" in settings.values else []
     pythonpath = own_code.folders(places, current, "--pythonpath")
     mine = ops.own(params["against"], own_code.Search(current, pythonpath, params["allow_code"]))
-    chosen = ops.chosen(_words(params["category"]), _words(params["op"]))
+    chosen = ops.chosen(words_of(params["category"]), words_of(params["op"]))
     configuration = ops.with_operators(
-        configuration, chosen, mine, _words(params["implementations"]) or ops.IMPLEMENTATIONS, fast=params["fast"]
+        configuration, chosen, mine, words_of(params["implementations"]) or ops.IMPLEMENTATIONS, fast=params["fast"]
     )
     against = read_references(settings, configuration, configuration.models)
     words = context.find_root().meta["command"]
@@ -93,5 +94,6 @@ def command(context: click.Context, /, **params: Unpack[OpsParams]) -> None:
     context.exit(code)
 
 
-def _words(text: str | None) -> list[str]:
+def words_of(text: str | None) -> list[str]:
+    """Return the words of a list option."""
     return [word.strip() for word in (text or "").split(",") if word.strip()]

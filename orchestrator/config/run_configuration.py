@@ -99,6 +99,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     burn_in: BurnIn | None = None
     gate: Gate | None = None
     implementations: tuple[str, ...] = ()  # of operators, as in kinds/ops/settings.py
+    study: str = ""  # name of the study, which is the grid of `models`
     tainted: bool = False  # faults are injected on purpose
     adds_launches: bool = False  # while a GPU is SUSPECT (state/added_launches.py)
 

@@ -14,6 +14,7 @@ class OperatorStatus(enum.StrEnum):
 
     OK = "ok"
     WRONG = "WRONG"
+    UNSUPPORTED = "unsupported"
     FAILED = "failed"
     MISSING = "not measured"
 
@@ -42,6 +43,7 @@ _STATUS: Final = {
     OperatorStatus.OK: Status.OK,
     OperatorStatus.WRONG: Status.FAILED,
     OperatorStatus.FAILED: Status.FAILED,
+    OperatorStatus.UNSUPPORTED: Status.FAILED,
     OperatorStatus.MISSING: Status.MISSING,
 }
 

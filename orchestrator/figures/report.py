@@ -23,6 +23,7 @@ from orchestrator.figures.operators import OperatorsReport
 from orchestrator.figures.parts import Part, SettingReport
 from orchestrator.figures.quality import Quality
 from orchestrator.figures.run_verdict import RunVerdict
+from orchestrator.figures.studies import StudyReport
 
 SCHEMA_VERSION: Final = 5
 
@@ -298,6 +299,7 @@ class Report(Part, frozen=True, kw_only=True):
     health: HealthReport
     burn_in: BurnInReport | None
     operators: OperatorsReport | None = None
+    study: StudyReport | None = None
 
 
 def pauses_in_words(times_s: Sequence[float]) -> str:

@@ -9,9 +9,10 @@ from orchestrator.kinds.benchmark import BENCHMARK
 from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.kinds.gate.kind import GATE
 from orchestrator.kinds.ops.kind import OPERATORS
+from orchestrator.kinds.study.kind import STUDY
 from orchestrator.kinds.triage import TRIAGE
 
-KINDS: Final[dict[str, Kind]] = {kind.name: kind for kind in (BENCHMARK, TRIAGE, BURN_IN, GATE, OPERATORS)}
+KINDS: Final[dict[str, Kind]] = {kind.name: kind for kind in (BENCHMARK, TRIAGE, BURN_IN, GATE, OPERATORS, STUDY)}
 
 
 def of(configuration: Configuration) -> Kind:

@@ -18,10 +18,10 @@ from typing import Final
 import torch
 from triton import testing
 
-from orchestrator.kinds.ops import catalogue
+from orchestrator.config import operators
 from protocol.cell import DeviceKind, InputSpec
 from worker import devices
-from worker.operators import times
+from worker.operators import rounds, times
 from worker.operators.functions import FUNCTIONS, Function
 
 OPERATORS: Final = (
@@ -37,7 +37,7 @@ Pair = tuple[float, float]
 
 def turn(function: Function, inputs: list[torch.Tensor], device: torch.device, *, theirs_first: bool) -> Pair:
     """Our pure time and that of do_bench, medians in milliseconds."""
-    count = times.copies(sum(one.nbytes for one in inputs), torch.cuda.mem_get_info()[0], "cuda")
+    count = rounds.copies(sum(one.nbytes for one in inputs), torch.cuda.mem_get_info()[0], "cuda")
     rotated = [inputs, *([one.clone() for one in inputs] for _ in range(count - 1))]
     with torch.no_grad():
         theirs = testing.do_bench(lambda: function(*inputs), return_mode="median") if theirs_first else 0.0
@@ -55,7 +55,7 @@ def turns(function: Function, inputs: list[torch.Tensor], count: int) -> list[Pa
 def compared(count: int) -> Iterator[tuple[str, float, float, float]]:
     """Operator, our time, do_bench's less its events, both in milliseconds, and the median of their ratios."""
     devices.set_tf32(wanted=False)
-    specs = catalogue.load()
+    specs = operators.load()
     events_ms = median(theirs - ours for ours, theirs in turns(torch.abs, [torch.ones(1, device="cuda")], count))
     yield "events", 0.0, events_ms, 1.0
     for name in OPERATORS:

@@ -23,6 +23,7 @@ from orchestrator.cli.decorators import OPTIONS
 from orchestrator.config import catalogue, models_file, settings
 from orchestrator.config import resolution as config
 from orchestrator.config.catalogue import Catalogue
+from orchestrator.config.own_code import Search
 from orchestrator.config.report_formats import ReportFormat
 from orchestrator.config.settings import LayeredSettings
 from orchestrator.errors import ConfigError, RunFolderError
@@ -31,12 +32,14 @@ from orchestrator.gpu.telemetry import samples
 from orchestrator.gpu.telemetry.sampler import Task
 from orchestrator.gpu.telemetry.samples import Batch
 from orchestrator.kinds import registry
+from orchestrator.kinds.study import grid
 from orchestrator.report.files import render
 from orchestrator.state import archive
 from orchestrator.store import journal, lock, run_files
 from orchestrator.store.journal import MAGIC, Journal
 from orchestrator.store.records import Record
 from protocol import codec
+from protocol.cell import ModelSpec
 from protocol.errors import ProtocolError
 from protocol.messages import AwaitFree, FromSampler, FromWorker, FromZygote, LaunchSpec, ToWorker, ToZygote
 from protocol.paths import RunPaths
@@ -46,10 +49,11 @@ from tests.fuzz import pages, recorded
 from tests.fuzz.framing import CHECK, HEADER, framed
 from tests.fuzz.target import Target
 from tests.fuzz.template import folder, template
+from worker.jax_child.exchange import Answer, Request
 
 KINDS: Final[tuple[object, ...]] = (
     *(FromWorker, ToWorker, ToZygote, FromZygote, FromSampler, AwaitFree, Task, LaunchSpec),
-    *(Record, Result, Batch, health.HealthRecord),
+    *(Record, Result, Batch, health.HealthRecord, Request, Answer),
 )
 """Everything that is read as MessagePack. tests/test_security.py holds this list to the code."""
 
@@ -193,6 +197,30 @@ def models_seeds() -> tuple[bytes, ...]:
     )
 
 
+def check_study(data: bytes) -> None:
+    """The entries of a grid, or a ConfigError that names the file. No code of the user's is found."""
+    path = folder() / "study.yaml"
+    path.write_bytes(data)
+    found: tuple[ModelSpec, ...] = ()
+    words = str(path)
+    try:
+        found = grid.entries(grid.read(str(path), folder()), Search(folder(), (), allowed=False))
+    except ConfigError as error:
+        words = str(error)
+    assert path.name in words
+    assert not any(entry.own is not None and entry.own.allowed for entry in found)
+    codec.encode(found)
+
+
+def study_seeds() -> tuple[bytes, ...]:
+    return (
+        b"operations: [softmax]\nsizes: {r: [64, 256], c: 1000}\n"
+        b"implementations: [eager, compiled, jax]\nprecisions: [fp32]\n",
+        b"operations: [attention]\nsizes: {b: 1, a: 2, t: [16], d: 8}\n"
+        b"implementations: ['k.py:f']\nprecisions: [bf16]\n",
+    )
+
+
 def check_telemetry(data: bytes) -> None:
     """Samples, health records and the lock tell what can be read, and never raise."""
     paths = RunPaths(folder())
@@ -217,6 +245,7 @@ def telemetry_seeds() -> tuple[bytes, ...]:
 
 
 TARGETS: Final[Mapping[str, Target]] = {
+    "study": Target(check_study, study_seeds),
     "codec": Target(check_codec, codec_seeds, packed=1),
     "journal": Target(check_journal, journal_seeds),
     "records": Target(

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from orchestrator.kinds.ops import catalogue
+from orchestrator.config import operators
 from protocol.cell import DeviceKind, Precision
-from worker.operators import times, verification
-from worker.operators.functions import FUNCTIONS
+from worker.operators import rounds, verification
+from worker.operators.functions import FUNCTIONS, REFERENCES
 
-OPERATORS = catalogue.load()
+OPERATORS = operators.load()
 
 
 def inputs_of(name: str) -> list[torch.Tensor]:
@@ -30,7 +30,7 @@ def inputs_of(name: str) -> list[torch.Tensor]:
 def verified(name: str, function: Callable[..., torch.Tensor]) -> verification.Verified:
     spec = OPERATORS[name]
     tolerance = spec.tolerance[Precision.FP32]
-    return verification.verify(function, FUNCTIONS[name], inputs_of(name), 1, tolerance, backward=spec.backward)
+    return verification.verify(function, REFERENCES[name], inputs_of(name), 1, tolerance, backward=spec.backward)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -90,7 +90,7 @@ def test_an_output_may_come_through_dlpack() -> None:
 
 def test_copies_exceed_the_cache_and_fit() -> None:
     """Small inputs are copied until they exceed it, large ones as far as there is room."""
-    assert times.copies(2**20, 2**40, "cuda") == times.MOST_COPIES
-    assert times.copies(2**25, 2**40, "cuda") == 8
-    assert times.copies(2**30, 2**40, "cuda") == 1
-    assert times.copies(2**25, 2**27, "cuda") == 1
+    assert rounds.copies(2**20, 2**40, "cuda") == rounds.MOST_COPIES
+    assert rounds.copies(2**25, 2**40, "cuda") == rounds.ROTATED_BYTES["cuda"] // 2**25
+    assert rounds.copies(2**30, 2**40, "cuda") == 1
+    assert rounds.copies(2**25, 2**27, "cuda") == 1

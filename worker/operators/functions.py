@@ -1,8 +1,10 @@
 """The operators of configs/operators.yaml as PyTorch computes them: name → function of its inputs, in order.
 
-The same functions on inputs in fp64 are the references.
+The same functions on inputs in fp64 are the references, except those of attention.
 """
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -27,6 +29,19 @@ def _weight_gradient(images: torch.Tensor, output: torch.Tensor) -> torch.Tensor
     size = (output.shape[1], images.shape[1], 3, 3)
     found: torch.Tensor = grad.conv2d_weight(images, size, output, padding=1)  # type: ignore[no-untyped-call]  # torch does not annotate it
     return found
+
+
+def _by_heads(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, causal: bool) -> torch.Tensor:
+    """Attention by its formula, one head after another: 16 heads of 16384 tokens would take 34 GB of scores in fp64."""
+    heads = zip(*(tensor.flatten(0, 1) for tensor in (query, key, value)), strict=True)
+    return torch.stack([_head(*head, causal=causal) for head in heads]).view(query.shape)
+
+
+def _head(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, causal: bool) -> torch.Tensor:
+    scores = query @ key.t() / math.sqrt(query.shape[-1])
+    if causal:
+        scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -math.inf)
+    return scores.softmax(-1) @ value
 
 
 FUNCTIONS: Final[dict[str, Function]] = {
@@ -69,7 +84,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "attention": functional.scaled_dot_product_attention,
     "attention_causal": lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=True),
     "conv1d": lambda x, weight: functional.conv1d(x, weight, padding=1),
-    "conv2d": lambda x, weight: functional.conv2d(x, weight, padding=1),
+    "conv2d": lambda x, weight: functional.conv2d(x, weight, padding=weight.shape[-1] // 2),
     "conv2d_1x1": functional.conv2d,
     "conv2d_depthwise": lambda x, weight: functional.conv2d(x, weight, padding=1, groups=weight.shape[0]),
     "conv_transpose2d": lambda x, weight: functional.conv_transpose2d(x, weight, padding=1),
@@ -86,4 +101,9 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "gather": lambda x, places: x.gather(-1, places),
     "scatter_add": lambda x, places, y: x.scatter_add(-1, places, y),
     "where": lambda choice, x, y: torch.where(choice > 0, x, y),
+}
+
+REFERENCES: Final[dict[str, Function]] = FUNCTIONS | {
+    "attention": functools.partial(_by_heads, causal=False),
+    "attention_causal": functools.partial(_by_heads, causal=True),
 }

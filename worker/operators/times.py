@@ -1,6 +1,6 @@
 """The two times of an operator.
 
-    real   one call on an idle device, from the host's call until the device is done: what a caller waits for
+    real   one call on an idle device, from the host's call until the device is done, as a caller waits (rounds.py)
     pure   calls back to back, each on its own copy of the inputs, so that the L2 cache has none of them
 
 On a GPU the calls of a pure round are one CUDA graph, so that the host does not decide the time. Calls that cannot be
@@ -10,39 +10,12 @@ captured are enqueued by the host, which waits after each round (`graphed` is fa
 import math
 import time
 from collections.abc import Sequence
-from typing import Final
 
 import torch
 
 from worker import devices, timing
+from worker.operators import rounds
 from worker.timing import HostClock, Step, TimedBlock
-
-ROTATED_BYTES: Final = {"cuda": 2**30, "cpu": 4 * 2**20}
-"""Inputs of a round together: eight times the largest L2 cache of a GPU (126 MB), which does not evict the oldest data
-first: with five times its size, a sum was still 18 % faster than from memory [H100]. A little for a CPU device."""
-MOST_COPIES: Final = 256
-_LEAST_COPIES: Final = 2
-_LEAST_CALLS: Final = 5
-_MOST_CALLS: Final = 2000
-
-
-def copies(input_bytes: int, room_bytes: int, kind: str) -> int:
-    """Return the number of copies of the inputs to rotate: at least one, within a quarter of the free memory."""
-    wanted = math.ceil(ROTATED_BYTES[kind] / max(input_bytes, 1))
-    return max(1, min(wanted, MOST_COPIES, room_bytes // 4 // max(input_bytes, 1)))
-
-
-def real_ms(call: Step, device: torch.device, window_s: float) -> list[float]:
-    """Times of single calls in milliseconds."""
-
-    def whole() -> None:
-        call()
-        devices.synchronize(device)
-
-    clock = HostClock()
-    whole()
-    first = timing.time_block(clock, (whole,), _LEAST_CALLS)
-    return timing.time_block(clock, (whole,), _calls(window_s, first.wall_ms / _LEAST_CALLS)).spans_ms
 
 
 def pure_ms(
@@ -56,7 +29,7 @@ def pure_ms(
     calls[0]()
     devices.synchronize(device)
     call_s = max(time.monotonic() - begin, 1e-9)
-    calls = calls[-max(_LEAST_COPIES, round(window_s / call_s)) :]  # a round lasts about a window
+    calls = calls[-max(rounds.LEAST_COPIES, round(window_s / call_s)) :]  # a round lasts about a window
 
     def plain() -> object:
         for call in calls:
@@ -71,12 +44,8 @@ def pure_ms(
     # Events see one stream alone, and a function of the user's may use another: without a graph the host waits.
     one_round, clock = (waited, HostClock()) if graph is None else (graph.replay, devices.clock_for(device))
     first = timing.time_block(clock, (one_round,), 2)
-    block = timing.time_block(clock, (one_round,), _calls(window_s, first.wall_ms / 2))
+    block = timing.time_block(clock, (one_round,), rounds.calls(window_s, first.wall_ms / 2))
     return [span_ms / len(calls) for span_ms in block.spans_ms], block, graph is not None
-
-
-def _calls(window_s: float, call_ms: float) -> int:
-    return min(max(timing.iterations_for(window_s * 1e3, call_ms), _LEAST_CALLS), _MOST_CALLS)
 
 
 def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) -> torch.cuda.CUDAGraph | None:

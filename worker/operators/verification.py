@@ -4,6 +4,7 @@ The deviation is the largest |x - r| / (|r| + rms(r)) over all elements: relativ
 near zero than the arithmetic of the others can give.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,11 +22,19 @@ normalisation is nearly zero."""
 
 @dataclass(frozen=True)
 class Verified:
-    """Outcome. wrong: what differs, empty for nothing. no_gradient: the output has none to verify."""
+    """Outcome. deviation: None where it is infinite, NaN, or no values were compared. wrong: what differs.
 
-    deviation: float
+    no_gradient: the output has none to verify. compared: shape and type are right, so that values were compared.
+    """
+
+    deviation: float | None
     wrong: str
     no_gradient: bool
+    compared: bool = True
+
+
+def _other(what: str) -> Verified:
+    return Verified(None, what, no_gradient=True, compared=False)
 
 
 def verify(
@@ -35,18 +44,19 @@ def verify(
     """Call both on the same inputs and compare. Waits for the device. Errors of the function are raised."""
     mine = [_leaf(tensor, backward=backward) for tensor in inputs]
     exact = [_leaf(_widened(tensor), backward=backward) for tensor in inputs]
-    expected = reference(*exact)
-    found = as_tensor(function(*mine))
+    with torch.set_grad_enabled(backward):
+        expected = reference(*exact)
+        found = as_tensor(function(*mine))
     if found.shape != expected.shape:
-        return Verified(0.0, f"shape {list(found.shape)}, expected {list(expected.shape)}", no_gradient=True)
+        return _other(f"shape {list(found.shape)}, expected {list(expected.shape)}")
     wanted = next(tensor.dtype for tensor in mine if tensor.is_floating_point())
     if found.dtype != wanted:
-        return Verified(0.0, f"type {found.dtype}, expected {wanted}", no_gradient=True)
+        return _other(f"type {found.dtype}, expected {wanted}")
     if found.device != mine[0].device:
-        return Verified(0.0, f"the output is on {found.device}, expected {mine[0].device}", no_gradient=True)
+        return _other(f"the output is on {found.device}, expected {mine[0].device}")
     worst = deviation(found.detach(), expected.detach())
     if not worst <= tolerance:  # NaN is no number below the tolerance
-        return Verified(worst, f"values deviate by {worst:.3g}, allowed {tolerance:.3g}", no_gradient=True)
+        return Verified(_finite(worst), f"values deviate by {worst:.3g}, allowed {tolerance:.3g}", no_gradient=True)
     if not backward or not found.requires_grad:
         return Verified(worst, "", no_gradient=backward)
     gradient = upstream(found, upstream_seed)
@@ -57,7 +67,7 @@ def verify(
         off = float("inf") if one is None else deviation(one, other)
         if not off <= tolerance:
             return Verified(
-                off, f"the gradient of input {place + 1} deviates by {off:.3g}, allowed {tolerance:.3g}",
+                _finite(off), f"the gradient of input {place + 1} deviates by {off:.3g}, allowed {tolerance:.3g}",
                 no_gradient=False,
             )  # fmt: skip
         worst = max(worst, off)
@@ -76,6 +86,10 @@ def deviation(found: torch.Tensor, exact: torch.Tensor) -> float:
         return float("inf")
     usual = exact.square().mean().sqrt()
     return float(((found.double() - exact).abs() / (exact.abs() + usual).clamp_min(_LEAST)).max())
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def as_tensor(output: object) -> torch.Tensor:

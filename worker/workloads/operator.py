@@ -1,6 +1,7 @@
 """One operator in one implementation and precision: its shapes in random order, each verified and timed.
 
-    shape ─▶ inputs ─▶ verified against fp64 ─▶ real and pure times        wrong: no times
+    shape ─▶ inputs ─▶ verified against fp64 ─▶ real and pure times ─▶ profile, if requested     wrong: no times
+      │        └── JAX: a process of its own does all but verify
       └── an error ─▶ the next launch tries it again, in the opposite order
 
 An error may end the CUDA context, and later shapes fail with it. In the opposite order they come before it.
@@ -12,23 +13,26 @@ import random
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 from msgspec.structs import replace
 
 from protocol import floats
-from protocol.cell import InputSpec, OperatorShape, OperatorSpec
+from protocol.cell import JAX, InputSpec, OperatorShape, OperatorSpec
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Block, ShapeResult, SteadyState, StopReason, WarmUp
 from protocol.result import Result as LaunchResult
 from worker import compiler, devices, memory
-from worker.errors import ModelCodeError
+from worker.errors import ModelCodeError, UnsupportedError
 from worker.measure import Measured
 from worker.models.own_code import Code
-from worker.operators import times, verification
-from worker.operators.functions import FUNCTIONS, Function
+from worker.operators import jax_client, profiles, rounds, times, variants, verification
+from worker.operators.functions import REFERENCES, Function
+from worker.operators.variants import Implementation
+from worker.operators.verification import Verified
 from worker.probes.base import Bench
 from worker.stage import Stage
 from worker.timing import Step, TimedBlock
@@ -42,9 +46,9 @@ def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
     stage.enter(Phase.BUILD)
     device = common.open_device(assign, stage)
     with stage.timed("build"):
-        function = _implementation(assign, spec)
+        implementation = _implementation(assign, spec)
     stage.enter(Phase.WARM_UP)
-    bench = _Bench(assign, spec, function, device)
+    bench = _Bench(assign, spec, implementation, device)
     stage.enter(Phase.MEASURE)
     memory.reset_peaks(device)
     with stage.timed("measure"):
@@ -69,17 +73,18 @@ def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
     return replace(made, shapes=shapes)
 
 
-def _implementation(assign: Assign, spec: OperatorSpec) -> Function:
-    """The function to be measured. Raises ModelCodeError."""
+def _implementation(assign: Assign, spec: OperatorSpec) -> Implementation:
+    """Return the implementation to measure; eager for JAX, which measures by itself. Raises ModelCodeError."""
     if assign.model.own is not None:
         made: Function = Code(assign.model.own).made_by  # type: ignore[assignment]  # verified when it is called
-        return made
-    function = FUNCTIONS[spec.name]
+        found = Implementation(made)
+    else:
+        found = variants.implementation(spec.name, "" if spec.variant == JAX else spec.variant)
     if not assign.cell.compiles:
-        return function
+        return found
     compiler.use_caches(Path(assign.compiler_caches), cold=assign.round == 0)
-    compiled: Function = torch.compile(function, dynamic=False, mode=assign.cell.compile_mode.value)
-    return compiled
+    compiled: Function = torch.compile(found.function, dynamic=False, mode=assign.cell.compile_mode.value)
+    return Implementation(compiled, found.context)
 
 
 def _measured(bench: "_Bench", launch_round: int, stage: Stage) -> tuple[ShapeResult, ...]:
@@ -98,6 +103,12 @@ def shape_order(shapes: Sequence[OperatorShape], seed: int, launch_round: int) -
     return order[::-1] if launch_round % 2 else order
 
 
+def _wrong(shape: str, verified: Verified) -> ShapeResult:
+    return ShapeResult(
+        shape=shape, wrong=verified.wrong, deviation=verified.deviation, compared=verified.compared, no_gradient=True
+    )
+
+
 @dataclass(frozen=True)
 class _Calls:
     """Calls of one pass on each copy of the inputs. name: of its series, after "real". given: to the last call."""
@@ -110,8 +121,8 @@ class _Calls:
 class _Bench:
     """The operator on its device. errors: of shapes. blocks: of all pure times."""
 
-    def __init__(self, assign: Assign, spec: OperatorSpec, function: Function, device: torch.device) -> None:
-        self._spec, self._function, self._device = spec, function, device
+    def __init__(self, assign: Assign, spec: OperatorSpec, made: Implementation, device: torch.device) -> None:
+        self._spec, self._function, self._context, self._device = spec, made.function, made.context, device
         self._assign, self._cell = assign, assign.cell
         self._bench = Bench(
             device=device,
@@ -131,7 +142,10 @@ class _Bench:
             torch.compiler.reset()
         try:
             memory.release_cached(self._device)  # raises where an earlier error has ended the CUDA context
-            return self._shape(shape)
+            with self._context():
+                return self._shape(shape)
+        except UnsupportedError as error:
+            return ShapeResult(shape=shape.name, unsupported=str(error))
         except Exception as error:  # noqa: BLE001 - the other shapes stand
             traceback.print_exception(error)
             self.errors.append(error)
@@ -140,37 +154,70 @@ class _Bench:
 
     def _shape(self, shape: OperatorShape) -> ShapeResult:
         inputs = [self._made(one) for one in shape.inputs]
-        verified = verification.verify(
-            self._function,
-            FUNCTIONS[self._spec.name],
-            inputs,
-            self.seed,
-            self._spec.tolerance[self._cell.precision],
-            backward=self._spec.backward,
-        )
+        if self._spec.variant == JAX:
+            return self._in_jax(shape.name, inputs)
+        verified = self._verified(self._function, inputs)
         if verified.wrong:
-            return ShapeResult(shape=shape.name, wrong=verified.wrong, deviation=verified.deviation)
-        backward = self._spec.backward and not verified.no_gradient
-        series: dict[str, bytes] = {}
-        graphed = True
-        for one in self._passes(inputs, backward=backward):
-            real = times.real_ms(one.calls[0], self._device, self._bench.burst_s)
-            pure, block, captured = times.pure_ms(one.calls, self._device, self._bench.burst_s, one.given)
-            series |= {f"real{one.name}": floats.pack(real), f"pure{one.name}": floats.pack(pure)}
-            graphed = graphed and captured
-            self.blocks.append(block)
+            return _wrong(shape.name, verified)
+        first = self._forward(inputs)
+        compile_ms = compiler.measured_ms() if self._cell.compiles else None
+        peak_bytes = profiles.peak_bytes(first, self._device) if self._spec.profiled else None
+        series, graphed = self._times(inputs, backward=self._spec.backward and not verified.no_gradient)
         self._require_unchanged()
+        profile = None
+        if self._spec.profiled:
+            profile = replace(profiles.of_call(first, self._device), compile_ms=compile_ms, peak_bytes=peak_bytes)
         return ShapeResult(
             shape=shape.name,
             deviation=verified.deviation,
             series=series,
             graphed=graphed,
             no_gradient=verified.no_gradient,
+            profile=profile,
         )
 
-    def _passes(self, inputs: list[torch.Tensor], *, backward: bool) -> Iterator[_Calls]:
+    def _in_jax(self, name: str, inputs: list[torch.Tensor]) -> ShapeResult:
+        answer, output = jax_client.measure(self._assign, self._spec.name, inputs, self._copies(inputs))
+        found = output.to(self._device)
+        verified = self._verified(lambda *_: found, inputs)
+        if verified.wrong:
+            return _wrong(name, verified)
+        if answer.block is not None:
+            self.blocks.append(answer.block)
+        return ShapeResult(
+            shape=name, deviation=verified.deviation, series=answer.series, no_gradient=True, profile=answer.profile
+        )
+
+    def _verified(self, function: Function, inputs: list[torch.Tensor]) -> Verified:
+        return verification.verify(
+            function,
+            REFERENCES[self._spec.name],
+            inputs,
+            self.seed,
+            self._spec.tolerance[self._cell.precision],
+            backward=self._spec.backward,
+        )
+
+    def _times(self, inputs: list[torch.Tensor], *, backward: bool) -> tuple[dict[str, bytes], bool]:
+        """Series of the result, and whether all of their pure times are without the host."""
+        series: dict[str, bytes] = {}
+        graphed = True
+        for one in self._passes(inputs, backward=backward):
+            wait = partial(devices.synchronize, self._device)
+            host, real = rounds.single_calls(one.calls[0], wait, self._bench.burst_s)
+            pure, block, captured = times.pure_ms(one.calls, self._device, self._bench.burst_s, one.given)
+            found = {"host": host, "real": real, "pure": pure}
+            series |= {f"{name}{one.name}": floats.pack(values) for name, values in found.items()}
+            graphed = graphed and captured
+            self.blocks.append(block)
+        return series, graphed
+
+    def _copies(self, inputs: list[torch.Tensor]) -> int:
         size = sum(tensor.nbytes for tensor in inputs)
-        count = times.copies(size, self._bench.room(), self._device.type)
+        return rounds.copies(size, self._bench.room(), self._device.type)
+
+    def _passes(self, inputs: list[torch.Tensor], *, backward: bool) -> Iterator[_Calls]:
+        count = self._copies(inputs)
         rotated = [inputs, *([tensor.clone() for tensor in inputs] for _ in range(count - 1))]
         yield _Calls("", [self._forward(copy) for copy in rotated], rotated[-1])
         if backward:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from orchestrator.analysis.cell_figures import contaminated, throttled
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.kind_analysis import KindAnalysis
+from orchestrator.analysis.operator_results import fate, shape_results
 from orchestrator.analysis.results import probes
 from orchestrator.config.naming import plural
 from orchestrator.figures.cells import ProbeMetrics
@@ -25,8 +26,8 @@ from orchestrator.figures.operators import (
 )
 from orchestrator.figures.report import Report
 from orchestrator.figures.run_verdict import Cause, CauseKind
-from orchestrator.kinds.ops.planning import operator_of
 from orchestrator.kinds.ops.settings import COMPILED, EAGER
+from orchestrator.plan.operator_cells import operator_of
 from orchestrator.report.device_labels import label_of
 from orchestrator.state.archive import Archive
 from orchestrator.stats.launch import half_width, launch_interval
@@ -166,12 +167,12 @@ def _rows(archive: Archive, evidence: Evidence) -> Iterator[OperatorRow]:
 
 def _of_cell(cell: Cell, archive: Archive, evidence: Evidence, limits: Roofs) -> Iterator[OperatorRow]:
     model, device = archive.stored.configuration.by_name[cell.model], archive.devices[cell.devices[0]]
-    operator, outcome = operator_of(model), evidence.outcomes[cell.id]
-    launches = [evidence.launches[number] for number in outcome.counted]
+    operator = operator_of(model)
+    launches = [evidence.launches[number] for number in evidence.outcomes[cell.id].counted]
     implementation = model.name.rpartition("=")[0] if model.own else COMPILED if cell.compiles else EAGER
     for shape in operator.shapes[device.kind]:
-        found = [one for launch in launches for one in launch.result.shapes if one.shape == shape.name]
-        status, reason = _fate(found, failed=bool(archive.tries.get(cell.id)), why=outcome.reason)
+        found = shape_results(cell, shape, evidence)
+        status, reason = fate(found, cell, archive, evidence)
         deviations = [one.deviation for one in found if one.deviation is not None and math.isfinite(one.deviation)]
         row = OperatorRow(
             cell=cell.id,
@@ -193,17 +194,6 @@ def _of_cell(cell: Cell, archive: Archive, evidence: Evidence, limits: Roofs) ->
             intensity=shape.flops / shape.moved[cell.precision],
         )
         yield row if status is not OperatorStatus.OK else _timed(row, shape, found, limits)
-
-
-def _fate(found: Sequence[ShapeResult], *, failed: bool, why: str) -> tuple[OperatorStatus, str]:
-    """Return status and reason of a shape: WRONG if any launch was wrong, else OK if any launch was good."""
-    if wrong := [one.wrong for one in found if one.wrong]:
-        return OperatorStatus.WRONG, wrong[0]
-    if any(not one.error for one in found):
-        return OperatorStatus.OK, ""
-    if found:
-        return OperatorStatus.FAILED, found[0].error
-    return (OperatorStatus.FAILED if failed else OperatorStatus.MISSING), why
 
 
 def _timed(row: OperatorRow, shape: OperatorShape, found: Sequence[ShapeResult], limits: Roofs) -> OperatorRow:

@@ -5,29 +5,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from orchestrator.config.options import Option
+from orchestrator.config import operators as catalogue
+from orchestrator.config.operator_runs import configured, entry
 from orchestrator.config.own_code import Search
-from orchestrator.config.presets import Preset
 from orchestrator.config.run_configuration import Configuration
-from orchestrator.config.settings import from_options
 from orchestrator.config.yaml_schema import require_known
 from orchestrator.errors import ConfigError
-from orchestrator.kinds.ops import catalogue
-from protocol.cell import ModelSpec, OperatorSpec, Workload
-from protocol.own import OwnModel
+from protocol.cell import ModelSpec, OperatorSpec
 
 NAME: Final = "ops"
 EAGER: Final = "eager"
 COMPILED: Final = "compiled"
 IMPLEMENTATIONS: Final = (EAGER, COMPILED)
-FAST_S: Final = 0.01
-"""Length of each timed window with --fast; otherwise that of the profile's blocks."""
-
-
-def preset(options: tuple[Option, ...]) -> Preset:
-    """Return the defaults of operators: one launch of each cell."""
-    key = "benchmark.launches"
-    return Preset(NAME, None, from_options({key: 1}, {key: NAME}, options))
 
 
 def chosen(categories: Sequence[str], names: Sequence[str]) -> tuple[OperatorSpec, ...]:
@@ -55,7 +44,7 @@ def own(words: Sequence[str], search: Search) -> tuple[ModelSpec, ...]:
         if not sign or not target:
             raise ConfigError(f"--against {word}: expected FILE:FUNCTION=OPERATOR, as in kernels.py:my_softmax=softmax")
         operator = known[require_known(name, f"--against {word}", known, "operator")]
-        found.append(_model(operator, word, search.locate(target, "--against")))
+        found.append(entry(operator, word, search.locate(target, "--against")))
     if len(set(words)) < len(words):
         raise ConfigError("--against: an implementation is given twice")
     return tuple(found)
@@ -72,30 +61,5 @@ def with_operators(
     """Return the configuration of the run. Raises ConfigError for an unknown implementation."""
     for one in implementations:
         require_known(one, "--implementations", IMPLEMENTATIONS, "implementation")
-    measurement = replace(configuration.measurement, load_s=0.0)
-    if fast:
-        measurement = replace(measurement, block_s=FAST_S)
-    return replace(
-        configuration,
-        models=(*(_model(one, one.name) for one in operators), *mine),
-        workloads=(Workload.OPERATOR,),
-        implementations=tuple(implementations),
-        measurement=measurement,
-        launches=1 if fast else configuration.launches,
-        adds_launches=False,
-    )
-
-
-def _model(operator: OperatorSpec, name: str, code: OwnModel | None = None) -> ModelSpec:
-    return ModelSpec(
-        name=name,
-        title=name,
-        type="operator",
-        family="operator",
-        inputs=(),
-        parameters=0,
-        inference_gflops=0.0,
-        memory_mb=0,
-        own=code,
-        operator=operator,
-    )
+    entries = (*(entry(one, one.name) for one in operators), *mine)
+    return replace(configured(configuration, entries, fast=fast), implementations=tuple(implementations))

@@ -49,7 +49,7 @@ def test_both_programs_share_their_options_and_commands() -> None:
     own = {option.name for option in orchestrate.params} - {"version"}
     assert own == {option.name for option in benchmark.commands["run"].params}
     assert set(orchestrate.commands) == set(benchmark.commands)
-    measuring = {"run", "quick", "triage", "resume", "gate", "ops"}
+    measuring = {"run", "quick", "triage", "resume", "gate", "ops", "study"}
     looking = {"status", "watch", "stop", "report", "explain", "doctor", "info", "list-models", "completion"}
     assert set(benchmark.commands) == measuring | looking | {"selftest", "compare", "make-baseline", "history"}
 

@@ -3,16 +3,15 @@
 import functools
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from orchestrator.config import yaml_file
 from orchestrator.config.catalogue import configs_folder
+from orchestrator.config.formula import evaluate
 from orchestrator.config.yaml_schema import require_known
 from orchestrator.errors import ConfigError
-from orchestrator.kinds.ops.formula import evaluate
 from protocol.cell import DeviceKind, InputSpec, OperatorShape, OperatorSpec, Precision
 
 SHAPES: Final = ("small", "medium", "large")
@@ -34,6 +33,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     bytes: str
     tolerance: dict[Precision, float] = {}
     backward: bool = True
+    variants: tuple[str, ...] = ()
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,11 +44,33 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 @functools.cache
-def load(folder: Path | None = None) -> dict[str, OperatorSpec]:
+def load() -> dict[str, OperatorSpec]:
     """Return the operators by name, in the order of the file. Raises ConfigError for a broken file."""
-    path = (folder or configs_folder()) / "operators.yaml"
-    file = yaml_file.read(path).convert(_File)
-    return {name: _spec(name, entry, file, f"{path}, {name}") for name, entry in file.operators.items()}
+    file = _read()
+    return {name: _spec(name, entry, file, f"operators.yaml, {name}") for name, entry in file.operators.items()}
+
+
+def variants(name: str) -> tuple[str, ...]:
+    """Return the further implementations of an operator."""
+    return _read().operators[name].variants
+
+
+def dimensions(name: str) -> tuple[str, ...]:
+    """Return the dimensions of an operator, in the order of the file."""
+    file = _read()
+    return tuple(file.sizes[file.operators[name].sizes][DeviceKind.CPU][SHAPES[0]])
+
+
+def sized(name: str, sizes: Mapping[str, int], label: str, origin: str) -> OperatorSpec:
+    """Return an operator with one shape, called `label`, on every kind of device. Raises ConfigError, with `origin`."""
+    known, entry = load()[name], _read().operators[name]
+    shape = _shape(label, sizes, entry, tuple(known.tolerance), origin)
+    return msgspec.structs.replace(known, shapes=dict.fromkeys(DeviceKind, (shape,)))
+
+
+@functools.cache
+def _read() -> _File:
+    return yaml_file.read(configs_folder() / "operators.yaml").convert(_File)
 
 
 def _spec(name: str, entry: _Entry, file: _File, origin: str) -> OperatorSpec:

@@ -2,13 +2,13 @@
 
 import pytest
 
+from orchestrator.config import operators
+from orchestrator.config.formula import evaluate
 from orchestrator.errors import ConfigError
-from orchestrator.kinds.ops import catalogue
-from orchestrator.kinds.ops.formula import evaluate
 from protocol.cell import DeviceKind, Precision
 from worker.operators.functions import FUNCTIONS
 
-OPERATORS = catalogue.load()
+OPERATORS = operators.load()
 
 
 def test_every_operator_has_a_function_and_three_shapes() -> None:
@@ -18,7 +18,7 @@ def test_every_operator_has_a_function_and_three_shapes() -> None:
     assert len({one.category for one in OPERATORS.values()}) == 9
     for one in OPERATORS.values():
         for kind in DeviceKind:
-            assert tuple(shape.name for shape in one.shapes[kind]) == catalogue.SHAPES
+            assert tuple(shape.name for shape in one.shapes[kind]) == operators.SHAPES
 
 
 def test_shapes_grow() -> None:

@@ -1,0 +1,37 @@
+"""Results of the launches of a cell for one shape of its operator. Pure."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from orchestrator.analysis.evidence import Evidence
+from orchestrator.figures.operators import OperatorStatus
+from orchestrator.state.archive import Archive
+from protocol import floats
+from protocol.cell import Cell, OperatorShape
+from protocol.result import ShapeResult
+
+
+def shape_results(cell: Cell, shape: OperatorShape, evidence: Evidence) -> list[ShapeResult]:
+    """Return the shape's results of all counted launches."""
+    launches = [evidence.launches[number].result.shapes for number in evidence.outcomes[cell.id].counted]
+    return [one for shapes in launches for one in shapes if one.shape == shape.name]
+
+
+def fate(found: Sequence[ShapeResult], cell: Cell, archive: Archive, evidence: Evidence) -> tuple[OperatorStatus, str]:
+    """Return the status and its reason. One wrong launch is enough, one failed among good ones is not."""
+    if wrong := [one.wrong for one in found if one.wrong]:
+        return OperatorStatus.WRONG, wrong[0]
+    if any(not one.error and not one.unsupported for one in found):
+        return OperatorStatus.OK, ""
+    if unsupported := [one.unsupported for one in found if one.unsupported]:
+        return OperatorStatus.UNSUPPORTED, unsupported[0]
+    if found:
+        return OperatorStatus.FAILED, found[0].error
+    tried = bool(archive.tries.get(cell.id))
+    return OperatorStatus.FAILED if tried else OperatorStatus.MISSING, evidence.outcomes[cell.id].reason
+
+
+def median_ms(found: Sequence[ShapeResult], name: str) -> float | None:
+    """Return the median over launches of the medians over calls of a series in milliseconds; None for no times."""
+    values = [median(floats.unpack(one.series[name])) for one in found if name in one.series]
+    return median(values) if values else None

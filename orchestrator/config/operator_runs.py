@@ -1,0 +1,58 @@
+"""Common parts of runs of operators: preset, entries, measurement."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from orchestrator.config.options import Option
+from orchestrator.config.presets import Preset
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.config.settings import from_options
+from protocol.cell import ModelSpec, OperatorSpec, Workload
+from protocol.own import OwnModel
+
+FAST_S: Final = 0.01
+"""Length of each timed window with --fast; otherwise that of the profile's blocks."""
+
+
+def preset(name: str, options: tuple[Option, ...], precisions: Sequence[str] = ()) -> Preset:
+    """Return the defaults: one launch of each cell. precisions: in place of the general default."""
+    values: dict[str, object] = {"benchmark.launches": 1}
+    if precisions:
+        values["benchmark.precision"] = list(precisions)
+    return Preset(name, None, from_options(values, dict.fromkeys(values, name), options))
+
+
+def entry(operator: OperatorSpec, name: str, code: OwnModel | None = None) -> ModelSpec:
+    """Return the entry of an operator, which a cell measures in place of a model. code: replaces its eager function."""
+    return ModelSpec(
+        name=name,
+        title=name,
+        type="operator",
+        family="operator",
+        inputs=(),
+        parameters=0,
+        inference_gflops=0.0,
+        memory_mb=0,
+        own=code,
+        operator=operator,
+    )
+
+
+def configured(
+    configuration: Configuration, entries: Sequence[ModelSpec], *, study: str = "", fast: bool
+) -> Configuration:
+    """Return the configuration that measures these entries. fast: short windows and one launch."""
+    measurement = replace(configuration.measurement, load_s=0.0)
+    if fast:
+        measurement = replace(measurement, block_s=FAST_S)
+    return replace(
+        configuration,
+        models=tuple(entries),
+        workloads=(Workload.OPERATOR,),
+        study=study,
+        measurement=measurement,
+        launches=1 if fast else configuration.launches,
+        adds_launches=False,
+    )

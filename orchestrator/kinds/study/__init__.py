@@ -1,0 +1,4 @@
+"""Studies as a kind of run: a grid of operations, implementations, sizes and precisions, one cell for each point.
+
+grid (the YAML file) ─▶ planning ─▶ analysis ─▶ chapter
+"""

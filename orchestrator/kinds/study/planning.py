@@ -1,0 +1,20 @@
+"""The plan of a study: a cell for each entry and precision. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from orchestrator.config.run_configuration import Configuration, Plan
+from orchestrator.kinds.study.grid import compiles
+from orchestrator.plan.operator_cells import Place, cell, operator_of, planned, precisions
+from protocol.cell import Cell, Device, Workload
+
+
+def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
+    """Return the plan. Raises ConfigError where no operation has a requested precision."""
+    return planned(configuration, devices, _cells)
+
+
+def _cells(place: Place) -> Iterator[Cell]:
+    for model in place.configuration.models:
+        for precision in precisions(model, place.configuration):
+            compiled = compiles(operator_of(model).implementation)
+            yield cell(place, model, Workload.OPERATOR, precision, compiled=compiled)

@@ -1,0 +1,68 @@
+"""Cells of operators, in random order for each device. Pure."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from orchestrator.config.run_configuration import Configuration, LeftOut, Plan
+from orchestrator.config.yaml_schema import listed
+from orchestrator.errors import ConfigError
+from orchestrator.plan.planner import cell_seed, modes_of, rounds_of
+from protocol.cell import Cell, CompileMode, Device, Mode, ModelSpec, OperatorSpec, Precision, Workload
+
+
+class Place(NamedTuple):
+    """Where cells are measured."""
+
+    configuration: Configuration
+    device: Device
+    mode: Mode
+
+
+def planned(
+    configuration: Configuration, devices: Sequence[Device], cells_of: Callable[[Place], Iterator[Cell]]
+) -> Plan:
+    """Return the plan. Raises ConfigError where no operator has a requested precision."""
+    mode = modes_of(configuration, devices)[0]
+    cells: dict[str, Cell] = {}
+    order: dict[str, tuple[tuple[str, int], ...]] = {}
+    for device in devices:
+        mine = list(cells_of(Place(configuration, device, mode)))
+        cells |= {cell.id: cell for cell in mine}
+        rounds = rounds_of(len(mine), configuration.launches, configuration.seed)
+        order[device.uuid] = tuple((mine[which].id, number) for number, block in enumerate(rounds) for which in block)
+    if all(cell.workload is Workload.PROBE for cell in cells.values()):
+        raise ConfigError(f"-p {','.join(configuration.precisions)}: none of these operators has such a precision")
+    return Plan(cells=tuple(cells.values()), order=order, left_out=tuple(_exclusions(configuration, devices)))
+
+
+def cell(place: Place, model: ModelSpec, workload: Workload, precision: Precision, *, compiled: bool = False) -> Cell:
+    """Return one cell. Implementations of an operator get the same inputs."""
+    name = model.operator.name if model.operator else model.name
+    return Cell(
+        devices=(place.device.uuid,),
+        model=model.name,
+        workload=workload,
+        precision=precision,
+        batch_size=1,
+        mode=place.mode,
+        compile_mode=CompileMode.DEFAULT if compiled else CompileMode.EAGER,
+        seed=cell_seed(place.configuration.seed, name, workload),
+    )
+
+
+def operator_of(model: ModelSpec) -> OperatorSpec:
+    """Return the operator that cells of this entry measure."""
+    assert model.operator is not None
+    return model.operator
+
+
+def precisions(model: ModelSpec, configuration: Configuration) -> list[Precision]:
+    """Return the requested precisions that the operator has."""
+    return [one for one in configuration.precisions if one in operator_of(model).tolerance]
+
+
+def _exclusions(configuration: Configuration, devices: Sequence[Device]) -> Iterator[LeftOut]:
+    for model in configuration.models:
+        if not precisions(model, configuration):
+            why = f"not applicable: its precisions are {listed(operator_of(model).tolerance, 'and')}"
+            yield from (LeftOut(device=device.uuid, model=model.name, why=why) for device in devices)

@@ -1,0 +1,78 @@
+"""Messages between a launch and its JAX process, each followed by the bytes of its arrays.
+
+length of the message │ message, as every other (protocol/codec.py) │ array │ array │ …
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from protocol import codec
+from protocol.cell import DeviceKind, Precision
+from protocol.result import CallProfile
+from worker.timing import TimedBlock
+
+_LENGTH: Final = struct.Struct("<Q")
+
+
+class Array(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An array in row-major order. dtype: as numpy and torch both call it. size: in bytes."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    size: int
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An operator and its inputs. parent: PID of the launch. window_s: of each timed window. copies: rotated."""
+
+    parent: int
+    operator: str
+    kind: DeviceKind
+    precision: Precision
+    window_s: float
+    copies: int
+    arrays: tuple[Array, ...]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was measured, or why JAX cannot compute it here. arrays: the output. series: as in ShapeResult.
+
+    block: of the pure times.
+    """
+
+    unsupported: str = ""
+    arrays: tuple[Array, ...] = ()
+    series: dict[str, bytes] = {}
+    block: TimedBlock | None = None
+    profile: CallProfile = CallProfile()
+
+
+VARIABLES: Final = {
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # three quarters of the GPU's memory otherwise
+    "TF_CPP_MIN_LOG_LEVEL": "1",
+}
+PLATFORMS: Final = {DeviceKind.CPU: "cpu", DeviceKind.CUDA: "cuda"}
+"""Kind of device → JAX_PLATFORMS, so that JAX never falls back to the CPU."""
+
+
+def joined(message: Request | Answer, contents: Sequence[bytes]) -> bytes:
+    """Encode a message with its arrays. contents: bytes of each array, in order."""
+    head = codec.encode(message)
+    return b"".join((_LENGTH.pack(len(head)), head, *contents))
+
+
+def separated(data: bytes) -> tuple[bytes, memoryview]:
+    """Split received data into the encoded message and the bytes of its arrays."""
+    end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
+    return data[_LENGTH.size : end], memoryview(data)[end:]
+
+
+def contents(arrays: Sequence[Array], data: memoryview) -> Iterator[memoryview]:
+    """The bytes of each array."""
+    begin = 0
+    for array in arrays:
+        yield data[begin : begin + array.size]
+        begin += array.size

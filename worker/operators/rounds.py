@@ -1,0 +1,37 @@
+"""Rounds of calls: numbers of copies and calls, and the times of single calls. Imports no torch."""
+
+import math
+from typing import Final
+
+from worker import timing
+from worker.timing import HostClock, Step
+
+ROTATED_BYTES: Final = {"cuda": 2**30, "cpu": 4 * 2**20}
+"""Inputs of a round together: eight times the largest L2 cache of a GPU (126 MB), which does not evict the oldest data
+first: with five times its size, a sum was still 18 % faster than from memory [H100]. A little for a CPU device."""
+MOST_COPIES: Final = 256
+LEAST_COPIES: Final = 2
+LEAST_CALLS: Final = 5
+_MOST_CALLS: Final = 2000
+
+
+def copies(input_bytes: int, room_bytes: int, kind: str) -> int:
+    """Return the number of copies of the inputs to rotate: at least one, within a quarter of the free memory."""
+    wanted = math.ceil(ROTATED_BYTES[kind] / max(input_bytes, 1))
+    return max(1, min(wanted, MOST_COPIES, room_bytes // 4 // max(input_bytes, 1)))
+
+
+def calls(window_s: float, call_ms: float) -> int:
+    """Return the number of calls that last about `window_s`, within bounds."""
+    return min(max(timing.iterations_for(window_s * 1e3, call_ms), LEAST_CALLS), _MOST_CALLS)
+
+
+def single_calls(call: Step, wait: Step, window_s: float) -> tuple[list[float], list[float]]:
+    """Times of single calls on an idle device in milliseconds: until the call returns, and until its work is done."""
+    clock = HostClock()
+    call()
+    wait()
+    first = timing.time_block(clock, (call, wait), LEAST_CALLS)
+    block = timing.time_block(clock, (call, wait), calls(window_s, first.wall_ms / LEAST_CALLS))
+    host, rest = block.spans_ms[::2], block.spans_ms[1::2]
+    return host, [before + after for before, after in zip(host, rest, strict=True)]
