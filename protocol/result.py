@@ -231,7 +231,7 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     None where it is not finite. compared: shape and type are right, so that values were compared. series: float32
     milliseconds of a call (protocol.floats): "real", "host" (its part until the call returns) and "pure" of the forward
     pass, with "_backward" of forward and backward pass together; empty if it is wrong. graphed: pure times without the
-    host. alone: it was tried a second time. no_gradient: none was verified. profile: of profiled operators.
+    host. no_gradient: none was verified. profile: of profiled operators.
     """
 
     shape: str
@@ -242,7 +242,6 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     compared: bool = True
     series: dict[str, bytes] = {}
     graphed: bool = False
-    alone: bool = False
     no_gradient: bool = False
     profile: CallProfile | None = None
 

@@ -1,6 +1,6 @@
 """The figures of one cell in the report's names and units; None for what is unknown."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Final
@@ -135,19 +135,24 @@ def measured(fate: CellReport, counted: Counted, value: Callable[[LaunchEvidence
         clock_event_reasons=tuple(clock_events.reason_names(launch.readings.reasons for launch in launches)),
         power_capped_percent=_percent(counted.largest(lambda launch: launch.readings.power_violation)),
         slowdown_percent=_percent(counted.largest(lambda launch: launch.readings.slowdown)),
-        throttled=_throttled(launches),
-        contaminated=counted.device.busy_with is not None or any(launch.beside for launch in launches),
+        throttled=throttled(launches),
+        contaminated=contaminated(counted.device, launches),
         telemetry_note="a CPU device has no NVML" if on_cpu else "; ".join(notes),
         statistics=_statistics(counted),
     )
 
 
-def _throttled(launches: Sequence[LaunchEvidence]) -> bool | None:
+def throttled(launches: Sequence[LaunchEvidence]) -> bool | None:
     """Whether any launch was throttled; None if launches without telemetry leave it unknown."""
     states = [validity.throttled(one.readings) for one in launches]
     if True in states:
         return True
     return None if None in states or not states else False
+
+
+def contaminated(device: Device, launches: Iterable[LaunchEvidence]) -> bool:
+    """Whether another process used the device."""
+    return device.busy_with is not None or any(launch.beside for launch in launches)
 
 
 def _percent(share: float | None) -> float | None:

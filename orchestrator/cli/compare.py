@@ -115,9 +115,10 @@ def _failing(text: str | None) -> "frozenset[ChangeVerdict]":
         return FAIL_ON
     if text == "none":
         return frozenset()
-    others = [verdict for verdict in ChangeVerdict if verdict is not ChangeVerdict.SAME]
+    others = [verdict for verdict in ChangeVerdict if verdict not in {ChangeVerdict.SAME, ChangeVerdict.WRONG}]
     by_name = {verdict.lower().replace(" ", "-"): verdict for verdict in others}
-    return frozenset(by_name[require_known(name, "--fail-on", by_name, "verdict")] for name in text.split(","))
+    named = {by_name[require_known(name, "--fail-on", by_name, "verdict")] for name in text.split(",")}
+    return frozenset({ChangeVerdict.WRONG, *named})
 
 
 def _rendered(compared: "Sequence[Comparison]", kind: str, code: "ExitCode") -> str | bytes:

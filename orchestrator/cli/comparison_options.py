@@ -40,7 +40,7 @@ def read(
         side = report_reader.baseline(baseline, runs_folder, history_db, origin=origins["compare.baseline"])
     specs = () if thresholds is None else tuple(models)
     probes = tuple(spec.name for spec in specs if is_probe(spec))
-    names = tuple(spec.name for spec in specs if not is_probe(spec))
+    names = tuple(spec.operator.name if spec.operator else spec.name for spec in specs if not is_probe(spec))
     return Against(
         baseline=side,
         thresholds=() if thresholds is None else limits.load(Path(thresholds), names, probes),

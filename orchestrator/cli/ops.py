@@ -8,7 +8,7 @@ from orchestrator.cli.decorators import OPTIONS, RunParams, add_options, require
 from orchestrator.cli.exit_notification import announced
 from orchestrator.cli.list_options import ListOption
 from orchestrator.cli.program import MeasuringCommand
-from orchestrator.config.options import HISTORY, MEASUREMENT, PLACES, REHEARSAL, SESSION, SHOWN
+from orchestrator.config.options import COMPARISON, HISTORY, MEASUREMENT, PLACES, REHEARSAL, SESSION, SHOWN
 
 EXAMPLES: Final = """\b
 Examples:
@@ -34,6 +34,8 @@ RUN_OPTIONS: Final = (
     *SESSION,
 )
 """Options of a run that have an effect on operators."""
+
+_COMPARED: Final = tuple(one for one in COMPARISON if one.key != "compare.price")
 
 
 class OpsParams(RunParams):
@@ -63,15 +65,14 @@ class OpsParams(RunParams):
     help="Also measure a function of yours in place of an operator; needs --allow-code.",
 )
 @click.option("--fast", is_flag=True, help="Time for 10 ms in place of the profile's blocks, one launch each.")
-@add_options(RUN_OPTIONS)
+@add_options((*_COMPARED, *RUN_OPTIONS))
 @click.pass_context
 def command(context: click.Context, /, **params: Unpack[OpsParams]) -> None:
     """Measure operators in several implementations, each verified against a reference in fp64.
 
     Ends with 1 where a result is wrong: it is reported as WRONG and has no speed.
     """
-    from orchestrator.cli.preparation import Requested, configure, execute
-    from orchestrator.compare.references import Against
+    from orchestrator.cli.preparation import Requested, configure, execute, read_references
     from orchestrator.config import operator_runs, own_code
     from orchestrator.kinds.ops import settings as ops
     from orchestrator.store import folders
@@ -86,9 +87,10 @@ def command(context: click.Context, /, **params: Unpack[OpsParams]) -> None:
     configuration = ops.with_operators(
         configuration, chosen, mine, words_of(params["implementations"]) or ops.IMPLEMENTATIONS, fast=params["fast"]
     )
+    against = read_references(settings, configuration, configuration.models)
     words = context.find_root().meta["command"]
     with announced(params, rehearsal=params["dry_run"]) as ending:
-        code = execute(words, params, Requested(settings, configuration, models, Against()), ending)
+        code = execute(words, params, Requested(settings, configuration, models, against), ending)
     context.exit(code)
 
 

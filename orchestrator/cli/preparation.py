@@ -5,7 +5,7 @@ parameters ─▶ settings ─▶ configuration ─▶ devices ─▶ plan ─�
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -44,7 +44,7 @@ from orchestrator.kinds.gate import settings as gate
 from orchestrator.plan import estimate, launches
 from orchestrator.state.time_budget import Budget
 from orchestrator.store import folders, run_files
-from protocol.cell import Device, DeviceKind
+from protocol.cell import Device, DeviceKind, ModelSpec
 from protocol.exit_codes import ExitCode
 
 # Names of time limits that are not options.
@@ -64,7 +64,7 @@ def measure(command: tuple[str, ...], params: RunParams, preset: str | None, end
     """Execute what the options request. Raises UserError before anything is run or written."""
     loaded = None if preset is None else presets.load(preset, OPTIONS)
     settings, configuration, models = configure(params, loaded)
-    against = _comparison(settings, configuration, models)
+    against = read_references(settings, configuration, models.models)
     return execute(command, params, Requested(settings, configuration, models, against), ending)
 
 
@@ -157,14 +157,15 @@ def configure(params: RunParams, preset: Preset | None) -> tuple[LayeredSettings
     return settings, burn_in_settings.of_settings(settings, configuration, models, levels.load()), models
 
 
-def _comparison(settings: LayeredSettings, configuration: Configuration, models: Catalogue) -> Against:
+def read_references(settings: LayeredSettings, configuration: Configuration, models: Iterable[ModelSpec]) -> Against:
+    """Return what the run is compared with. models: that thresholds may name. Raises UserError."""
     against = comparison_options.read(
         settings.find("compare.baseline", str),
         settings.find("compare.thresholds", str),
         settings.find("compare.price", float),
         configuration.runs_folder,
         configuration.history_db,
-        models=models.models,
+        models=models,
         origins=settings.origins,
     )
     if configuration.burn_in is not None and against:

@@ -8,6 +8,7 @@ from orchestrator.compare import wording
 from orchestrator.compare.cell_facts import shown
 from orchestrator.compare.chapters import TONES, ended, worst
 from orchestrator.compare.comparison import ComparedCell, Comparison, Mean
+from orchestrator.compare.run_figures import BESIDE
 from orchestrator.compare.wording import LEGEND
 from orchestrator.config.naming import plural
 from orchestrator.figures.table import UNITS
@@ -40,7 +41,7 @@ MOST_NAMES: Final = 30
 TOGETHER: Final = "all together"
 _ELSEWHERE: Final = "--format json"
 _CONSTANT: Final = ("Second run", "GPU", "Mode")
-_FILTERED: Final = ("Second run", "GPU", "Phase", "Mode", "Verdict")
+_FILTERED: Final = ("Second run", "GPU", "Phase", "Implementation", "Shape", "Time", "Mode", "Verdict")
 
 
 def to_html(comparisons: Sequence[Comparison], code: ExitCode) -> bytes:
@@ -247,6 +248,14 @@ def _percent(ratio: float | None) -> str:
     return "" if ratio is None else f"{wording.percent(ratio):+z.1f}"
 
 
+def _both(name: str, _one: Comparison, cell: ComparedCell) -> str:
+    """Another figure of both runs."""
+    if name not in cell.figures:
+        return ""
+    before, after = cell.figures[name]
+    return f"{number(before)} -> {number(after)}"
+
+
 _Field = tuple[Column, Callable[[Comparison, ComparedCell], Entry]]
 _FIELDS: Final[tuple[_Field, ...]] = (
     (Column("Second run"), lambda one, _: one.after),
@@ -254,6 +263,9 @@ _FIELDS: Final[tuple[_Field, ...]] = (
     (Column("Model"), lambda _, cell: cell.model_name),
     (Column("Phase"), lambda _, cell: cell.phase),
     (Column("Precision"), lambda _, cell: cell.precision),
+    (Column("Implementation"), lambda _, cell: cell.implementation),
+    (Column("Shape"), lambda _, cell: cell.shape),
+    (Column("Time"), lambda _, cell: cell.time),
     (Column("Mode"), lambda _, cell: cell.mode),
     (Column("Input", number=True), lambda _, cell: "" if cell.input_size is None else str(cell.input_size)),
     (Column("Batch", number=True), lambda _, cell: batch(cell.phase, cell.batch_size)),
@@ -268,6 +280,7 @@ _FIELDS: Final[tuple[_Field, ...]] = (
     (Column("First", number=True), lambda _, cell: number(cell.before)),
     (Column("Second", number=True), lambda _, cell: number(cell.after)),
     (Column("Unit"), lambda _, cell: UNITS.get(cell.metric, "")),
+    *((Column(name), partial(_both, name)) for name in BESIDE),
     (Column("Launches"), lambda _, cell: f"{cell.launches_before} and {cell.launches_after}"),
     (Column("p", number=True), lambda _, cell: "" if cell.p is None else f"{cell.p:.3g}"),
     (Column("Remarks"), lambda _, cell: wording.remark(cell)),

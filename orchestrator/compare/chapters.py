@@ -11,6 +11,7 @@ from orchestrator.stats.two_runs import ChangeVerdict
 from protocol.exit_codes import ExitCode
 
 TONES: Final = {
+    ChangeVerdict.WRONG: Tone.BAD,
     ChangeVerdict.SLOWER: Tone.BAD,
     ChangeVerdict.PROBABLY_SLOWER: Tone.BAD,
     ChangeVerdict.FASTER: Tone.GOOD,

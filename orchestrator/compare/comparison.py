@@ -7,6 +7,7 @@ from statistics import geometric_mean, median
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from orchestrator.analysis.sibling_cells import work
@@ -28,7 +29,7 @@ from protocol.cell import DeviceKind
 from protocol.exit_codes import ExitCode
 
 _Names = Mapping[CellKey, str]
-FAIL_ON: Final = frozenset({ChangeVerdict.SLOWER, ChangeVerdict.PROBABLY_SLOWER})
+FAIL_ON: Final = frozenset({ChangeVerdict.WRONG, ChangeVerdict.SLOWER, ChangeVerdict.PROBABLY_SLOWER})
 UNJUDGED: Final = frozenset({ChangeVerdict.PROBABLY_SLOWER, ChangeVerdict.INCONCLUSIVE, ChangeVerdict.NOT_COMPARABLE})
 
 
@@ -48,7 +49,9 @@ class ComparedCell(Part, frozen=True, kw_only=True):
 
     before, after: medians over the launches. p: after Holm over the cells. reason: the fact that differs, or a remark.
     launches_needed: per side for a verdict; null if none, or if 100 would not suffice (needed_beyond).
-    excluded_percent: a slow-down by more is excluded with 95 %; null unless SAME or NO CHANGE SEEN.
+    excluded_percent: a slow-down by more is excluded with 95 %; null unless SAME or NO CHANGE SEEN. implementation,
+    shape, time: of an operator, else "". figures: others by name with unit, of the first run and the second; no verdict
+    rests on them.
     """
 
     cell: str
@@ -77,6 +80,10 @@ class ComparedCell(Part, frozen=True, kw_only=True):
     launches_needed: int | None = None
     needed_beyond: bool = False
     excluded_percent: float | None = None
+    implementation: str = ""
+    shape: str = ""
+    time: str = ""
+    figures: dict[str, tuple[float | None, float | None]] = msgspec.field(default_factory=dict)
 
     @property
     def must_be_judged(self) -> bool:
@@ -250,11 +257,13 @@ def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Jud
 
 
 def _not_comparable(pair: tuple[Place, Place], names: _Names, reason: str) -> ComparedCell:
-    """Build a cell that is NOT COMPARABLE. It has its change if both sides did the same work."""
+    """The cell: WRONG where it was right before; else with its change, where both sides did the same work."""
+    before, after = pair
+    if after.cell.wrong and before.cell.values:
+        return _cell(*pair, names, ChangeVerdict.WRONG, after.cell.wrong)
     cell = _cell(*pair, names, ChangeVerdict.NOT_COMPARABLE, reason)
     if not cell_facts.is_same_work(*pair):
         return cell
-    before, after = pair
     return replace(cell, ratio=geometric_mean(after.cell.rates) / geometric_mean(before.cell.rates))
 
 
@@ -277,6 +286,13 @@ def _cell(before: Place, after: Place, names: _Names, verdict: ChangeVerdict, re
         after=median(after.cell.values) if after.cell.values else None,
         launches_before=len(before.cell.values),
         launches_after=len(after.cell.values),
+        implementation=key.implementation,
+        shape=key.shape,
+        time=key.time,
+        figures={
+            name: (before.cell.figures.get(name), after.cell.figures.get(name))
+            for name in {**before.cell.figures, **after.cell.figures}
+        },
     )
 
 

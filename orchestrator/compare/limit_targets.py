@@ -1,4 +1,4 @@
-"""The figures that a threshold can limit, and their value in each cell of a model. Probes have no thresholds."""
+"""The figures that a threshold can limit, and their value in each cell of a model or operator. Probes have none."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -8,11 +8,10 @@ from orchestrator.compare.baselines import Held
 from orchestrator.compare.cell_facts import Place
 from orchestrator.config.workloads import PHASES
 from orchestrator.figures import keys
-from orchestrator.figures.cells import Measured
 from orchestrator.figures.comparisons import FullNode
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.report import GpuInfo, Report
-from orchestrator.figures.table import BY_FIELD, FIGURES, Better, Figure, Limit, LimitName
+from orchestrator.figures.table import BY_FIELD, FIGURES, Better, Figure, Limit, LimitName, Metric
 from protocol.cell import CompileMode, Workload
 
 
@@ -24,15 +23,18 @@ class Relative(NamedTuple):
     blind: bool = False
 
 
+LIMITED: Final = (*PHASES, Workload.OPERATOR)
+"""Workloads with thresholds."""
 _NO_SIBLINGS: Final = Relative(None, "no identical device has this cell")
 _ONE_MODE: Final = "not measured with one device at work (mode: [loaded, solo], as triage does)"
+_NO_RELATIVES: Final = {LimitName.OF_SIBLINGS: _NO_SIBLINGS, LimitName.OF_SOLO: Relative(None, _ONE_MODE)}
 
 
 class Cell(NamedTuple):
     """A cell of the report. relative: to baseline, siblings, the device alone. fault, advice: of its times, or ""."""
 
     key: CellKey
-    metric: Measured
+    metric: Metric
     gpu: GpuInfo
     fault: str
     advice: str
@@ -52,11 +54,12 @@ def _target(limit: Limit, figure: Figure) -> Target:
         value = figure.number(cell.metric)
         return None if value is None else value * limit.scale
 
-    return Target(limit, tuple(phase for phase in PHASES if phase in figure.workloads), read)
+    return Target(limit, tuple(phase for phase in LIMITED if phase in figure.workloads), read)
 
 
 def _relative(name: LimitName) -> Target:
-    return Target(Limit(name=name, unit="%"), PHASES, lambda cell, _: cell.relative[name].speed)
+    phases = LIMITED if name is LimitName.OF_BASELINE else PHASES
+    return Target(Limit(name=name, unit="%"), phases, lambda cell, _: cell.relative[name].speed)
 
 
 def _epoch_s(cell: Cell, samples_per_epoch: int | None) -> float | None:
@@ -75,7 +78,7 @@ TARGETS: Final = {name: _TARGETS[name] for name in LimitName}
 
 
 def cells(report: Report, held: Held | None) -> Iterator[Cell]:
-    """Yield every cell of a model. held: the comparison with a baseline."""
+    """Yield every cell of a model, and every time of an operator. held: the comparison with a baseline."""
     gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
     places = pairing.places(run_figures.of_report(report, "this run"))
     siblings = dict(_of_siblings(report, places))
@@ -94,6 +97,12 @@ def cells(report: Report, held: Held | None) -> Iterator[Cell]:
                 ),
             }
             yield Cell(key, metric, gpus[uuid], cell_facts.fault(place), cell_facts.advice(place), relative)
+    for row in report.operators.rows if report.operators else ():
+        uuid = row.gpu_uuid
+        for key, time in keys.of_operator(row):
+            place = places[uuid, key]
+            relative = _NO_RELATIVES | {LimitName.OF_BASELINE: _of_baseline(uuid, key, held)}
+            yield Cell(key, time, gpus[uuid], cell_facts.fault(place), cell_facts.advice(place), relative)
 
 
 def _of_baseline(gpu_uuid: str, key: CellKey, held: Held | None) -> Relative:

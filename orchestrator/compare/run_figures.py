@@ -1,18 +1,19 @@
 """One side of a comparison: a run reduced to what runs are compared by. Also the format of a baseline file."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Final
 
 import msgspec
 
 from orchestrator.config.naming import plural
 from orchestrator.figures import keys
-from orchestrator.figures.cells import Measured, Status
+from orchestrator.figures.cells import Status
 from orchestrator.figures.keys import CellKey
+from orchestrator.figures.operators import OperatorMetric
 from orchestrator.figures.parts import Part
 from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.figures.run_verdict import COMPARED, run_verdict
-from orchestrator.figures.table import main_figure
+from orchestrator.figures.table import BY_FIELD, Metric, main_figure
 from orchestrator.stats.slowdown_reasons import CAPPED_SHARE
 from protocol.cell import device_label
 from protocol.exit_codes import ExitCode
@@ -27,11 +28,11 @@ Rate = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
 """Figures beyond were not measured by gpubench, and their powers would overflow."""
 
 
-class SideCell(Part, frozen=True, kw_only=True):
+class SideCell(Part, frozen=True, kw_only=True, omit_defaults=True):
     """A cell on one device. values: the figure of each launch. throttled: None without telemetry.
 
-    host_bound: whether the GPU waited for the host; None if unknown, as in older baselines. figures: other figures to
-    show, by name with unit.
+    host_bound: whether the GPU waited for the host; None where nobody knows, as in older baselines. wrong: of an
+    operator, what is wrong with its result. figures: others, for the eye, by name with unit.
     """
 
     gpu_uuid: str
@@ -46,6 +47,7 @@ class SideCell(Part, frozen=True, kw_only=True):
     contaminated: bool
     power_capped: bool
     host_bound: bool | None = None
+    wrong: str = ""
     figures: dict[str, float] = msgspec.field(default_factory=dict)
 
     @property
@@ -177,15 +179,17 @@ def _device(gpu: GpuInfo) -> SideDevice:
     )
 
 
-def _metrics(report: Report) -> Iterator[tuple[str, CellKey, Measured, int | None]]:
+def _metrics(report: Report) -> Iterator[tuple[str, CellKey, Metric, int | None]]:
     for result in report.results:
         for key, metric in keys.of_model(result):
             yield result.gpu_uuid, key, metric, result.parameters_count
     for probe in report.probes:
         yield probe.gpu_uuid, keys.of_probe(probe), probe, None
+    for row in report.operators.rows if report.operators else ():
+        yield from ((row.gpu_uuid, key, metric, None) for key, metric in keys.of_operator(row))
 
 
-def _cell(gpu_uuid: str, key: CellKey, metric: Measured, parameters: int | None) -> SideCell:
+def _cell(gpu_uuid: str, key: CellKey, metric: Metric, parameters: int | None) -> SideCell:
     return SideCell(
         gpu_uuid=gpu_uuid,
         key=key,
@@ -199,15 +203,27 @@ def _cell(gpu_uuid: str, key: CellKey, metric: Measured, parameters: int | None)
         contaminated=metric.contaminated,
         power_capped=(metric.power_capped_percent or 0) > 100 * CAPPED_SHARE,
         host_bound=metric.launch_bound,
+        wrong=metric.wrong if isinstance(metric, OperatorMetric) else "",
         figures=dict(_figures(metric)),
     )
 
 
-def _figures(metric: Measured) -> Iterator[tuple[str, float]]:
-    times = metric.statistics
-    for share in ("p50", "p95", "p99") if times is not None else ():
-        value = getattr(times, f"iteration_time_{share}_ms")
+def _figures(metric: Metric) -> Iterator[tuple[str, float]]:
+    for name, read in BESIDE.items():
+        value = read(metric)
         if value is not None:
-            yield f"{share}, ms", value
-    if metric.peak_memory_mb is not None:
-        yield "peak memory, MB", metric.peak_memory_mb
+            yield name, value
+
+
+def _share_ms(share: str) -> Callable[[Metric], float | None]:
+    return lambda metric: (
+        None if metric.statistics is None else getattr(metric.statistics, f"iteration_time_{share}_ms")
+    )
+
+
+BESIDE: Final[Mapping[str, Callable[[Metric], float | None]]] = {
+    **{f"{share}, ms": _share_ms(share) for share in ("p50", "p95", "p99")},
+    "peak memory, MB": BY_FIELD["peak_memory_mb"].number,
+    "cold compilation, ms": BY_FIELD["compile_cold_ms"].number,
+}
+"""Figures beside the main one, by name with unit: they have no verdict."""

@@ -10,20 +10,20 @@ import msgspec
 
 from orchestrator.compare import cell_facts, limit_targets
 from orchestrator.compare.baselines import Held
-from orchestrator.compare.limit_targets import TARGETS, Cell
+from orchestrator.compare.limit_targets import LIMITED, TARGETS, Cell
 from orchestrator.config import yaml_file
 from orchestrator.config.naming import plural
-from orchestrator.config.workloads import PHASES
 from orchestrator.config.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
 from orchestrator.figures.cells import Status
 from orchestrator.figures.comparisons import Met, ThresholdResult
 from orchestrator.figures.keys import CellKey
+from orchestrator.figures.operators import TimeName
 from orchestrator.figures.parts import Part
 from orchestrator.figures.report import Report
 from orchestrator.figures.run_verdict import Cause, CauseKind
 from orchestrator.figures.table import LimitName
-from protocol.cell import Mode, Precision, Workload
+from protocol.cell import CompileMode, Mode, Precision, Workload
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 _SHOWS: Final = "`torch-gpu-benchmark list-models` shows those that ship."
@@ -50,7 +50,10 @@ _HOLDS: Final[Mapping[Bound, tuple[str, Callable[[float, float], bool]]]] = {
 
 
 class Threshold(Part, frozen=True, kw_only=True):
-    """A limit. Empty models, batch_sizes, precisions match all. samples_per_epoch: only for epoch_time_s."""
+    """A limit. What is empty of models, …, times matches all. samples_per_epoch: only for epoch_time_s.
+
+    models: of operators, their names. implementations, shapes, times: of operators alone.
+    """
 
     name: str
     figure: LimitName
@@ -62,6 +65,9 @@ class Threshold(Part, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
     batch_sizes: tuple[Count, ...] = ()
     precisions: tuple[Precision, ...] = ()
+    implementations: tuple[str, ...] = ()
+    shapes: tuple[str, ...] = ()
+    times: tuple[TimeName, ...] = ()
     samples_per_epoch: Count | None = None
 
     @property
@@ -76,7 +82,11 @@ class Threshold(Part, frozen=True, kw_only=True):
             and (not self.models or key.model_name in self.models)
             and (not self.batch_sizes or key.batch_size in self.batch_sizes)
             and (not self.precisions or key.precision in self.precisions)
+            and (not self.implementations or key.implementation in self.implementations)
+            and (not self.shapes or key.shape in self.shapes)
+            and (not self.times or key.time in self.times)
             and (self.figure is not LimitName.OF_SOLO or key.mode == Mode.LOADED)
+            and (self.figure is not LimitName.COLD_COMPILE or key.compile_mode != CompileMode.EAGER)
         )
 
 
@@ -114,8 +124,10 @@ def mistake(threshold: Threshold) -> str:
     given = [bound for bound in Bound if getattr(threshold, bound) is not None]
     if len(given) != 1:
         return f"expected one of {listed(Bound)}, got {listed(given, 'and') if given else 'none'}"
-    if threshold.phase not in PHASES:
-        return f"phase: expected {listed(PHASES)}, got {threshold.phase}"
+    if threshold.phase not in LIMITED:
+        return f"phase: expected {listed(LIMITED)}, got {threshold.phase}"
+    if threshold.phase is not Workload.OPERATOR and (threshold.implementations or threshold.shapes or threshold.times):
+        return "implementations, shapes and times belong to operators, and only to them"
     if (threshold.figure is LimitName.EPOCH_TIME) != (threshold.samples_per_epoch is not None):
         return "samples_per_epoch belongs to epoch_time_s, and only to it"
     return ""
@@ -208,6 +220,9 @@ def _result(threshold: Threshold, cell: Cell | None, actual: float | None, note:
         phase=cell.key.phase if cell else None,
         precision=cell.key.precision if cell else None,
         batch_size=cell.key.batch_size if cell else None,
+        implementation=(cell.key.implementation or None) if cell else None,
+        shape=(cell.key.shape or None) if cell else None,
+        time=(cell.key.time or None) if cell else None,
     )
 
 

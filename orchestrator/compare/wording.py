@@ -10,6 +10,7 @@ from orchestrator.stats.two_runs import MOST_LAUNCHES, ChangeVerdict
 from protocol.exit_codes import ExitCode
 
 GRAVEST_FIRST: Final = (
+    ChangeVerdict.WRONG,
     ChangeVerdict.SLOWER,
     ChangeVerdict.PROBABLY_SLOWER,
     ChangeVerdict.INCONCLUSIVE,

@@ -174,7 +174,10 @@ class Met(enum.StrEnum):
 
 
 class ThresholdResult(Part, frozen=True, kw_only=True):
-    """One threshold compared with one cell, or with none if no cell matches. target: text such as "< 100 ms"."""
+    """One threshold compared with one cell, or with none if no cell matches. target: text such as "< 100 ms".
+
+    implementation, shape, time: of an operator; null otherwise.
+    """
 
     threshold: str
     figure: str
@@ -190,6 +193,9 @@ class ThresholdResult(Part, frozen=True, kw_only=True):
     phase: str | None
     precision: str | None
     batch_size: int | None
+    implementation: str | None = None
+    shape: str | None = None
+    time: str | None = None
 
 
 class Cost(Part, frozen=True, kw_only=True):

@@ -5,12 +5,13 @@ from typing import Final
 
 from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.figures.cells import Measured, ModelResult, ProbeMetrics
+from orchestrator.figures.operators import OperatorMetric, OperatorRow, TimeName
 from orchestrator.figures.parts import Part
 from protocol.cell import Workload
 
 
-class CellKey(Part, frozen=True, kw_only=True):
-    """Identity of a measurement, apart from the device."""
+class CellKey(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """Identity of a measurement, apart from the device. implementation, shape, time: of an operator alone."""
 
     phase: Workload
     model_name: str
@@ -21,12 +22,16 @@ class CellKey(Part, frozen=True, kw_only=True):
     memory_format: str
     new_tokens: int | None
     batch_size: int
+    implementation: str = ""
+    shape: str = ""
+    time: str = ""
 
     @property
     def parts(self) -> tuple[str, ...]:
         """Words of the name."""
         batch = () if self.phase in WITHOUT_BATCH else (f"b{self.batch_size}",)
-        return (self.model_name, self.phase.value, self.precision, *batch)
+        of_operator = filter(None, (self.implementation, self.shape, self.time))
+        return (self.model_name, self.phase.value, self.precision, *batch, *of_operator)
 
     @property
     def words(self) -> str:
@@ -103,6 +108,26 @@ def of_model(result: ModelResult) -> Iterator[tuple[CellKey, Measured]]:
                 batch_size=metric.batch_size_requested,
             )
             yield key, metric
+
+
+def of_operator(row: OperatorRow) -> Iterator[tuple[CellKey, OperatorMetric]]:
+    """Each time of a shape as a measurement; all of them where there is no result."""
+    for name in row.times or TimeName:
+        key = CellKey(
+            phase=Workload.OPERATOR,
+            model_name=row.operator,
+            precision=row.precision,
+            mode=row.mode,
+            compile_mode="",
+            input_size=None,
+            memory_format="",
+            new_tokens=None,
+            batch_size=1,
+            implementation=row.implementation,
+            shape=row.shape,
+            time=name,
+        )
+        yield key, row.metric(name)
 
 
 def of_probe(probe: ProbeMetrics) -> CellKey:

@@ -1,8 +1,12 @@
 """Report types of operators: one row for each shape of an operator in an implementation and precision."""
 
 import enum
+from typing import Final
 
-from orchestrator.figures.parts import Part
+import msgspec
+
+from orchestrator.figures.cells import CompilationFigures, Status
+from orchestrator.figures.parts import Part, Statistics
 
 
 class OperatorStatus(enum.StrEnum):
@@ -25,21 +29,62 @@ class Grade(enum.StrEnum):
     CRITICAL = "critical"
 
 
-class OperatorRow(Part, frozen=True, kw_only=True):
-    """One shape. Times in milliseconds, medians over calls, then over launches; null where the shape is not ok.
+class TimeName(enum.StrEnum):
+    """Times of an operator, named as its series (protocol.result.ShapeResult). Backward: of both passes together."""
 
-    sizes: its dimensions. deviation: the largest from the fp64 reference, relative. real_ms: a caller's view. pure_ms:
-    time on the device. *_backward_ms: of forward and backward pass together. gb_per_second, tflops: of the forward
-    pass, by pure_ms. memory_percent, compute_percent: their share of what hbm and gemm reached in this run.
-    roof_percent: share of the roof that its operations per byte allow. eager_percent: speed relative to eager.
-    graphed: whether pure times are without the host; null on a CPU device. advice: what to do about it, may be empty.
+    PURE = "pure"
+    REAL = "real"
+    PURE_BACKWARD = "pure_backward"
+    REAL_BACKWARD = "real_backward"
+
+
+_WITH_HOST: Final = frozenset({TimeName.REAL, TimeName.REAL_BACKWARD})
+_STATUS: Final = {
+    OperatorStatus.OK: Status.OK,
+    OperatorStatus.WRONG: Status.FAILED,
+    OperatorStatus.FAILED: Status.FAILED,
+    OperatorStatus.UNSUPPORTED: Status.FAILED,
+    OperatorStatus.MISSING: Status.MISSING,
+}
+
+
+class IntervalOver(enum.StrEnum):
+    """What an interval is taken over."""
+
+    LAUNCHES = "launches"
+    CALLS = "calls of a launch"
+
+
+class OperatorTime(Part, frozen=True, kw_only=True):
+    """One time of a shape. call_ms: of a call, median over calls, then over launches.
+
+    launch_values: of each launch. interval_percent: half of the 95 % interval of their mean, from three launches on;
+    with fewer, of the mean call within a launch (median), and null below 20 calls. interval_over: which of both.
     """
 
+    call_ms: float
+    launch_values: tuple[float, ...]
+    interval_percent: float | None
+    interval_over: IntervalOver
+
+
+class OperatorRow(Part, frozen=True, kw_only=True):
+    """One shape. times: empty where the shape is not ok; without backward ones where there is no gradient.
+
+    sizes: its dimensions. deviation: the largest from the fp64 reference, relative. gb_per_second, tflops: of the
+    forward pass, by its pure time. memory_percent, compute_percent: their share of what hbm and gemm reached in this
+    run. roof_percent: share of the roof that its operations per byte allow. eager_percent: speed relative to eager.
+    graphed: whether pure times are without the host; null on a CPU device. throttled: in any launch; null where nobody
+    watched. contaminated: by another process. advice: what to do about it, may be empty.
+    """
+
+    cell: str
     gpu_uuid: str
     operator: str
     category: str
     implementation: str
     precision: str
+    mode: str
     shape: str
     sizes: str
     status: OperatorStatus
@@ -47,11 +92,10 @@ class OperatorRow(Part, frozen=True, kw_only=True):
     deviation: float | None
     tolerance: float
     gradient_verified: bool
-    real_ms: float | None = None
-    pure_ms: float | None = None
-    real_backward_ms: float | None = None
-    pure_backward_ms: float | None = None
+    times: dict[TimeName, OperatorTime] = msgspec.field(default_factory=dict)
     graphed: bool | None = None
+    throttled: bool | None = None
+    contaminated: bool = False
     intensity: float = 0.0
     gb_per_second: float | None = None
     tflops: float | None = None
@@ -62,6 +106,52 @@ class OperatorRow(Part, frozen=True, kw_only=True):
     eager_backward_percent: float | None = None
     grade: Grade | None = None
     advice: str = ""
+
+    def ms(self, name: TimeName) -> float | None:
+        """Return a time of a call, None if it was not measured."""
+        return self.times[name].call_ms if name in self.times else None
+
+    def metric(self, name: TimeName) -> "OperatorMetric":
+        """Return a time as a measurement."""
+        time = self.times.get(name)
+        return OperatorMetric(
+            cell=self.cell,
+            status=_STATUS[self.status],
+            reason=self.reason,
+            wrong=self.reason if self.status is OperatorStatus.WRONG else "",
+            launch_values=time.launch_values if time else (),
+            throttled=self.throttled,
+            contaminated=self.contaminated,
+            launch_bound=True if name in _WITH_HOST else False if self.graphed else None,
+            call_ms=time.call_ms if time else None,
+            interval_percent=time.interval_percent if time else None,
+        )
+
+
+class OperatorMetric(Part, frozen=True, kw_only=True):
+    """One time of a shape, with what comparisons and thresholds read of every measurement (figures/cells.py).
+
+    wrong: what differs from the reference, or "". call_ms: null without a result.
+    """
+
+    cell: str
+    status: Status
+    reason: str
+    wrong: str
+    launch_values: tuple[float, ...]
+    throttled: bool | None
+    contaminated: bool
+    launch_bound: bool | None
+    call_ms: float | None
+    interval_percent: float | None
+    batch_size: int = 1
+    degraded: bool = False
+    steady_state: str | None = None
+    power_capped_percent: float | None = None
+    peak_memory_mb: float | None = None
+    statistics: Statistics | None = None
+    compilation: CompilationFigures | None = None
+    telemetry_note: str = ""
 
 
 class OperatorsReport(Part, frozen=True, kw_only=True):

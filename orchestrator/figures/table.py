@@ -12,11 +12,13 @@ from typing import Final
 
 from orchestrator.config.workloads import PHASES
 from orchestrator.figures.cells import CompilationFigures, Computed, LoadMetrics, Measured, PhaseMetrics
+from orchestrator.figures.operators import OperatorMetric
 from orchestrator.figures.parts import Plausibility
 from orchestrator.plan.probes import PROBES
 from protocol.cell import Workload
 
 Value = str | int | float | bool | None
+Metric = Measured | OperatorMetric
 
 
 class Better(enum.Enum):
@@ -30,6 +32,8 @@ class Better(enum.Enum):
 class LimitName(enum.StrEnum):
     """Figures with thresholds. compare/limit_targets.py reads EPOCH_TIME and the last three, which have no row."""
 
+    CALL_TIME = "call_time_ms"
+    COLD_COMPILE = "compile_cold_ms"
     LATENCY = "latency_ms"
     FORWARD_TIME = "forward_time_ms"
     ITERATION_TIME = "iteration_time_ms"
@@ -84,12 +88,14 @@ class Figure:
     limit: Limit | None = None
     read: Callable[[Measured], Value] | None = None
 
-    def of(self, metric: Measured) -> Value:
+    def of(self, metric: Metric) -> Value:
         """Return the value in a cell; None if it has no such figure."""
-        value: Value = self.read(metric) if self.read else getattr(metric, self.field, None)
+        if self.read is not None and isinstance(metric, Measured):
+            return self.read(metric)
+        value: Value = getattr(metric, self.field, None)
         return value
 
-    def number(self, metric: Measured) -> float | None:
+    def number(self, metric: Metric) -> float | None:
         """Return the value in a cell as a number."""
         value = self.of(metric)
         return value if isinstance(value, int | float) else None
@@ -125,6 +131,7 @@ _BATCHES: Final = (Workload.INFERENCE, Workload.TRAINING)
 _GENERATION: Final = (Workload.GENERATION,)
 _COMPUTED: Final = (*_BATCHES, Workload.GENERATION)
 _PROBE: Final = (Workload.PROBE,)
+_OPERATOR: Final = (Workload.OPERATOR,)
 
 _time = partial(Figure, unit="ms", better=Better.LOWER)
 _compiling = partial(_time, workloads=_BATCHES)
@@ -173,7 +180,12 @@ FIGURES: Final = (
     _time("instantiate_time_ms", "Instantiate_ms", workloads=_LOAD),
     _time("weights_time_ms", "Weights_ms", workloads=_LOAD),
     _time("to_device_time_ms", "To_Device_ms", workloads=_LOAD),
-    _compiling("compile_cold_ms", "Compile_Cold_ms", read=_of_compilation(lambda one: one.cold_compile_ms)),
+    _compiling(
+        "compile_cold_ms",
+        "Compile_Cold_ms",
+        limit=_milliseconds(LimitName.COLD_COMPILE),
+        read=_of_compilation(lambda one: one.cold_compile_ms),
+    ),
     _compiling("compile_cached_ms", "Compile_Cached_ms", read=_of_compilation(lambda one: one.cached_compile_ms)),
     _time("generation_time_ms", workloads=_GENERATION, pytorch=True),
     _time(
@@ -195,6 +207,7 @@ FIGURES: Final = (
         main=True,
         limit=Limit(LimitName.TOKENS, unit="tokens/s"),
     ),
+    _time("call_ms", workloads=_OPERATOR, main=True, limit=_milliseconds(LimitName.CALL_TIME)),
     Figure("tokens_generated", "Tokens", workloads=_GENERATION),
     Figure("tokens_expected", "Tokens_Expected", workloads=_GENERATION),
     _rate("best_tflops", "Best_TFLOPs", unit="TFLOP/s", workloads=_PROBE),

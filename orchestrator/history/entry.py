@@ -13,9 +13,9 @@ from orchestrator.compare.run_figures import Side
 from orchestrator.config.naming import kind_of_run
 from orchestrator.figures import keys
 from orchestrator.figures.burn_in import GpuBurnIn
-from orchestrator.figures.cells import Measured
 from orchestrator.figures.health import DeviceHealth
 from orchestrator.figures.report import Report
+from orchestrator.figures.table import Metric
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.history.records import CellRecord, DeviceRecord, RunLine, RunRecord
 
@@ -81,9 +81,12 @@ def _why_of_burn_in(burn_in: GpuBurnIn) -> str:
 
 def _cells(report: Report, reduced: Side) -> Iterator[CellRecord]:
     """Yield the cells in the order of run_figures.of_report."""
-    metrics: list[Measured] = [metric for result in report.results for _, metric in keys.of_model(result)]
+    metrics: list[Metric] = [metric for result in report.results for _, metric in keys.of_model(result)]
+    metrics += report.probes
+    for row in report.operators.rows if report.operators else ():
+        metrics += [metric for _, metric in keys.of_operator(row)]
     devices = {device.gpu_uuid: device for device in reduced.devices}
-    for cell, metric in zip(reduced.cells, [*metrics, *report.probes], strict=True):
+    for cell, metric in zip(reduced.cells, metrics, strict=True):
         place = Place(devices[cell.gpu_uuid], cell)
         unwatched = cell_facts.not_watched(place.device.kind, cell.throttled)
         yield CellRecord(
@@ -97,6 +100,6 @@ def _cells(report: Report, reduced: Side) -> Iterator[CellRecord]:
         )
 
 
-def _figures(metric: Measured) -> dict[str, float]:
+def _figures(metric: Metric) -> dict[str, float]:
     values = {name: getattr(metric, name) for name in metric.__struct_fields__}
     return {name: value for name, value in values.items() if isinstance(value, float) and math.isfinite(value)}

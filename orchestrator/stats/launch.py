@@ -83,7 +83,7 @@ def of_launch(result: Result) -> LaunchFigures:
         ),
         iterations=iterations,
         measured_s=measured_s,
-        relative_half_width=relative_half_width(times_ms) if len(times_ms) >= BATCHES and any(times_ms) else None,
+        relative_half_width=half_width(times_ms),
         drift_percent=percentiles.drift_percent(times_ms),
         lasting_change=_lasting_change(result, times_ms),
         covered=math.fsum(times_ms) * result.group / 1e3 / measured_s if measured_s > 0 and times_ms else None,
@@ -130,6 +130,11 @@ def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> Cel
         ),
         pooled={name: summary for name, summary in pooled.items() if summary is not None},
     )
+
+
+def half_width(times_ms: Sequence[float]) -> float | None:
+    """Return the relative half-width of the 95 % interval of the mean time; None below BATCHES times."""
+    return relative_half_width(times_ms) if len(times_ms) >= BATCHES and any(times_ms) else None
 
 
 def launch_interval(values: Sequence[float]) -> float | None:

@@ -41,8 +41,9 @@ _MOST_DEGREES: Final = 1e6
 
 
 class ChangeVerdict(enum.StrEnum):
-    """Verdict of a cell. NOT_COMPARABLE: given by compare/ if more than the speed differs."""
+    """Verdict of a cell. Given by compare/: NOT_COMPARABLE if more than the speed differs, WRONG if the result is."""
 
+    WRONG = "WRONG"
     FASTER = "FASTER"
     SLOWER = "SLOWER"
     PROBABLY_SLOWER = "PROBABLY SLOWER"

@@ -1,12 +1,18 @@
 """A run of operators in whole: a wrong one and a slow one of the user's are found and named."""
 
 import json
+import signal
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.store.records import End
+from tests.fakes import operator_runs
 from tests.fakes.commands import python
+from tests.fakes.node import Node
 
 KERNELS = """
 import time
@@ -24,6 +30,12 @@ def fails_at_first(x, calls=[]):
     if len(calls) == 1:
         raise RuntimeError("not yet")
     return torch.relu(x)
+
+def fails_from_its_second_shape_on(x, seen=set()):
+    seen.add(x.shape)
+    if len(seen) > 1:
+        raise RuntimeError("the context is lost")
+    return torch.relu(x)
 """
 OPTIONS = "--fast --gpu-ids cpu:0 --no-history -f json -o out.json"
 
@@ -37,7 +49,7 @@ def ops(folder: Path, words: str, expected: int) -> dict[str, Any]:
 
 
 def test_a_wrong_operator_has_no_speed_and_a_slow_one_is_named(tmp_path: Path) -> None:
-    """WRONG and exit code 1. A shape that failed once stands after it was tried alone."""
+    """WRONG and exit code 1. A shape that failed once stands after another launch has measured it."""
     words = "--allow-code --op softmax,relu --implementations eager " + " ".join(
         f"--against kernels.py:{one}" for one in ("wrong=softmax", "slow=softmax", "fails_at_first=relu")
     )
@@ -46,12 +58,38 @@ def test_a_wrong_operator_has_no_speed_and_a_slow_one_is_named(tmp_path: Path) -
     for row in report["operators"]["rows"]:
         rows.setdefault(f"{row['operator']} {row['implementation']}", []).append(row)
     assert {one["status"] for one in rows["softmax kernels.py:wrong"]} == {"WRONG"}
-    assert {one["pure_ms"] for one in rows["softmax kernels.py:wrong"]} == {None}
+    assert [one["times"] for one in rows["softmax kernels.py:wrong"]] == [{}] * 3
     assert {one["grade"] for one in rows["softmax kernels.py:slow"]} == {"critical"}
     assert {one["status"] for one in rows["relu kernels.py:fails_at_first"]} == {"ok"}
     assert [(one["status"], one["gradient_verified"]) for one in rows["relu eager"]] == [("ok", True)] * 3
     assert [cause["kind"] for cause in report["verdict"]["causes"]] == ["wrong result"]
     assert all(one["memory_percent"] for one in rows["softmax eager"])
+
+
+def test_an_error_that_ends_the_process_spoils_one_shape_alone(tmp_path: Path) -> None:
+    """The shapes after it come first in one more launch, and there is no third."""
+    words = "--allow-code --op relu --implementations eager --against kernels.py:fails_from_its_second_shape_on=relu"
+    report = ops(tmp_path, words, 4)
+    mine = [row["status"] for row in report["operators"]["rows"] if row["implementation"] != "eager"]
+    assert sorted(mine) == ["failed", "ok", "ok"]
+    launches = {cell["cell"].partition("-")[0]: cell["launches"] for cell in report["cells"]}
+    assert (launches["kernels.py"], launches["relu"]) == (2, 1)
+
+
+def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
+    """Its report has what was measured, in HTML too; the other shapes are measured later."""
+    place = tmp_path / "runs" / "run"
+    operator_runs.prepare(place, "relu", "exp", "softmax", "layer_norm")
+    node = Node(place)
+    node.until(lambda: len(node.of(End)) >= 1, timeout_s=60)
+    node.kill(signal.SIGINT)
+    early = node.ended(4)
+    assert node.paths.report(ReportFormat.HTML).stat().st_size
+    statuses = Counter(row["status"] for row in early["operators"]["rows"])
+    assert statuses.keys() == {"ok", "not measured"}
+    assert statuses["ok"] >= 3
+    late = Node(place).ended(0)
+    assert Counter(row["status"] for row in late["operators"]["rows"]) == {"ok": 12}
 
 
 def test_a_compiled_operator_is_compared_with_eager(tmp_path: Path) -> None:

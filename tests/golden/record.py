@@ -39,6 +39,7 @@ from tests.fakes.findings import mismatch
 from tests.fakes.health import LINKS, UNLINKED, WELL
 from tests.fakes.nights import NODE, Night, sound
 from tests.fakes.node import ROOT, Node
+from tests.fakes.operator_runs import SHAPES, OperatorRun, failing, right, wrong
 from tests.fakes.runs import BOOT, SECOND_NS, FakeRun, cpus, gpus, shipped
 from tests.golden.neutral import neutralise
 from tests.golden.rendering import INPUTS
@@ -61,6 +62,16 @@ class Net(torch.nn.Module):
 class Bad(Net):
     def forward(self, x):
         return self.no_such_layer(x)
+"""
+OWN_OPERATORS: Final = """
+import time
+
+def wrong(x):
+    return x.softmax(0)
+
+def slow(x):
+    time.sleep(0.005)
+    return x.softmax(-1)
 """
 
 
@@ -413,10 +424,52 @@ def burn_in_one_gpu(folder: Path) -> Path:
     return night.paths.folder
 
 
+def operators(folder: Path) -> Path:
+    """Operators on a CPU device, with two implementations of the user's: one is wrong, one slow."""
+    (folder / "kernels.py").write_text(OWN_OPERATORS)
+    words = "--gpu-ids cpu:0 --op softmax,relu --fast --allow-code"
+    own = " ".join(f"--against kernels.py:{name}=softmax" for name in ("wrong", "slow"))
+    return run(folder, f"{words} {own}", command="ops", expected=1)
+
+
+def _operators(folder: Path, seed: int, factor: float) -> OperatorRun:
+    """Softmax on a GPU, right in three launches, and a product to come. factor: of the times where compiled."""
+    names, chance = ("softmax", "matmul_square"), random.Random(seed)
+    run_id = f"20240115-1040{seed:02}-000000"
+    fake = OperatorRun(folder / "runs" / "run", *names, launches=3, run_id=run_id)
+    fake.probed()
+    for number in range(3):
+        for cell in fake.operators[:2]:
+            compiled = factor if cell.compiles else 1.0
+            times = (compiled * ms * (1 + chance.gauss(0, 0.002)) for ms in (0.05, 0.3, 2.0))
+            fake.did(cell, *(right(name, ms, 30) for name, ms in zip(SHAPES, times, strict=True)), number=number)
+    return fake
+
+
+def operators_before(folder: Path) -> Path:
+    """The first of two runs of operators."""
+    fake = _operators(folder, 1, 1.2)
+    for number in range(3):
+        for cell in fake.operators[2:]:
+            fake.did(cell, *(right(name, 0.5) for name in SHAPES), number=number)
+    fake.samples()
+    fake.finish()
+    return fake.paths.folder
+
+
+def operators_after(folder: Path) -> Path:
+    """The second, interrupted: softmax is slower, the compiled product is wrong and fails, the other one is missing."""
+    fake = _operators(folder, 2, 1.6)
+    fake.did(fake.operators[3], right("small", 0.5), wrong("medium"), failing("large"))
+    fake.samples()
+    fake.finish(interrupted=True, reason="stopped on request")
+    return fake.paths.folder
+
+
 RECORDED: Final[tuple[Callable[[Path], Path], ...]] = (
     *(plain, failures, degraded, resumed, interrupted, batch_scan, gpu_scan, own_model, gang, triage, siblings),
     *(before, after, damaged, burn_in_passed, burn_in_flip, burn_in_interrupted, burn_in_gpus, eventful),
-    *(burn_in_lost_time, one_gpu, burn_in_one_gpu, triage_gpus),
+    *(burn_in_lost_time, one_gpu, burn_in_one_gpu, triage_gpus, operators, operators_before, operators_after),
 )
 """The number of each decides the id of its run: append."""
 

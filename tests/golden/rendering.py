@@ -39,6 +39,7 @@ COMPARISONS: Final[dict[str, tuple[str, ...]]] = {
     "compare": ("before", "after"),
     "compare-several": ("before", "after", "degraded"),
     "compare-cpu": ("plain", "triage"),
+    "compare-operators": ("operators-before", "operators-after"),
     "compare-gpus": ("siblings", "after", "--fail-on", "not-comparable"),
     "compare-missing": ("siblings", "eventful", "--fail-on", "slower,faster,not-comparable", "--threshold", "7"),
 }

@@ -2,12 +2,15 @@
 
     shape ─▶ inputs ─▶ verified against fp64 ─▶ real and pure times ─▶ profile, if requested     wrong: no times
       │        └── JAX: a process of its own does all but verify
-      └── an error ─▶ after the others, tried once more, alone
+      └── an error ─▶ the next launch tries it again, in the opposite order
+
+An error may end the CUDA context, and later shapes fail with it. In the opposite order they come before it.
 
 The cell's series `iteration` has the rounds of all pure times. Figures are made of `Result.shapes`.
 """
 
 import random
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -49,7 +52,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
     stage.enter(Phase.MEASURE)
     memory.reset_peaks(device)
     with stage.timed("measure"):
-        shapes = _measured(bench, stage)
+        shapes = _measured(bench, assign.round, stage)
     if all(shape.unsupported for shape in shapes):
         raise UnsupportedError(shapes[0].unsupported)
     if bench.errors and all(shape.error for shape in shapes):
@@ -86,17 +89,20 @@ def _implementation(assign: Assign, spec: OperatorSpec) -> Implementation:
     return Implementation(compiled, found.context)
 
 
-def _measured(bench: "_Bench", stage: Stage) -> tuple[ShapeResult, ...]:
-    order = list(bench.shapes)
-    random.Random(bench.seed).shuffle(order)
-    found: dict[str, ShapeResult] = {}
+def _measured(bench: "_Bench", launch_round: int, stage: Stage) -> tuple[ShapeResult, ...]:
+    order = shape_order(bench.shapes, bench.seed, launch_round)
+    found = []
     for number, shape in enumerate(order, 1):
-        found[shape.name] = bench.tried(shape)
-        stage.progress(number / (len(order) + 1))
-    for shape in order if len(order) > 1 else ():
-        if found[shape.name].error:
-            found[shape.name] = replace(bench.tried(shape), alone=True)
-    return tuple(found.values())
+        found.append(bench.tried(shape))
+        stage.progress(number / len(order))
+    return tuple(found)
+
+
+def shape_order(shapes: Sequence[OperatorShape], seed: int, launch_round: int) -> list[OperatorShape]:
+    """A random order, and in every second launch its reverse: a shape that ends the process ends no other twice."""
+    order = list(shapes)
+    random.Random(seed).shuffle(order)
+    return order[::-1] if launch_round % 2 else order
 
 
 def _wrong(shape: str, verified: Verified) -> ShapeResult:
@@ -134,15 +140,16 @@ class _Bench:
 
     def tried(self, shape: OperatorShape) -> ShapeResult:
         """The shape's result; an error becomes its `error`."""
-        memory.release_cached(self._device)
         if self._cell.compiles:  # beyond eight forms, torch would silently call the function in eager
             torch.compiler.reset()
         try:
+            memory.release_cached(self._device)  # raises where an earlier error has ended the CUDA context
             with self._context():
                 return self._shape(shape)
         except UnsupportedError as error:
             return ShapeResult(shape=shape.name, unsupported=str(error))
         except Exception as error:  # noqa: BLE001 - the other shapes stand
+            traceback.print_exception(error)
             self.errors.append(error)
             said = str(error).strip().partition("\n")[0]
             return ShapeResult(shape=shape.name, error=f"{type(error).__name__}: {said}")

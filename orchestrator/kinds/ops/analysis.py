@@ -2,23 +2,36 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from orchestrator.analysis.cell_figures import contaminated, throttled
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.kind_analysis import KindAnalysis
-from orchestrator.analysis.operator_results import fate, median_ms, shape_results
+from orchestrator.analysis.operator_results import fate, shape_results
 from orchestrator.analysis.results import probes
 from orchestrator.config.naming import plural
 from orchestrator.figures.cells import ProbeMetrics
 from orchestrator.figures.health import HealthReport
-from orchestrator.figures.operators import Grade, OperatorRow, OperatorsReport, OperatorStatus
+from orchestrator.figures.operators import (
+    Grade,
+    IntervalOver,
+    OperatorRow,
+    OperatorsReport,
+    OperatorStatus,
+    OperatorTime,
+    TimeName,
+)
 from orchestrator.figures.report import Report
 from orchestrator.figures.run_verdict import Cause, CauseKind
 from orchestrator.kinds.ops.settings import COMPILED, EAGER
 from orchestrator.plan.operator_cells import operator_of
+from orchestrator.report.device_labels import label_of
 from orchestrator.state.archive import Archive
+from orchestrator.stats.launch import half_width, launch_interval
+from protocol import floats
 from protocol.cell import Cell, OperatorShape, Precision, Workload
 from protocol.result import ShapeResult
 
@@ -32,6 +45,8 @@ GRADES: Final = (
 """Percent of the speed of eager, at least → grade."""
 _HOST_RATIO: Final = 3.0
 """From here on a call takes so many times its device time that the host decides."""
+_NAMED: Final = 3
+"""Implementations in a reason."""
 _NEAR_ROOF: Final = 60.0
 _FAR_FROM_ROOF: Final = 20.0
 
@@ -44,15 +59,17 @@ class Roofs(NamedTuple):
 
 
 def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the rows of operators, and the shapes that failed twice as reasons for an incomplete run."""
+    """Return the rows, and what is incomplete: shapes that failed in every launch."""
     found = tuple(graded(_rows(archive, evidence)))
     failed = [row for row in found if row.status is OperatorStatus.FAILED and _has_result(row, found)]
-    incomplete = (
-        (f"{plural(len(failed), 'shape')} failed, also alone: {', '.join(dict.fromkeys(map(title, failed)))}",)
-        if failed
-        else ()
-    )
-    return KindAnalysis(operators=OperatorsReport(rows=found), incomplete=incomplete)
+    return KindAnalysis(operators=OperatorsReport(rows=found), incomplete=tuple(_incomplete(failed)))
+
+
+def _incomplete(failed: Sequence[OperatorRow]) -> Iterator[str]:
+    if failed:
+        names = list(dict.fromkeys(map(title, failed)))
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield f"{plural(len(failed), 'shape')} failed: {', '.join(names[:_NAMED])}{more}"
 
 
 def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Cause]:
@@ -60,7 +77,7 @@ def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Caus
     wrong: dict[str, OperatorRow] = {}
     for row in report.operators.rows if report.operators else ():
         if row.status is OperatorStatus.WRONG:
-            wrong.setdefault(title(row), row)
+            wrong.setdefault(place(row, report), row)
     for name, row in wrong.items():
         yield Cause(kind=CauseKind.WRONG, text=f"WRONG: {name}, {row.shape}: {row.reason}")
 
@@ -68,6 +85,11 @@ def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Caus
 def title(row: OperatorRow) -> str:
     """Name a row without its shape and GPU."""
     return f"{row.operator}, {row.implementation}, {row.precision}"
+
+
+def place(row: OperatorRow, report: Report) -> str:
+    """Name a row without its shape, with its GPU where the run has several."""
+    return f"{title(row)}, {label_of(row.gpu_uuid, report)}" if len(report.gpu_info) > 1 else title(row)
 
 
 def roofs(measured: Iterable[ProbeMetrics], gpu_uuid: str) -> Roofs:
@@ -92,11 +114,11 @@ def graded(rows: Iterable[OperatorRow]) -> Iterator[OperatorRow]:
         if row.implementation == EAGER or reference is None:
             yield replace(row, advice=advice(row))
             continue
-        percent = _percent(reference.pure_ms, row.pure_ms)
+        percent = _percent(reference, row, TimeName.PURE)
         judged = replace(
             row,
             eager_percent=percent,
-            eager_backward_percent=_percent(reference.pure_backward_ms, row.pure_backward_ms),
+            eager_backward_percent=_percent(reference, row, TimeName.PURE_BACKWARD),
             grade=None if percent is None else grade(percent),
         )
         yield replace(judged, advice=advice(judged))
@@ -106,17 +128,18 @@ def advice(row: OperatorRow) -> str:
     """Return what to do about a row, empty for nothing. The first reason that applies."""
     if row.status is OperatorStatus.WRONG:
         return "correct it: a wrong result has no speed"
-    if row.status is not OperatorStatus.OK or row.pure_ms is None or row.real_ms is None:
+    pure_ms, real_ms = row.ms(TimeName.PURE), row.ms(TimeName.REAL)
+    if row.status is not OperatorStatus.OK or pure_ms is None or real_ms is None:
         return ""
     if row.eager_percent is not None and row.eager_percent < GRADES[0][0]:
-        return f"use eager here: it needs {row.eager_percent:.0f} % of the time"
-    if row.graphed and row.real_ms > _HOST_RATIO * row.pure_ms:
-        return "the host decides: fuse it with its neighbours, or use a CUDA graph"
+        return "use eager here"
+    if row.graphed and real_ms > _HOST_RATIO * pure_ms:
+        return "fuse it with its neighbours or use a CUDA graph: the host decides"
     if row.roof_percent is None or row.roof_percent >= _NEAR_ROOF:
         return ""
     if row.roof_percent < _FAR_FROM_ROOF:
         limit = "the memory" if (row.memory_percent or 0.0) > (row.compute_percent or 0.0) else "the arithmetic"
-        return f"far below the roof of {limit}: look for another layout or kernel"
+        return f"look for another layout or kernel: far below the roof of {limit}"
     return ""
 
 
@@ -124,7 +147,8 @@ def _place(row: OperatorRow) -> tuple[str, ...]:
     return row.gpu_uuid, row.operator, row.precision, row.shape
 
 
-def _percent(reference_ms: float | None, own_ms: float | None) -> float | None:
+def _percent(reference: OperatorRow, row: OperatorRow, name: TimeName) -> float | None:
+    reference_ms, own_ms = reference.ms(name), row.ms(name)
     return 100 * reference_ms / own_ms if reference_ms and own_ms else None
 
 
@@ -144,17 +168,20 @@ def _rows(archive: Archive, evidence: Evidence) -> Iterator[OperatorRow]:
 def _of_cell(cell: Cell, archive: Archive, evidence: Evidence, limits: Roofs) -> Iterator[OperatorRow]:
     model, device = archive.stored.configuration.by_name[cell.model], archive.devices[cell.devices[0]]
     operator = operator_of(model)
+    launches = [evidence.launches[number] for number in evidence.outcomes[cell.id].counted]
     implementation = model.name.rpartition("=")[0] if model.own else COMPILED if cell.compiles else EAGER
     for shape in operator.shapes[device.kind]:
         found = shape_results(cell, shape, evidence)
         status, reason = fate(found, cell, archive, evidence)
         deviations = [one.deviation for one in found if one.deviation is not None and math.isfinite(one.deviation)]
         row = OperatorRow(
+            cell=cell.id,
             gpu_uuid=device.uuid,
             operator=operator.name,
             category=operator.category,
             implementation=implementation,
             precision=cell.precision,
+            mode=cell.mode,
             shape=shape.name,
             sizes=" ".join(f"{name}={size}" for name, size in shape.sizes.items()),
             status=status,
@@ -162,30 +189,47 @@ def _of_cell(cell: Cell, archive: Archive, evidence: Evidence, limits: Roofs) ->
             deviation=max(deviations, default=None),
             tolerance=operator.tolerance[cell.precision],
             gradient_verified=operator.backward and bool(found) and not any(one.no_gradient for one in found),
+            throttled=throttled(launches),
+            contaminated=contaminated(device, launches),
             intensity=shape.flops / shape.moved[cell.precision],
         )
         yield row if status is not OperatorStatus.OK else _timed(row, shape, found, limits)
 
 
 def _timed(row: OperatorRow, shape: OperatorShape, found: Sequence[ShapeResult], limits: Roofs) -> OperatorRow:
-    times = {name: median_ms(found, name) for name in ("real", "pure", "real_backward", "pure_backward")}
-    pure = times["pure"]
-    if not pure:
+    times = {name: time for name in TimeName if (time := _time(name, found)) is not None}
+    if TimeName.PURE not in times:
         return replace(row, status=OperatorStatus.FAILED, reason="its times are zero")
+    pure = times[TimeName.PURE].call_ms
     gb_per_second, tflops = shape.moved[Precision(row.precision)] / pure / 1e6, shape.flops / pure / 1e9
     memory_percent = gb_per_second / limits.tb_per_second / 10 if limits.tb_per_second else None
     peak = limits.tflops.get(row.precision)
     compute_percent = 100 * tflops / peak if peak and tflops else None
     return replace(
         row,
-        real_ms=times["real"],
-        pure_ms=pure,
-        real_backward_ms=times["real_backward"],
-        pure_backward_ms=times["pure_backward"],
+        times=times,
         graphed=all(one.graphed for one in found if not one.error) if row.gpu_uuid[:3] != "cpu" else None,
         gb_per_second=gb_per_second,
         tflops=tflops or None,
         memory_percent=memory_percent,
         compute_percent=compute_percent,
         roof_percent=max((one for one in (memory_percent, compute_percent) if one is not None), default=None),
+    )
+
+
+def _time(name: TimeName, found: Sequence[ShapeResult]) -> OperatorTime | None:
+    """Return a time over all launches that measured it, None if none did."""
+    unpacked = (floats.unpack(one.series[name]) for one in found if name in one.series)
+    launches = [times for times in unpacked if times and median(times) > 0]
+    if not launches:
+        return None
+    values = tuple(median(times) for times in launches)
+    over_launches = launch_interval(values)
+    within = [width for times in launches if (width := half_width(times)) is not None]
+    share = over_launches if over_launches is not None else median(within) if within else None
+    return OperatorTime(
+        call_ms=median(values),
+        launch_values=values,
+        interval_percent=None if share is None else 100 * share,
+        interval_over=IntervalOver.CALLS if over_launches is None else IntervalOver.LAUNCHES,
     )

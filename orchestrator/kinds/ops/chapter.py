@@ -1,23 +1,31 @@
 """The chapter of operators: wrong results first, categories with grades, best and worst, every row, a roofline."""
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from orchestrator.config.naming import plural
-from orchestrator.figures.operators import Grade, OperatorRow, OperatorStatus
+from orchestrator.config.yaml_schema import listed
+from orchestrator.figures.operators import Grade, OperatorRow, OperatorStatus, TimeName
 from orchestrator.figures.report import Report
-from orchestrator.kinds.ops.analysis import roofs, title
+from orchestrator.kinds.ops.analysis import place, roofs
 from orchestrator.kinds.ops.settings import EAGER
 from orchestrator.report.charts import Kind, Roof, Roofline, RoofPoint
 from orchestrator.report.device_labels import label_of
 from orchestrator.report.layout import Answer
 from orchestrator.report.numbers import number, share, unit
-from orchestrator.report.sections import Badge, Chart, Finding, Section, Table, Tone, numbers, table, texts
+from orchestrator.report.sections import Badge, Chart, Finding, Section, Table, Tone, drawn, numbers, table, texts
 
 _SHOWN: Final = 5
+_BRIEFLY_SHOWN: Final = 3
+_SPEEDLESS: Final = {
+    OperatorStatus.WRONG: (Tone.BAD, "Wrong results"),
+    OperatorStatus.FAILED: (Tone.WARN, "Shapes without a result"),
+    OperatorStatus.UNSUPPORTED: (Tone.QUIET, "Shapes that cannot be measured here"),
+}
 _SAME: Final = 100.0
 _POINTS: Final = "large"
 """The shape that the roofline shows."""
@@ -28,31 +36,49 @@ def operators(report: Report) -> Section | None:
     rows = _rows(report)
     if not rows:
         return None
-    chart, points = _roofline(report, rows)
+    charts, points = drawn(_roofline(report, rows))
+    tables = (_categories(rows), _slowest(rows, report, _SHOWN), _every(rows, report), *points)
     return Section(
         "operators",
         "Operators",
-        (_success(rows),),
-        charts=(chart,),
-        tables=(_categories(rows), _every(rows, report), points),
-        findings=tuple(_findings(rows)),
+        (_success(rows), *_to_do(rows)),
+        charts=charts,
+        tables=tuple(table for table in tables if table.rows),
+        findings=(*_without_speed(rows, report), *_extremes(rows, report)),
     )
 
 
 def briefly(report: Report) -> Section | None:
-    """Return the part that a terminal shows after a run: categories and findings."""
+    """Return what a terminal shows after a run, in some thirty lines. The verdict above it names wrong results."""
     rows = _rows(report)
     if not rows:
         return None
+    tables = (_categories(rows, together=True), _slowest(rows, report, _BRIEFLY_SHOWN))
     return Section(
-        "operators", "Operators", (_success(rows),), tables=(_categories(rows),), findings=tuple(_findings(rows))
+        "operators",
+        "Operators",
+        (_success(rows),),
+        tables=tuple(table for table in tables if table.rows),
+        findings=tuple(_shortened(one) for one in _without_speed(rows, report, (OperatorStatus.FAILED,))),
+        notes=tuple(itertools.islice(_to_do(rows), _BRIEFLY_SHOWN)),
     )
 
 
 def answer(report: Report) -> Answer | None:
-    """Return WRONG with the names of implementations; None where all are right, so that the verdict stands."""
-    wrong = dict.fromkeys(title(row) for row in _rows(report) if row.status is OperatorStatus.WRONG)
-    return Answer(Badge(f"WRONG: {'; '.join(wrong)}", Tone.BAD), _success(_rows(report))) if wrong else None
+    """Return WRONG with the first implementation and the number of others; None where all are right."""
+    rows = _rows(report)
+    wrong = dict.fromkeys(place(row, report) for row in rows if row.status is OperatorStatus.WRONG)
+    return Answer(Badge(f"WRONG: {' '.join(_first(wrong, 1))}", Tone.BAD), _success(rows)) if wrong else None
+
+
+def _first(lines: Collection[str], most: int) -> Iterator[str]:
+    yield from itertools.islice(lines, most)
+    if len(lines) > most:
+        yield f"and {len(lines) - most} more"
+
+
+def _shortened(finding: Finding) -> Finding:
+    return replace(finding, lines=tuple(_first(finding.lines, 1)))
 
 
 def _rows(report: Report) -> Sequence[OperatorRow]:
@@ -67,12 +93,19 @@ def _success(rows: Sequence[OperatorRow]) -> str:
     return f"{', '.join((rate, *others))}."
 
 
-def _categories(rows: Sequence[OperatorRow]) -> Table:
-    found: dict[tuple[str, str], list[OperatorRow]] = {}
+def _to_do(rows: Sequence[OperatorRow]) -> Iterator[str]:
+    """Each advice with the number of its shapes, the most frequent first."""
+    for advice, count in Counter(row.advice for row in rows if row.advice).most_common():
+        yield f"{advice[:1].upper()}{advice[1:]} ({plural(count, 'shape')})"
+
+
+def _categories(rows: Sequence[OperatorRow], *, together: bool = False) -> Table:
+    """Right results, speeds and grades. together: all implementations of a category in one row."""
+    found: dict[tuple[str, ...], list[OperatorRow]] = {}
     for row in rows:
-        found.setdefault((row.category, row.implementation), []).append(row)
+        found.setdefault((row.category,) if together else (row.category, _name(row)), []).append(row)
     entries = []
-    for (category, implementation), some in found.items():
+    for group, some in found.items():
         good = [row for row in some if row.status is OperatorStatus.OK]
         grades = Counter(row.grade for row in good)
         speeds = [row.eager_percent for row in good if row.eager_percent]
@@ -80,94 +113,146 @@ def _categories(rows: Sequence[OperatorRow]) -> Table:
         roof = [row.roof_percent for row in good if row.roof_percent is not None]
         entries.append(
             (
-                category,
-                implementation,
-                f"{100 * len(good) / len(some):.0f} %",
+                *group,
+                f"{len(good)}/{len(some)}",
                 "" if mean is None else share(mean),
                 *(str(grades[one] or "") for one in Grade),
                 share(sum(roof) / len(roof)) if roof else "",
             )
         )
-    heads = ("Right", "Of eager", "≥ 90 %", "≥ 70 %", "≥ 50 %", "≥ 20 %", "< 20 %")
-    columns = (*texts("Category", "Implementation"), *numbers(*heads), *numbers("Of roof", priority=1))
+    names = ("Category",) if together else ("Category", "Impl.")
+    columns = (*texts(*names), *numbers("Right", "Of eager", "≥90%", "≥70%", "≥50%", "≥20%", "<20%", "Of roof"))
     return replace(table("By category", columns, entries, name="categories"), framed=False)
 
 
+def _slowest(rows: Sequence[OperatorRow], report: Report, most: int) -> Table:
+    """The shapes that are slowest against eager, with the intervals of their times."""
+    several = len(report.gpu_info) > 1
+    slow = [row for row in _compared(rows) if row.grade is not Grade.EXCELLENT]
+    entries = [
+        (
+            *((label_of(row.gpu_uuid, report),) if several else ()),
+            row.operator,
+            _name(row),
+            row.precision,
+            row.shape,
+            _share(row.eager_percent),
+            _ms(row.ms(TimeName.PURE)),
+            _interval(row, TimeName.PURE),
+            _ms(row.ms(TimeName.REAL)),
+            _interval(row, TimeName.REAL),
+        )
+        for row in slow[:most]
+    ]
+    columns = (
+        *(texts("GPU") if several else ()),
+        *texts("Operator", "Impl.", "Prec.", "Shape"),
+        *numbers("Speed", "Pure ms", "+/-"),
+        *numbers("Real ms", "+/-", priority=1),
+    )
+    over = dict.fromkeys(row.times[TimeName.PURE].interval_over for row in slow[:most])
+    words = f"Speed: relative to eager. +/-: half of the 95 % interval, over the {' or '.join(over)}."
+    return replace(table("Slowest against eager", columns, entries, words, name="slowest"), framed=False)
+
+
+def _compared(rows: Iterable[OperatorRow]) -> list[OperatorRow]:
+    """Rows with a speed relative to eager, slowest first."""
+    return sorted((row for row in rows if row.eager_percent is not None), key=lambda row: row.eager_percent or 0.0)
+
+
+def _interval(row: OperatorRow, name: TimeName) -> str:
+    return _share(row.times[name].interval_percent) if name in row.times else ""
+
+
 def _every(rows: Sequence[OperatorRow], report: Report) -> Table:
+    """Each shape that was tried."""
     several = len(report.gpu_info) > 1
     entries = [
         (
             *((label_of(row.gpu_uuid, report),) if several else ()),
             row.operator,
-            row.implementation,
+            _name(row),
             row.precision,
             row.shape,
-            _state(row),
-            _ms(row.real_ms),
-            _ms(row.pure_ms),
-            _ms(row.real_backward_ms),
-            _ms(row.pure_backward_ms),
-            _number(row.gb_per_second),
-            _number(row.tflops),
+            _ms(row.ms(TimeName.PURE)) if row.status is OperatorStatus.OK else Badge(row.status, Tone.BAD),
+            _share(row.eager_percent),
+            _ms(row.ms(TimeName.REAL)),
             _share(row.memory_percent),
             _share(row.compute_percent),
-            _share(row.eager_percent),
+            _number(row.gb_per_second),
+            _number(row.tflops),
+            _ms(row.ms(TimeName.PURE_BACKWARD)),
+            _ms(row.ms(TimeName.REAL_BACKWARD)),
             "" if row.deviation is None else f"{row.deviation:.1e}",
         )
         for row in rows
+        if row.status is not OperatorStatus.MISSING
     ]
     columns = (
         *(texts("GPU") if several else ()),
-        *texts("Operator", "Implementation", "Precision", "Shape", "Result"),
+        *texts("Operator", "Impl.", "Prec.", "Shape"),
+        *numbers("Pure ms", "Of eager"),
         *numbers("Real ms", priority=1),
-        *numbers("Pure ms"),
-        *numbers("Real f+b ms", priority=5),
-        *numbers("Pure f+b ms", priority=4),
-        *numbers("GB/s", "TFLOP/s", priority=3),
         *numbers("Of hbm", "Of gemm", priority=2),
-        *numbers("Of eager"),
+        *numbers("GB/s", "TFLOP/s", priority=3),
+        *numbers("Pure f+b ms", priority=4),
+        *numbers("Real f+b ms", priority=5),
         *numbers("Deviation", priority=6),
     )
-    words = "f+b: forward and backward pass together. Rates are those of the forward pass, by its pure time."
-    return replace(table("Every operator", columns, entries, words, name="operators"), framed=False)
+    words = (
+        "Times of a call. Pure: on the device. Real: with the host. f+b: forward and backward pass together. Rates are "
+        "those of the forward pass, by its pure time."
+    )
+    missing = sum(row.status is OperatorStatus.MISSING for row in rows)
+    words += f" Not listed: {plural(missing, 'shape')} not measured." if missing else ""
+    return table("Every operator", columns, entries, words, name="operators")
 
 
-def _state(row: OperatorRow) -> Badge | str:
-    return str(row.status) if row.status is OperatorStatus.OK else Badge(row.status, Tone.BAD)
-
-
-def _findings(rows: Sequence[OperatorRow]) -> Iterator[Finding]:
-    wrong = [row for row in rows if row.status is OperatorStatus.WRONG]
-    if wrong:
-        lines = tuple(f"{title(row)}, {row.shape}: {row.reason}" for row in wrong)
-        yield Finding(Badge("WRONG", Tone.BAD), "Wrong results", lines, opened=True, listed=True)
-    for status in (OperatorStatus.FAILED, OperatorStatus.UNSUPPORTED):
-        lines = tuple(f"{title(row)}, {row.shape}: {row.reason}" for row in rows if row.status is status)
+def _without_speed(
+    rows: Sequence[OperatorRow], report: Report, statuses: Iterable[OperatorStatus] = tuple(_SPEEDLESS)
+) -> Iterator[Finding]:
+    """Wrong results and failed shapes, in a line for each implementation."""
+    for status in statuses:
+        tone, words = _SPEEDLESS[status]
+        found: dict[str, list[OperatorRow]] = {}
+        for row in rows:
+            if row.status is status:
+                found.setdefault(place(row, report), []).append(row)
+        lines = tuple(
+            f"{name}, {listed([row.shape for row in of], 'and')}: {of[0].reason}" for name, of in found.items()
+        )
         if lines:
-            yield Finding(Badge(status, Tone.WARN), "Shapes without a result", lines, opened=True, listed=True)
-    compared = sorted((row for row in rows if row.eager_percent is not None), key=lambda row: row.eager_percent or 0.0)
-    faster = [row for row in compared if (row.eager_percent or 0.0) > _SAME]
+            yield Finding(Badge(status, tone), words, lines, opened=True, listed=True)
+
+
+def _extremes(rows: Sequence[OperatorRow], report: Report) -> Iterator[Finding]:
+    """The fastest implementations, and what eager leaves of the roofs."""
+    faster = [row for row in _compared(rows) if (row.eager_percent or 0.0) > _SAME]
     if faster:
-        best = tuple(_line(row) for row in reversed(faster[-_SHOWN:]))
+        best = tuple(
+            f"{_shape(row, report)}: {_share(row.eager_percent)} of eager's speed ({_ms(row.ms(TimeName.PURE))} ms)"
+            for row in reversed(faster[-_SHOWN:])
+        )
         yield Finding(None, "Fastest against eager", best, opened=True, listed=True)
-    slow = [row for row in compared if row.grade is not Grade.EXCELLENT][:_SHOWN]
-    if slow:
-        lines = tuple(_line(row) for row in slow)
-        yield Finding(Badge("slow", Tone.WARN), "Slowest against eager", lines, opened=True, listed=True)
     far = sorted(
-        (row for row in rows if row.implementation == EAGER and row.advice), key=lambda row: row.roof_percent or 0.0
+        (row for row in rows if row.implementation == EAGER and row.advice and row.status is OperatorStatus.OK),
+        key=lambda row: row.roof_percent or 0.0,
     )
     if far:
         lines = tuple(
-            f"{title(row)}, {row.shape}: {_share(row.roof_percent) or 'unknown share'} of its roof: {row.advice}"
+            f"{_shape(row, report)}: {_share(row.roof_percent) or 'unknown share'} of its roof: {row.advice}"
             for row in far[:_SHOWN]
         )
         yield Finding(None, "Eager, farthest from the roof", lines, opened=True, listed=True)
 
 
-def _line(row: OperatorRow) -> str:
-    line = f"{title(row)}, {row.shape}: {_share(row.eager_percent)} of eager's speed ({_ms(row.pure_ms)} ms)"
-    return f"{line}: {row.advice}" if row.advice else line
+def _name(row: OperatorRow) -> str:
+    """The implementation, of a file without its folder."""
+    return row.implementation.rpartition("/")[2]
+
+
+def _shape(row: OperatorRow, report: Report) -> str:
+    return f"{place(row, report)}, {row.shape}"
 
 
 def _ms(value: float | None) -> str:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from orchestrator.analysis.kind_analysis import ReportTerms
 from orchestrator.config.run_configuration import Configuration, Slot
 from orchestrator.engine.kind import Kind, LaunchTerms
-from orchestrator.kinds.ops import chapter, planning, settings
+from orchestrator.kinds.ops import chapter, failed_shapes, planning, settings
 from orchestrator.kinds.ops.analysis import analyse, judge
 from orchestrator.report.chapters.brief import probes, warnings
 from orchestrator.report.chapters.devices import described, devices
@@ -28,12 +28,13 @@ def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell:
     return LaunchTerms(configuration.measurement, replace(own, measure=max(own.measure, MEASURE_S)))
 
 
-_PAGE: Final = shown(chapter.operators, tables=("categories", "operators"))
+_PAGE: Final = shown(chapter.operators, tables=("categories", "slowest", "operators"))
 OPERATORS: Final = Kind(
     name=settings.NAME,
     plan=planning.make,
     launch_terms=launch_terms,
-    adds_launches=lambda *_: False,
+    adds_launches=lambda *_: True,
+    look=failed_shapes.look,
     report=ReportTerms(analyse=analyse, judge=judge),
     layout=Layout(
         text=(described, _PAGE, health, failures, not_measured),

@@ -56,7 +56,11 @@ def _names(report: Report) -> _Names:
 def _cell(row: ThresholdResult | Cost, called: _Names) -> str:
     if row.cell is None or row.gpu_uuid is None:
         return "none"
-    return " ".join(filter(None, (called.devices.get(row.gpu_uuid), called.cells[row.cell])))
+    if isinstance(row, ThresholdResult) and row.shape is not None:
+        name = " ".join(filter(None, (row.model_name, row.precision, row.implementation, row.shape, row.time)))
+    else:
+        name = called.cells[row.cell]
+    return " ".join(filter(None, (called.devices.get(row.gpu_uuid), name)))
 
 
 def baseline(report: Report) -> Section | None:

@@ -5,9 +5,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from orchestrator.compare import thresholds
+from orchestrator.compare.thresholds import Threshold
 from orchestrator.config.run_configuration import Configuration
 from orchestrator.figures.cells import CompilationFigures
+from orchestrator.figures.comparisons import Met
 from orchestrator.figures.report import Report
+from orchestrator.figures.table import LimitName
 from orchestrator.report.chapters.best import best
 from orchestrator.report.chapters.compiled import compiled
 from orchestrator.report.numbers import number
@@ -74,6 +78,14 @@ def test_a_compiled_cell_is_compared_with_its_eager_one(tmp_path: Path) -> None:
     assert faster.graph_breaks == ("net.py:7: a reason",)
     assert slower.pays_after_iterations is None
     assert advice(report) == "default"
+
+
+def test_the_time_to_compile_can_be_limited(tmp_path: Path) -> None:
+    """Of compiled cells alone: eager ones have none, and are not meant."""
+    report = made(tmp_path / "run", {MODES[0]: 10, MODES[1]: 5, MODES[2]: 12})
+    limit = Threshold(name="quick", figure=LimitName.COLD_COMPILE, phase=Workload.INFERENCE, below=800.0)
+    found = list(thresholds.judge(report, [limit], None))
+    assert [(one.actual, one.status) for one in found] == [(900.0, Met.MISSED)] * 2
 
 
 def test_a_mode_that_is_slower_or_wrong_is_not_recommended(tmp_path: Path) -> None:

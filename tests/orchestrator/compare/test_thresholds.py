@@ -19,9 +19,11 @@ from orchestrator.figures.table import LimitName
 from protocol.cell import Device, Mode, Precision, Workload
 from protocol.failure import Category
 from protocol.result import SteadyState
+from tests.fakes.operator_runs import OperatorRun, right
 from tests.fakes.runs import FakeRun, cpus, gpus, shipped
 
-EVERY = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
+PHASES = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
+EVERY = (*PHASES, Workload.OPERATOR)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
         tmp_path_factory.mktemp("thresholds"),
         devices=gpus(2),
         models=shipped("resnet50", "gpt2"),
-        workloads=EVERY,
+        workloads=PHASES,
         batch_sizes=(1, 8),
     )
     for cell in run.stored.plan.cells:
@@ -43,7 +45,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
             run.measured(cell, forward_ms=10.0 * slow, blocks=20)
     run.samples(0)
     run.samples(1)
-    return run.ended()
+    of_operators = OperatorRun(tmp_path_factory.mktemp("operators"), "softmax", devices=gpus(2))
+    for cell in of_operators.operators:
+        of_operators.did(cell, *(right(name, 2.0) for name in ("small", "medium", "large")))
+    return replace(run.ended(), operators=of_operators.ended().operators)
 
 
 def limit(figure: LimitName, phase: Workload = Workload.INFERENCE, **more: object) -> Threshold:
@@ -100,6 +105,7 @@ def test_a_run_of_one_mode_has_no_figure_of_scaling(report: Report) -> None:
         (LimitName.POWER, Workload.INFERENCE, 690.0),
         (LimitName.TEMPERATURE, Workload.INFERENCE, 61.0),
         (LimitName.ENERGY, Workload.INFERENCE, 6.9),
+        (LimitName.CALL_TIME, Workload.OPERATOR, 2.0),
     ],
 )
 def test_every_figure_is_read_from_the_report(
@@ -118,7 +124,7 @@ def test_every_phase_has_the_figures_that_may_be_limited(report: Report, figure:
     held = baselines.hold(run, run)
     samples = {"samples_per_epoch": 5} if figure is LimitName.EPOCH_TIME else {}
     asked = {phase: limit(figure, phase, **samples) for phase in EVERY}
-    if figure is not LimitName.OF_SOLO:  # which a run of both modes alone has
+    if figure not in {LimitName.OF_SOLO, LimitName.COLD_COMPILE}:  # which a run of both modes, or compiled, alone has
         known = {
             phase
             for phase, one in asked.items()
@@ -249,7 +255,7 @@ def test_nothing_is_built_on_times_of_a_cell_at_fault(
     report = replace(report, results=(replace(result, inference_metrics=metrics),))
     samples = {LimitName.EPOCH_TIME: {"samples_per_epoch": 5}}
     of_inference = {figure for figure in LimitName if Workload.INFERENCE in TARGETS[figure].phases}
-    figures = of_inference - {LimitName.OF_SOLO}  # of one device alone there is none
+    figures = of_inference - {LimitName.OF_SOLO, LimitName.COLD_COMPILE}  # of an eager cell alone there is none
     found = {figure: judged(report, limit(figure, at_least=1e-9, **samples.get(figure, {})))[0] for figure in figures}
     known = {LimitName.MEMORY, LimitName.UTILIZATION, LimitName.POWER, LimitName.TEMPERATURE}
     assert {figure for figure, one in found.items() if one.status is Met.MET} == known

@@ -7,38 +7,41 @@ import pytest
 
 from orchestrator.config.workloads import PHASES, WORKLOADS, Role
 from orchestrator.figures.cells import GenerationMetrics, LoadMetrics, Measured, PhaseMetrics, ProbeMetrics
+from orchestrator.figures.operators import OperatorMetric
 from orchestrator.figures.table import BY_FIELD, COLUMNS, FIGURES, MAIN, Better, Figure, LimitName, main_figure
 from orchestrator.plan.probes import PROBES
 from protocol.cell import Workload
 
-TYPES: dict[Workload, type[Measured]] = {
+TYPES: dict[Workload, type[Measured | OperatorMetric]] = {
     Workload.LOAD: LoadMetrics,
     Workload.INFERENCE: PhaseMetrics,
     Workload.TRAINING: PhaseMetrics,
     Workload.GENERATION: GenerationMetrics,
     Workload.PROBE: ProbeMetrics,
+    Workload.OPERATOR: OperatorMetric,
 }
 NO_FIGURES = {
     *("batch_size_requested", "batch_size", "launches_planned", "gpu_id", "prompt_tokens", "new_tokens"),
     *("warm_up_iterations", "first_iteration_ms", "second_iteration_ms", "inference_latency_values", "loss"),
-    *("memory_allocated_mb", "inter_token_mean_ms"),
+    *("memory_allocated_mb", "inter_token_mean_ms", "interval_percent"),
 }
 """Numbers of the JSON report that no other format has a column for."""
 
 
-def numbers(kind: type[Measured]) -> set[str]:
+def numbers(kind: type[Measured | OperatorMetric]) -> set[str]:
     """The fields of a type that hold a number."""
     hints = typing.get_type_hints(kind)
     return {name for name, hint in hints.items() if hint in (int, float, int | None, float | None)}
 
 
 def test_types_are_those_of_what_is_measured() -> None:
-    """Checks and faults measure nothing."""
-    assert TYPES.keys() == {*PHASES, *(one for one, facts in WORKLOADS.items() if facts.role is Role.PROBE)}
+    """Checks measure nothing, but for operators; faults measure nothing."""
+    probes = (one for one, facts in WORKLOADS.items() if facts.role is Role.PROBE)
+    assert TYPES.keys() == {*PHASES, *probes, Workload.OPERATOR}
 
 
 @pytest.mark.parametrize("kind", [*dict.fromkeys(TYPES.values())])
-def test_every_number_of_the_report_is_declared(kind: type[Measured]) -> None:
+def test_every_number_of_the_report_is_declared(kind: type[Measured | OperatorMetric]) -> None:
     """A new field is no figure in CSV, comparisons and thresholds until it is in the table, or among NO_FIGURES."""
     assert numbers(kind) - BY_FIELD.keys() <= NO_FIGURES
 

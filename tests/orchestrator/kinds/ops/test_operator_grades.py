@@ -2,18 +2,25 @@
 
 import pytest
 
-from orchestrator.figures.operators import Grade, OperatorRow, OperatorStatus
+from orchestrator.figures.operators import Grade, IntervalOver, OperatorRow, OperatorStatus, OperatorTime, TimeName
 from orchestrator.kinds.ops.analysis import graded
 from orchestrator.kinds.ops.chapter import _categories
 
 
+def time(call_ms: float) -> OperatorTime:
+    calls = IntervalOver.CALLS
+    return OperatorTime(call_ms=call_ms, launch_values=(call_ms,), interval_percent=None, interval_over=calls)
+
+
 def row(implementation: str, pure_ms: float | None, status: OperatorStatus = OperatorStatus.OK) -> OperatorRow:
     return OperatorRow(
+        cell="softmax",
         gpu_uuid="GPU-1",
         operator="softmax",
         category="normalisation",
         implementation=implementation,
         precision="fp32",
+        mode="loaded",
         shape="small",
         sizes="n=1",
         status=status,
@@ -21,8 +28,7 @@ def row(implementation: str, pure_ms: float | None, status: OperatorStatus = Ope
         deviation=0.0,
         tolerance=1.0,
         gradient_verified=True,
-        real_ms=pure_ms,
-        pure_ms=pure_ms,
+        times={} if pure_ms is None else {name: time(pure_ms) for name in (TimeName.PURE, TimeName.REAL)},
     )
 
 
@@ -49,4 +55,4 @@ def test_a_wrong_result_has_neither_speed_nor_grade() -> None:
     """It counts against the share of right shapes."""
     rows = tuple(graded([row("eager", 1.0), row("mine", None, OperatorStatus.WRONG)]))
     assert (rows[1].eager_percent, rows[1].grade) == (None, None)
-    assert [entry[2] for entry in _categories(rows).rows] == ["100 %", "0 %"]
+    assert [entry[2] for entry in _categories(rows).rows] == ["1/1", "0/1"]
