@@ -38,7 +38,7 @@ class Trend:
 
 
 def trend(medians_ms: Sequence[float]) -> Trend:
-    """Trend of block medians above zero, at least LEAST_BLOCKS, widened for the lag-1 autocorrelation of their noise.
+    """Trend of at least LEAST_BLOCKS positive medians; the interval allows for lag-1 autocorrelation of their noise.
 
     Noise is the difference from a parabola, so that an exponential fall does not count as noise.
     """

@@ -77,7 +77,7 @@ class Compiler:
         self._stage.enter(Phase.WARM_UP)
 
     def compilation(self) -> Compilation | None:
-        """What was compiled until now; of an eager cell, what the model's own code has compiled, None for nothing."""
+        """What was compiled until now, in an eager cell by the model's own code. None for nothing."""
         made = graphs()
         if not self._compiles and not made:
             return None
@@ -94,8 +94,8 @@ class Compiler:
     ) -> Compilation | None:
         """Add the errors of random outputs to `found`: eager and compiled calls draw the same random numbers.
 
-        Code that is measured draws others. The first launch of the cell does it, after its measurement. There are no
-        errors where equal seeds do not make eager calls equal.
+        Measured code draws others, so the first launch of a cell compiles once more, after its measurement. `found` is
+        unchanged if eager calls with equal seeds differ.
         """
         if found is None or not self._random or self._assign.round:
             return found
@@ -216,5 +216,5 @@ def _loggers() -> Iterator[logging.Logger]:
 
 
 def _reason(lines: list[str]) -> str:
-    """The line that says why: behind the general sentence of a graph break, or the first failed guard."""
+    """The line with the reason: after the general sentence of a graph break, or the first failed guard."""
     return (lines[1:] or lines or ["unknown"])[0].removeprefix("- ")[:300]

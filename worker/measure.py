@@ -34,10 +34,10 @@ _PROGRESS_EVERY_S: Final = 0.1
 class Work:
     """Steps of one iteration, in order and by the names of their series.
 
-    passes: of the steps in an iteration, one for each objective of training; series hold sums. waits: a step waits for
-    the device, so that launch_bound and host_share are unknown. prepare: called before every block, untimed.
-    one_by_one: blocks of one iteration. grouped: short iterations share a span. retries: of the device's allocator.
-    least: minimum of iterations in adaptive measuring.
+    passes: how often an iteration runs the steps; series hold the sums. waits: a step waits for the device, so that
+    launch_bound and host_share are unknown. prepare: called before every block, untimed. one_by_one: a block has one
+    iteration. grouped: short iterations share a span. retries: counts those of the device's allocator. least: minimum
+    number of iterations in adaptive measuring.
     """
 
     steps: dict[str, Step]

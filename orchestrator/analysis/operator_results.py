@@ -19,7 +19,7 @@ def shape_results(cell: Cell, shape: OperatorShape, evidence: Evidence) -> list[
 
 
 def fate(found: Sequence[ShapeResult], cell: Cell, archive: Archive, evidence: Evidence) -> tuple[OperatorStatus, str]:
-    """Return the status and its reason. One wrong launch is enough, one failed among good ones is not."""
+    """Return the status and its reason. A wrong launch decides; a failed one only if no other is good."""
     if wrong := [one.wrong for one in found if one.wrong]:
         return OperatorStatus.WRONG, wrong[0]
     if any(not one.error and not one.unsupported for one in found):

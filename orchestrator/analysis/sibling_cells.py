@@ -27,7 +27,7 @@ CAPPED: Final = CLOCK_EVENT_REASONS[POWER_CAP]
 
 @dataclass(frozen=True)
 class JudgedCell:
-    """A cell of identical GPUs. points: of GPUs that were not throttled. held: of throttled GPUs."""
+    """A cell of identical GPUs. points: by GPU, unless throttled. held: by throttled GPU."""
 
     name: str
     key: CellKey

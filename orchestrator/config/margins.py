@@ -49,7 +49,7 @@ class _RunMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file."""
+    """The file configs/margins.yaml."""
 
     siblings: _SiblingMargins
     baseline: Margin  # of a GPU against the baseline of its board

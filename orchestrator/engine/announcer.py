@@ -27,7 +27,7 @@ COUNT_EVERY_S: Final = 5.0
 
 
 class Announcer:
-    """Announces one run, which begins now."""
+    """Sends the events of one run to its display. The run begins now."""
 
     def __init__(self, stored: StoredRun, display: Display, kind: Kind) -> None:
         self._stored = stored

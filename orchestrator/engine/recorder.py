@@ -63,7 +63,7 @@ class Recorder:
         self._append(records.Spawned(launch=live.spec.launch, pid=live.pid, start_ticks=ticks))
 
     def ended(self, live: Live, outcome: Result | Failure) -> records.End:
-        """Record the outcome of a launch: a result in its file first. A later failure withdraws a result."""
+        """Record the outcome of a launch. A result is written to its file first. A later failure withdraws it."""
         if isinstance(outcome, Result):
             data = codec.encode(outcome)
             write_durably(live.paths.result, data)

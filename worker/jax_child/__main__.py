@@ -90,7 +90,7 @@ def _measured(request: Request, given: Iterator[memoryview]) -> tuple[Answer, li
 
 
 class _Calls:
-    """Calls of the compiled function. Outputs are kept until they are ready: JAX returns before."""
+    """Calls of the compiled function. JAX returns before outputs are ready, so they are kept."""
 
     def __init__(self, compiled: "jax.stages.Compiled", inputs: "list[jax.Array]", copies: int) -> None:
         from jax import numpy as jnp

@@ -1,6 +1,6 @@
 """Messages between a launch and its JAX process, each followed by the bytes of its arrays.
 
-length of the message │ message, as every other (protocol/codec.py) │ array │ array │ …
+length of the message │ message (protocol/codec.py) │ array │ array │ …
 """
 
 import struct

@@ -17,7 +17,7 @@ _LAYOUT: Final = {1: ("NCH", "OIH", "NCH"), 2: ("NCHW", "OIHW", "NCHW")}
 
 
 def _convolution(images: jax.Array, weight: jax.Array, *, padding: int | None = None, groups: int = 1) -> jax.Array:
-    """As torch pads: half the kernel on both sides, unless `padding` is given."""
+    """Convolution, padded as in torch by half the kernel on both sides, unless `padding` is given."""
     spatial = weight.ndim - 2
     side = weight.shape[-1] // 2 if padding is None else padding
     return lax.conv_general_dilated(
@@ -43,13 +43,13 @@ def _weight_gradient(images: jax.Array, output: jax.Array) -> jax.Array:
 
 
 def _attention(query: jax.Array, key: jax.Array, value: jax.Array, *, causal: bool) -> jax.Array:
-    """JAX has the heads behind the tokens."""
+    """Attention. JAX expects the heads behind the tokens."""
     moved = (jnp.swapaxes(one, 1, 2) for one in (query, key, value))
     return jnp.swapaxes(nn.dot_product_attention(*moved, is_causal=causal), 1, 2)
 
 
 def _normalised(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """In fp32, as torch accumulates."""
+    """Mean 0 and variance 1, computed in fp32, as torch accumulates."""
     wide = x.astype(jnp.float32)
     centred = wide - wide.mean(axes, keepdims=True)
     return centred * lax.rsqrt(jnp.square(centred).mean(axes, keepdims=True) + _EPSILON)

@@ -238,7 +238,7 @@ class _ResidualBlock(nn.Module):
 
 
 class MinibatchDeviation(nn.Module):
-    """One more channel: how much the images of a group of four (or two, or one, to divide the batch) differ."""
+    """Appends a channel: how much the images of a group differ. Groups of 4, 2 or 1 divide the batch."""
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Append the channel. In fp32: fp16 cannot hold the number that keeps the root away from zero."""

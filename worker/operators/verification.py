@@ -1,7 +1,7 @@
 """Verify an operator against its reference in fp64: shape, values, gradient.
 
-The deviation is the largest |x - r| / (|r| + rms(r)) over all elements: relative, without demanding more of elements
-near zero than the arithmetic of the others can give.
+The deviation is the largest |x - r| / (|r| + rms(r)) over all elements: relative, but elements near zero need
+not be more exact than the arithmetic of the others allows.
 """
 
 import math
@@ -81,7 +81,7 @@ def upstream(output: torch.Tensor, seed: int) -> torch.Tensor:
 
 
 def deviation(found: torch.Tensor, exact: torch.Tensor) -> float:
-    """The largest deviation, as above; infinite for another shape, NaN where either is NaN."""
+    """The largest deviation; infinite for another shape, NaN where either is NaN."""
     if found.shape != exact.shape:
         return float("inf")
     usual = exact.square().mean().sqrt()

@@ -198,7 +198,7 @@ def _nearest(around: Sequence[Sample], windows: Sequence[Window]) -> list[Sample
 
 
 class _Moment(NamedTuple):
-    """A time between two samples: their indices, nanoseconds since the first, and between them."""
+    """A time between two samples. since_ns: from the sample before. apart_ns: between both samples."""
 
     before: int
     after: int

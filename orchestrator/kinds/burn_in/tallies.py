@@ -46,7 +46,7 @@ def _tally(group: Sequence[LaunchEvidence], more: int, kind: DeviceKind) -> Tall
 
 
 def check(workload: Workload, tally: Tally) -> CheckReport:
-    """Return a tally for the report. With mismatches there is no bound."""
+    """Return a tally for the report. With mismatches it has no error bound."""
     return CheckReport(
         check=workload,
         launches=tally.launches,

@@ -26,7 +26,7 @@ NOISE_S: Final = 60.0
 
 
 def requested(configuration: Configuration) -> Gate:
-    """Return the gate of a run that is one."""
+    """Return the gate of a run, which must be a gate."""
     assert configuration.gate is not None
     return configuration.gate
 

@@ -1,4 +1,4 @@
-"""From what the user names to a gate: settings of a baseline's cells, or the two sides."""
+"""Settings of a gate: those of a baseline's cells, or the two sides that the user names."""
 
 import subprocess
 import sys
@@ -41,7 +41,7 @@ _PATIENCE_S: Final = 120.0
 
 
 class RequestedSide(NamedTuple):
-    """A requested side. changed: parameter of a run → value. python: empty for ours."""
+    """A requested side. changed: parameter of a run → value. python: empty for this interpreter."""
 
     label: str
     changed: dict[str, str]
@@ -98,7 +98,7 @@ def with_cells(
 def sides(
     models: tuple[str, str] | None, settings: Sequence[Sequence[str]], pythons: Sequence[str | None]
 ) -> list[RequestedSide]:
-    """Return the two sides that the words of --ab, --set-a and so on request; none without any. Raises ConfigError."""
+    """Return the two sides of --ab, --set-a and so on; empty without these options. Raises ConfigError."""
     if models is None and not any(settings) and not any(pythons):
         return []
     requested = []
@@ -117,7 +117,7 @@ def sides(
 def with_sides(
     words: Sequence[RequestedSide], configurations: Sequence[Configuration], launches: int | None, percent: float | None
 ) -> Configuration:
-    """Return the gate of two sides. Models that both sides have get names apart."""
+    """Return the gate of two sides. Models that both sides have get distinct names."""
     first, second = ({model.name for model in one.models} for one in configurations)
     gate_sides: list[GateSide] = []
     models: list[ModelSpec] = []

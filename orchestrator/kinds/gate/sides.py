@@ -1,6 +1,6 @@
 """The two sides of a gate's run so far, and their comparison. Pure, except for reading the baseline.
 
-Cells of the second side get the keys of their partners. What differs on purpose is a fact of the stack, for the title.
+Cells of the second side get the keys of their partners. Intended differences are facts of the stack, for the title.
 """
 
 from collections.abc import Collection, Iterator

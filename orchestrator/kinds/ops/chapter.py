@@ -226,7 +226,7 @@ def _without_speed(
 
 
 def _extremes(rows: Sequence[OperatorRow], report: Report) -> Iterator[Finding]:
-    """The fastest implementations, and what eager leaves of the roofs."""
+    """The fastest implementations, and the eager operators farthest from their roof."""
     faster = [row for row in _compared(rows) if (row.eager_percent or 0.0) > _SAME]
     if faster:
         best = tuple(
@@ -247,7 +247,7 @@ def _extremes(rows: Sequence[OperatorRow], report: Report) -> Iterator[Finding]:
 
 
 def _name(row: OperatorRow) -> str:
-    """The implementation, of a file without its folder."""
+    """The name of an implementation: a file without its folder."""
     return row.implementation.rpartition("/")[2]
 
 

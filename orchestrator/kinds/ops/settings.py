@@ -20,7 +20,7 @@ IMPLEMENTATIONS: Final = (EAGER, COMPILED)
 
 
 def chosen(categories: Sequence[str], names: Sequence[str]) -> tuple[OperatorSpec, ...]:
-    """Return the operators of these categories and names, all without any. Raises ConfigError."""
+    """Return the operators of these categories and names; empty means all. Raises ConfigError."""
     known = catalogue.load()
     for category in categories:
         require_known(category, "--category", {one.category for one in known.values()}, "category")

@@ -37,7 +37,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """A study as read. base: folder of its code. origin: of messages. sizes: by dimension."""
+    """A study as read. base: folder of its code. origin: its name in messages. sizes: by dimension."""
 
     name: str
     base: Path
@@ -81,7 +81,7 @@ def read(word: str, current: Path) -> Grid:
 
 
 def narrowed(grid: Grid, implementations: Collection[str], sizes: Sequence[str]) -> Grid:
-    """Return the grid with these implementations alone, all without any, and sizes "h=32,64". Raises ConfigError."""
+    """Return the grid with only these implementations (empty: all) and sizes ("h=32,64"). Raises ConfigError."""
     for one in implementations:
         require_known(one, "--implementations", grid.implementations, "implementation")
     chosen = dict(grid.sizes)

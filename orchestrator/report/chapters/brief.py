@@ -108,7 +108,7 @@ def each_gpu(report: Report) -> Section | None:
 
 
 def _found(report: Report, *, every: bool = False) -> Iterator[Finding]:
-    """Findings of the health, then of the speed. A warning about a GPU that is slow has the same cause."""
+    """Findings of health, then of speed, without health warnings of slow GPUs, which have the same cause."""
     names = by_uuid(report)
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     for one in report.health.gpus:
