@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.wait import WebDriverWait
 
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--window-size=1360,900"),
@@ -44,6 +45,10 @@ class Browser:
 
     def run(self, script: str, *given: object) -> Any:
         return self.driver.execute_script(script, *given)
+
+    def until(self, script: str, *given: object) -> None:
+        """Wait until the script returns something true: charts are drawn after the page is loaded."""
+        WebDriverWait(self.driver, 10).until(lambda _: self.run(script, *given))
 
     def complaints(self) -> list[str]:
         return [entry["message"] for entry in self.driver.get_log("browser")]

@@ -33,10 +33,12 @@ def _values(kind: inspect.Type) -> st.SearchStrategy[Any]:
             return st.one_of(*map(_values, types))
         case inspect.VarTupleType(item_type=item):
             return st.lists(_values(item), max_size=3).map(tuple)
+        case inspect.ListType(item_type=item):
+            return st.lists(_values(item), max_size=3)
         case inspect.TupleType(item_types=items):
             return st.tuples(*map(_values, items))
         case inspect.DictType(key_type=key, value_type=value):
             return st.dictionaries(_values(key), _values(value), max_size=3)
-        case inspect.StructType(cls=cls, fields=fields):
+        case inspect.StructType(cls=cls, fields=fields) | inspect.DataclassType(cls=cls, fields=fields):
             return st.builds(cls, **{field.name: _values(field.type) for field in fields})
     raise TypeError(f"{kind} is in a message, and it is not known here how to make one")

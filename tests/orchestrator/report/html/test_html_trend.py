@@ -100,7 +100,8 @@ def test_what_changed_comes_first(opened: Browser) -> None:
 
 def test_every_chart_is_drawn_with_its_marks(opened: Browser) -> None:
     """Runs that count, those that do not, changes of the level and of the stack; each GPU when it is chosen."""
-    assert [opened.run(SHAPES, f"trend-{place}") > 12 for place in range(2)] == [True, True]
+    for place in range(2):
+        opened.until(f"{SHAPES} > 12", f"trend-{place}")
     box = "plot-trend-0"
     days, stack = list(range(12)), ["the stack changed", [STACK - 1], [STACK - 1]]
     counted = [day for day in days if day != THROTTLED - 1]
@@ -169,7 +170,8 @@ def test_one_run_is_drawn_too(browser: Browser, tmp_path: Path) -> None:
     numbers = r"needs (\d+) .*? has (\d+)"
     assert re.findall(numbers, meaning) == [("6", "1"), ("6", "0")]
     assert [re.findall(numbers, words) for words in said] == [[("6", "1")], [("6", "0")]]
-    assert [browser.run(SHAPES, f"trend-{place}") > 2 for place in range(2)] == [True, True]
+    for place in range(2):
+        browser.until(f"{SHAPES} > 2", f"trend-{place}")
     assert browser.complaints() == []
 
 
