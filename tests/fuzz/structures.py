@@ -31,10 +31,8 @@ def _values(kind: inspect.Type) -> st.SearchStrategy[Any]:
             return st.sampled_from(list(cls))
         case inspect.UnionType(types=types):
             return st.one_of(*map(_values, types))
-        case inspect.VarTupleType(item_type=item):
-            return st.lists(_values(item), max_size=3).map(tuple)
-        case inspect.ListType(item_type=item):
-            return st.lists(_values(item), max_size=3)
+        case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
+            return st.lists(_values(item), max_size=3).map(list if isinstance(kind, inspect.ListType) else tuple)
         case inspect.TupleType(item_types=items):
             return st.tuples(*map(_values, items))
         case inspect.DictType(key_type=key, value_type=value):
