@@ -165,8 +165,13 @@ def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _errors(expected: torch.Tensor, found: torch.Tensor) -> dict[str, float]:
-    """Errors as in Compilation; none where there is nothing to compare."""
-    if not expected.numel() or expected.shape != found.shape:
+    """Errors as in Compilation; none where there is nothing to compare. Raises UnsuitableModelError for other sizes."""
+    if expected.shape != found.shape:
+        raise UnsuitableModelError(
+            f"the compiled model returns {len(found)} numbers, the eager one {len(expected)}. Measure it with "
+            "--compile eager"
+        )
+    if not expected.numel():
         return {}
     absolute, largest = (found - expected).abs().max().item(), expected.abs().max().item()
     similarity = torch.nn.functional.cosine_similarity(expected, found, dim=0).item()

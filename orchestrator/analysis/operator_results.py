@@ -2,14 +2,21 @@
 
 from collections.abc import Sequence
 from statistics import median
+from typing import Final
 
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.figures.cells import Status
 from orchestrator.figures.operators import OperatorStatus
-from orchestrator.state.archive import Archive
 from protocol import floats
 from protocol.cell import Cell, OperatorShape
 from protocol.result import ShapeResult
+
+_WITHOUT_SHAPES: Final = {
+    Status.UNSUPPORTED: OperatorStatus.UNSUPPORTED,
+    Status.DOES_NOT_FIT: OperatorStatus.UNSUPPORTED,
+    Status.FAILED: OperatorStatus.FAILED,
+}
+"""State of a cell without a counted launch → status of its shapes. Others are missing, an interrupted cell too."""
 
 
 def shape_results(cell: Cell, shape: OperatorShape, evidence: Evidence) -> list[ShapeResult]:
@@ -18,7 +25,7 @@ def shape_results(cell: Cell, shape: OperatorShape, evidence: Evidence) -> list[
     return [one for shapes in launches for one in shapes if one.shape == shape.name]
 
 
-def fate(found: Sequence[ShapeResult], cell: Cell, archive: Archive, evidence: Evidence) -> tuple[OperatorStatus, str]:
+def fate(found: Sequence[ShapeResult], cell: Cell, evidence: Evidence) -> tuple[OperatorStatus, str]:
     """Return the status and its reason. A wrong launch decides; a failed one only if no other is good."""
     if wrong := [one.wrong for one in found if one.wrong]:
         return OperatorStatus.WRONG, wrong[0]
@@ -29,9 +36,7 @@ def fate(found: Sequence[ShapeResult], cell: Cell, archive: Archive, evidence: E
     if found:
         return OperatorStatus.FAILED, found[0].error
     outcome = evidence.outcomes[cell.id]
-    if outcome.status is Status.UNSUPPORTED:
-        return OperatorStatus.UNSUPPORTED, outcome.reason
-    return (OperatorStatus.FAILED if archive.tries.get(cell.id) else OperatorStatus.MISSING), outcome.reason
+    return _WITHOUT_SHAPES.get(outcome.status, OperatorStatus.MISSING), outcome.reason
 
 
 def median_ms(found: Sequence[ShapeResult], name: str) -> float | None:

@@ -63,6 +63,7 @@ def precisions(model: ModelSpec, configuration: Configuration) -> list[Precision
 
 def _exclusions(configuration: Configuration, devices: Sequence[Device]) -> Iterator[LeftOut]:
     for model in configuration.models:
-        if not precisions(model, configuration):
-            why = f"not applicable: its precisions are {listed(operator_of(model).tolerance, 'and')}"
+        known = operator_of(model).tolerance
+        if lacking := [one for one in configuration.precisions if one not in known]:
+            why = f"not applicable in {listed(lacking, 'and')}: its precisions are {listed(known, 'and')}"
             yield from (LeftOut(device=device.uuid, model=model.name, why=why) for device in devices)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from protocol.cell import CompileMode, InputSpec, Sizes, SizeUnit, Workload
-from protocol.messages import ChangingShapes
+from protocol.messages import ChangingShapes, Outcome
 from protocol.result import Compilation, ShapeTrial, ShapeWay
 from tests.fakes.assignments import assignment, result_of
 from tests.fakes.own import Code
@@ -28,16 +28,20 @@ class Net(nn.Module):
 """
 
 
-def compiled(write: Code, fresh: Fresh, text: str, workload: Workload, sizes: tuple[int, ...] = ()) -> Compilation:
-    """What the first launch of a user's model found; its inputs have a size, as those of models that ship."""
+def launched(write: Code, fresh: Fresh, text: str, workload: Workload, sizes: tuple[int, ...] = ()) -> Outcome:
+    """The first launch of a user's model; its inputs have a size, as those of models that ship."""
     spec = replace(
         write(text, inputs=(InputSpec(name="x", shape=("batch", "size", 4)),)),
         sizes=Sizes(unit=SizeUnit.TOKENS, default=16),
     )
     assign = assignment(spec, workload, write.folder / "cache", compile_mode=CompileMode.DEFAULT)
     shapes = ChangingShapes(sizes=sizes, bucket=16) if sizes else None
-    outcome = fresh.launch(replace(assign, compiler_caches=str(write.folder / "compiler"), shapes=shapes))
-    found = result_of(outcome).compilation
+    return fresh.launch(replace(assign, compiler_caches=str(write.folder / "compiler"), shapes=shapes))
+
+
+def compiled(write: Code, fresh: Fresh, text: str, workload: Workload, sizes: tuple[int, ...] = ()) -> Compilation:
+    """What the launch found."""
+    found = result_of(launched(write, fresh, text, workload, sizes)).compilation
     assert found is not None
     return found
 
@@ -85,6 +89,25 @@ def test_the_limit_of_forms_is_noticed(write: Code, fresh: Fresh) -> None:
     limit = "import torch._dynamo\ntorch._dynamo.config.cache_size_limit = 2\n"
     static, dynamic, _ = compiled(write, fresh, limit + BRANCHES, Workload.INFERENCE, SIZES).shapes
     assert (static.limited, dynamic.limited) == (True, False)
+
+
+SHORTENS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.net(x)
+        return y[:, :1] if torch.compiler.is_compiling() else y
+"""
+
+
+def test_outputs_of_another_size_are_a_failure(write: Code, fresh: Fresh) -> None:
+    """There is no error to report, and such a mode must not be recommended."""
+    failure = launched(write, fresh, SHORTENS, Workload.INFERENCE).failure
+    assert failure is not None
+    assert "returns 8 numbers, the eager one 128" in failure.message
 
 
 DROPS = """

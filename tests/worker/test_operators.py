@@ -73,6 +73,21 @@ def test_an_output_without_a_gradient_is_verified_by_its_values() -> None:
     assert (found.wrong, found.no_gradient) == ("", True)
 
 
+@pytest.mark.parametrize(
+    ("name", "function", "word"),
+    [
+        ("relu", lambda x: x.relu_(), "input 1"),
+        ("index_select", lambda table, rows: table[rows] + 0 * rows.zero_().sum(), "input 2"),
+    ],
+)
+def test_a_function_that_changes_its_inputs_is_wrong(
+    name: str, function: Callable[..., torch.Tensor], word: str
+) -> None:
+    """Even if its output is right: the next call would get other inputs."""
+    found = verification.verify(function, REFERENCES[name], inputs_of(name), 1, 1e-3, backward=False)
+    assert word in found.wrong
+
+
 class Shared:
     """An array of another framework."""
 

@@ -172,7 +172,7 @@ def _of_cell(cell: Cell, archive: Archive, evidence: Evidence, limits: Roofs) ->
     implementation = model.name.rpartition("=")[0] if model.own else COMPILED if cell.compiles else EAGER
     for shape in operator.shapes[device.kind]:
         found = shape_results(cell, shape, evidence)
-        status, reason = fate(found, cell, archive, evidence)
+        status, reason = fate(found, cell, evidence)
         deviations = [one.deviation for one in found if one.deviation is not None and math.isfinite(one.deviation)]
         row = OperatorRow(
             cell=cell.id,

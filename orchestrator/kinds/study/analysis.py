@@ -66,7 +66,7 @@ def _row(cell: Cell, archive: Archive, evidence: Evidence) -> StudyRow:
     device = archive.devices[cell.devices[0]]
     (shape,) = operator.shapes[device.kind]
     found = shape_results(cell, shape, evidence)
-    status, reason = fate(found, cell, archive, evidence)
+    status, reason = fate(found, cell, evidence)
     deviations = [one.deviation for one in found if one.deviation is not None]
     compared = status in {OperatorStatus.OK, OperatorStatus.WRONG}
     row = StudyRow(

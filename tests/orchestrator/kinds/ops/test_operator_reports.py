@@ -11,6 +11,7 @@ from orchestrator.kinds.ops.chapter import operators
 from orchestrator.report.as_brief import to_brief
 from orchestrator.report.files import render
 from orchestrator.run_reports import reporting
+from protocol.failure import Category, Phase
 from protocol.result import ShapeResult
 from tests.fakes.operator_runs import OperatorRun, right, wrong
 from tests.fakes.runs import gpus
@@ -67,6 +68,28 @@ def test_large_shapes_are_drawn_below_their_roofs(tmp_path: Path) -> None:
     assert [len(plot.points) for plot in chart.plots] == [1]
     assert report.operators is not None
     assert {row.status for row in report.operators.rows} == {OperatorStatus.OK, OperatorStatus.MISSING}
+
+
+@pytest.mark.parametrize(
+    ("category", "status"),
+    [
+        (Category.EXCEPTION, OperatorStatus.FAILED),
+        (Category.INTERRUPTED, OperatorStatus.MISSING),
+        (Category.OUT_OF_MEMORY, OperatorStatus.UNSUPPORTED),
+    ],
+)
+def test_shapes_of_a_cell_without_a_result_have_its_state(
+    tmp_path: Path, category: Category, status: OperatorStatus
+) -> None:
+    """Failed only where the verdict counts a failure: an interrupted cell is not, nor one too large for the memory."""
+    run = OperatorRun(tmp_path / "run", "add")
+    run.failed(run.operators[0], category, phase=Phase.MEASURE)
+    run.finish(interrupted=True)
+    report = run.report()
+    assert report.operators is not None
+    cell = run.operators[0].id
+    assert {row.status for row in report.operators.rows if row.cell == cell} == {status}
+    assert report.summary.cells.failed == (status is OperatorStatus.FAILED)
 
 
 def mixed(run: OperatorRun) -> None:
