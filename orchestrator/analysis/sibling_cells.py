@@ -27,7 +27,7 @@ CAPPED: Final = CLOCK_EVENT_REASONS[POWER_CAP]
 
 @dataclass(frozen=True)
 class JudgedCell:
-    """A cell of identical GPUs. points: by GPU, unless throttled. held: by throttled GPU."""
+    """A cell of identical GPUs. points: by UUID of GPUs that were not throttled. held: by UUID of throttled GPUs."""
 
     name: str
     key: CellKey
@@ -37,7 +37,7 @@ class JudgedCell:
 
     @property
     def waited(self) -> frozenset[str]:
-        """GPUs that waited for the host, if most did. If only one did, its host makes it slow."""
+        """GPUs that waited for the host, if most did; else empty. If only one waited, its host makes it slow."""
         waited = frozenset(uuid for uuid, point in self.points.items() if point.metric.launch_bound)
         return waited if len(waited) * 2 > len(self.points) else frozenset()
 

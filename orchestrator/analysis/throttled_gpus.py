@@ -47,10 +47,7 @@ def explain_throttling(held: Sequence[Held]) -> Why | None:
 
 
 def _reason(seen: Sequence[str]) -> Reason:
-    """Return the probable reason.
-
-    For a hardware slowdown it is the clock: NVML does not name heat or power as its cause.
-    """
+    """Return the probable reason. A hardware slowdown is CLOCK: NVML does not say whether heat or power caused it."""
     if not seen or any(word in _HEAT for word in seen):
         return Reason.HEAT
     return Reason.POWER if any(word in _BRAKE for word in seen) else Reason.CLOCK

@@ -123,9 +123,9 @@ def _decorate(command: Command, options: Iterable[Callable[[Command], Command]])
 def offering(
     choices: Callable[[], Iterable[str]], *, several: bool
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Build a completion from `choices`.
+    """Build a shell completion from `choices`.
 
-    several: it completes the last item of a list. A broken file completes nothing.
+    several: the option takes a list, whose last item is completed. A broken file completes nothing.
     """
 
     def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -30,7 +30,7 @@ class _Case(NamedTuple):
 def to_junit(
     comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict], of_run: Sequence[Cause] = ()
 ) -> bytes:
-    """Render comparisons as JUnit XML. of_run: further causes against a run that was measured for the comparison."""
+    """Render comparisons as JUnit XML. of_run: causes of a gate's exit code, as test cases."""
     root = Element("testsuites", name="gpubench compare")
     for comparison in comparisons:
         suite = SubElement(

@@ -1,6 +1,6 @@
 """Combine a baseline's cell from several devices into one. Pure.
 
-The same board is preferred, else the median device, or two of an even number: one bad board changes nothing.
+The same board is preferred, else the median device (of an even number, the middle two): one bad board changes nothing.
 """
 
 import math

@@ -27,7 +27,10 @@ _WITHOUT: Final = "Delete the file to compare the run with nothing."
 
 
 class Against(Part, frozen=True, kw_only=True):
-    """References of a run, null or empty where not requested. session: of a gate, from the history at its begin."""
+    """References of a run, null or empty where not requested.
+
+    session: spread between sessions, which a gate reads from the history when it begins.
+    """
 
     baseline: Side | None = None
     session: SessionSpread | None = None

@@ -20,7 +20,7 @@ OTHER: Final = "the other run"
 
 
 def other_mode(key: CellKey, cells: Container[CellKey], side: str, *, wanted: str | None = None) -> str:
-    """Describe the mode in which `side` has the cell, if only the mode differs; else "". wanted: recommended mode."""
+    """Describe the mode in which `side` has the cell, if only the mode differs; else "". wanted: mode to recommend."""
     for mode in Mode:
         if mode != key.mode and replace(key, mode=mode.value) in cells:
             how = f" ({_HOW[wanted or mode]})" if (wanted or mode) in _HOW else ""

@@ -18,7 +18,7 @@ MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other", "probe")  # o
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long and how exactly a cell is measured, in seconds."""
+    """Duration and accuracy of the measurement of a cell. *_s and load_window: seconds."""
 
     relative_half_width: float
     block_s: float
@@ -33,9 +33,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def measurement(
         self, *, iterations: int | None, warm_up_iterations: int | None, load_window: float | None = None
     ) -> Measurement:
-        """Return the worker's settings. Iterations are None where the worker decides when to stop.
+        """Return the worker's settings. Iterations: None where the worker decides when to stop.
 
-        load_window: None for the load window of the profile.
+        load_window: seconds; None for that of the profile.
         """
         return Measurement(
             relative_half_width=self.relative_half_width,

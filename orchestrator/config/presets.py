@@ -18,9 +18,10 @@ TRIAGE: Final = "triage"
 
 @dataclass(frozen=True)
 class Preset:
-    """limit_s: seconds from the start of the process to its end, reports included; None: no limit.
+    """Default settings of a command.
 
-    on_cpus: over settings, there.
+    limit_s: seconds from the start of the process to its end, reports included; None: no limit. on_cpus: override
+    `settings` if all devices are CPU devices.
     """
 
     name: str

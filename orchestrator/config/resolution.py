@@ -31,7 +31,7 @@ OTHER_SUFFIXES: Final = frozenset(
 
 @dataclass(frozen=True)
 class Places:
-    """The folder of relative paths, and the folder that keeps weights."""
+    """The folder that relative paths start from, and the folder of weights."""
 
     current: Path
     cache: Path
@@ -44,7 +44,7 @@ def gather(
     command_line: LayeredSettings,
     preset: LayeredSettings | None = None,
 ) -> LayeredSettings:
-    """Return all settings, the stronger over the weaker. Raises ConfigError for a wrong file."""
+    """Return all settings: command line over file, preset and defaults. Raises ConfigError for a wrong file."""
     settings = from_defaults(defaults, options)
     if preset is not None:
         settings = preset.on_top_of(settings)
@@ -225,7 +225,7 @@ def _refuse_impossible_sizes(settings: LayeredSettings, configuration: Configura
 
 
 def gpu_ids(settings: LayeredSettings) -> str:
-    """Return the devices in the words of --gpu-ids, which may not exist."""
+    """Return the devices as written in --gpu-ids. They need not exist."""
     ids = settings.values.get("gpu.ids")
     if ids is None:
         return "all" if settings.need("gpu.multi_gpu", bool) else "0"
