@@ -102,10 +102,7 @@ def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | 
 
 
 def _ended_well(run: _Run, attempts: Iterable[Attempt], attempt: Attempt) -> Sequence[tuple[str, bool]]:
-    """Return model and success of the first launch that shows whether the device works.
-
-    Empty if that launch is of the same model.
-    """
+    """Return model and success of the first launch that shows whether the device works; empty if it ran this model."""
     own = run.archive.cells[attempt.start.cell].model
     for other in attempts:
         cell, failed = run.archive.cells[other.start.cell], other.failure

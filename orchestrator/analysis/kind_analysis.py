@@ -16,10 +16,7 @@ from orchestrator.state.archive import Archive
 
 @dataclass(frozen=True)
 class KindAnalysis:
-    """Findings of a kind of run beyond cells and health.
-
-    incomplete, unknown: reasons for the exit code, listed before and after the reasons of cells.
-    """
+    """Findings beyond cells and health. incomplete, unknown: reasons, listed before and after those of cells."""
 
     burn_in: BurnInReport | None = None
     operators: OperatorsReport | None = None

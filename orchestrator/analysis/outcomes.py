@@ -237,10 +237,9 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Return the batch sizes and cells that ran out of memory.
+    """Return what ran out of memory, by family: cells that differ only in batch size.
 
-    Family → smallest batch size; family → smallest batch size before the first forward pass; ids of cells that ran out
-    of memory before the first forward pass. Cells of a family differ only in batch size.
+    Family → smallest batch size; family → smallest one before the first forward pass; ids of cells before that pass.
     """
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}

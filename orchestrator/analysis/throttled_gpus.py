@@ -54,10 +54,7 @@ def _reason(seen: Sequence[str]) -> Reason:
 
 
 def explain_power_limit(device: Device, group: Sequence[Device]) -> Why | None:
-    """Explain a power limit below that of most siblings.
-
-    None if the limit is not lower, or most siblings share no limit.
-    """
+    """Explain a power limit below that of most siblings; None if it is not lower or most siblings share no limit."""
     own = device.power_limit_w
     ((usual, times),) = Counter(other.power_limit_w for other in group).most_common(1)
     if own is None or usual is None or own >= usual or 2 * times <= len(group):

@@ -49,10 +49,7 @@ RUNS_FOLDER: Final = click.option(
 
 
 class SessionParams(TypedDict):
-    """Parameters of the table SESSION, None if not given.
-
-    quiet: number of -q. full: --full, which a gate does not have.
-    """
+    """Parameters of the table SESSION, None if not given. quiet: number of -q. full: --full; a gate has none."""
 
     full: NotRequired[bool]
     verbose: bool | None
@@ -123,10 +120,7 @@ def _decorate(command: Command, options: Iterable[Callable[[Command], Command]])
 def offering(
     choices: Callable[[], Iterable[str]], *, several: bool
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Build a shell completion from `choices`.
-
-    several: the option takes a list, whose last item is completed. A broken file completes nothing.
-    """
+    """Build a shell completion from `choices`. several: complete the last item of a list. A broken file: no choices."""
 
     def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
         *before, word = incomplete.split(",") if several else [incomplete]

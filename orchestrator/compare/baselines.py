@@ -29,10 +29,9 @@ NOT_THERE: Final = "not in the baseline"
 
 @dataclass(frozen=True)
 class Held:
-    """A run compared with a baseline.
+    """A run compared with a baseline. unwatched: cells without throttling telemetry.
 
-    by_device: (UUID, cell) → rate of the device divided by the baseline's rate. unwatched: cells without throttling
-    telemetry.
+    by_device: (UUID, cell) → rate of the device divided by the baseline's rate.
     """
 
     comparison: BaselineComparison

@@ -1,7 +1,6 @@
 """Judge each GPU by a baseline of its own board, which also shows when all siblings are slow. Pure.
 
-A baseline of the same GPU model and power limit, measured with the same torch, CUDA and cuDNN, decides about
-each GPU:
+With the same torch, CUDA and cuDNN, a baseline of the same GPU model and power limit decides about each GPU:
 
     verdict among siblings    slower than the baseline by more    within the margin     neither
     STRAGGLER                 STRAGGLER                           STRAGGLER             STRAGGLER

@@ -34,10 +34,7 @@ UNJUDGED: Final = frozenset({ChangeVerdict.PROBABLY_SLOWER, ChangeVerdict.INCONC
 
 
 class SessionSpread(NamedTuple):
-    """Standard deviations between sessions, as shares; they replace those in configs/margins.yaml.
-
-    runs: number of runs that they are learned from.
-    """
+    """Standard deviations between sessions, as shares, in place of configs/margins.yaml. runs: runs learned from."""
 
     device: float
     host: float
@@ -50,8 +47,7 @@ class ComparedCell(Part, frozen=True, kw_only=True):
     before, after: medians over the launches. p: p-value, Holm-corrected over the cells. reason: the fact that differs,
     or a remark. launches_needed: per side for a verdict; null if none, or if 100 would not suffice (needed_beyond).
     excluded_percent: a larger slow-down is excluded with 95 % confidence; null unless SAME or NO CHANGE SEEN.
-    implementation, shape, time: of an operator, else "". figures: name with unit → further figure of the first run and
-    of the second, which no verdict uses.
+    implementation, shape, time: of an operator, else "". figures: name with unit → shown figure of both runs.
     """
 
     cell: str

@@ -27,10 +27,7 @@ _WITHOUT: Final = "Delete the file to compare the run with nothing."
 
 
 class Against(Part, frozen=True, kw_only=True):
-    """References of a run, null or empty where not requested.
-
-    session: spread between sessions, which a gate reads from the history when it begins.
-    """
+    """References of a run, null or empty if not given. session: spread between sessions, at the start of a gate."""
 
     baseline: Side | None = None
     session: SessionSpread | None = None

@@ -127,10 +127,7 @@ def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
 
 
 def require_buildable(own: OwnModel, origin: str) -> None:
-    """Check that code of -m needs no arguments and has inputs, as far as its text shows.
-
-    Raises ConfigError for what certainly cannot work. A class that inherits from others than Module is let pass.
-    """
+    """Raise ConfigError if code of -m certainly needs arguments or has no inputs, as its text shows."""
     where, _, name = own.target.rpartition(":")
     if not where.endswith(".py"):
         return

@@ -18,10 +18,9 @@ TRIAGE: Final = "triage"
 
 @dataclass(frozen=True)
 class Preset:
-    """Default settings of a command.
+    """Default settings of a command. on_cpus: override `settings` if all devices are CPU devices.
 
-    limit_s: seconds from the start of the process to its end, reports included; None: no limit. on_cpus: override
-    `settings` if all devices are CPU devices.
+    limit_s: seconds from the start of the process to its end, reports included; None: no limit.
     """
 
     name: str

@@ -130,7 +130,7 @@ def report_formats(text: str) -> tuple[ReportFormat, ...]:
 
 
 def _words(settings: LayeredSettings, key: str, what: str) -> list[tuple[str, str]]:
-    """Return the words of a setting with their origins. Never empty, no word twice."""
+    """Return the words of a setting with their origins. Raises ConfigError for no word or the same word twice."""
     words = settings.items(key)
     _refuse_empty(settings, key, words, what)
     seen: set[str] = set()
@@ -269,10 +269,7 @@ def absolute(path: str, origin: str, current: Path) -> str:
 
 
 def report_place(settings: LayeredSettings, current: Path) -> tuple[str, tuple[ReportFormat, ...]]:
-    """Return path and formats of the report.
-
-    Formats: the given ones, else by the suffix of the path, else JSON. Raises ConfigError.
-    """
+    """Return path and formats of the report: given formats, else by suffix, else JSON. Raises ConfigError."""
     path = settings.need("output.path", str)
     full = _needed_path(settings, "output.path", current)
     suffix = Path(path).suffix[1:].lower()

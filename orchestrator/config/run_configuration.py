@@ -121,7 +121,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def least_launches(self) -> int:
-        """Launches per device that start however long they may take: in a gate one of each side (at least 1), else 0."""
+        """Launches per device that start whatever their duration: in a gate one of each side (at least 1), else 0."""
         return 0 if self.gate is None else max(1, len(self.gate.sides))
 
     @property

@@ -55,10 +55,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def _meant(name: str, names: Iterable[str]) -> str | None:
-    """Return the only name equal but for case and separators, else the longest one that `name` begins with.
-
-    bert_base means bert-base, gpt2-small means gpt2.
-    """
+    """Return the name equal but for case and separators, else the longest that `name` begins with; None if unclear."""
     parts = _parts(name)
     ways = {one: _parts(one) for one in names}
     same = [one for one, of_one in ways.items() if "".join(of_one) == "".join(parts)]

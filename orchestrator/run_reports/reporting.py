@@ -153,8 +153,7 @@ def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
 def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], seen: int) -> tuple[Path, ...]:
     """Replace the reports in the run's folder by those of `made`; return the files. Raises StorageError.
 
-    Writes nothing if the run is alive or its journal is longer than `seen`. Checked again once all files are complete,
-    because that may take minutes.
+    Writes nothing if the run is alive or its journal is longer than `seen` bytes.
     """
 
     def taken_up() -> bool:
