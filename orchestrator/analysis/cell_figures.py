@@ -48,7 +48,7 @@ class Counted:
         return float(median(values)) if values else None
 
     def each(self, read: Callable[[LaunchEvidence], float | None]) -> tuple[float, ...]:
-        """Values of the launches that have one."""
+        """Values of the launches that have a value."""
         return tuple(value for launch in self.launches if (value := read(launch)) is not None)
 
     def largest(self, read: Callable[[LaunchEvidence], float | None]) -> float | None:

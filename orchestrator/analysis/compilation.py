@@ -18,7 +18,7 @@ TOLERANCE: Final = {Precision.FP32: 1e-3, Precision.TF32: 1e-2, Precision.FP16: 
 
 
 def of_launches(results: Sequence[Result], precision: Precision) -> CompilationFigures | None:
-    """Figures of a cell without its eager counterpart; None where nothing was compiled."""
+    """Figures of a cell that need no eager cell for comparison; None if nothing was compiled."""
     found = [one.compilation for one in results if one.compilation is not None]
     if not found:
         return None

@@ -237,7 +237,7 @@ def kind_of_work(cell: Cell, batch_size: int) -> str:
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Mean of the known values; None without one."""
+    """Mean of the known values; None if all are unknown."""
     read = [value for value in values if value is not None]
     return fmean(read) if read else None
 

@@ -1,6 +1,6 @@
 """Judge identical GPUs by their cells: a verdict for each GPU in each mode. Pure.
 
-A throttled GPU is compared with those that were not throttled, and is no reference for them.
+A throttled GPU is compared with GPUs that were not throttled, and is no reference for them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class JudgedCell:
         return waited if len(waited) * 2 > len(self.points) else frozenset()
 
     def points_with(self, uuid: str) -> Mapping[str, Point]:
-        """The points among which a GPU is judged, its own included."""
+        """Points of the GPUs that a GPU is compared with, and its own point."""
         return {**self.points, uuid: self.held[uuid]} if uuid in self.held else self.points
 
 

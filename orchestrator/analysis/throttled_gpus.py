@@ -16,7 +16,7 @@ _SLOWDOWN: Final = clock_events.reason_names([clock_events.SLOWDOWN])
 
 
 class Held(NamedTuple):
-    """A GPU in a cell in which it was throttled."""
+    """A throttled GPU in a cell."""
 
     cell: CellKey
     point: Point

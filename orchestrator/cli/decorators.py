@@ -175,7 +175,7 @@ def run_options(defaults: Mapping[str, str] = MappingProxyType({})) -> Callable[
 
 
 def run_option(name: str, default: str = "") -> Callable[[Command], Command]:
-    """Make the run option of this parameter for another command. default: overrides the shown one."""
+    """Make a run's option for another command. name: of its parameter. default: shown in --help."""
     return _click_option(next(option for option in OPTIONS if option.name == name), default)
 
 

@@ -165,7 +165,7 @@ def few_launches(before: Place, after: Place) -> str:
 
 
 def not_watched(kind: str, throttled: bool | None) -> bool:  # noqa: FBT001  # a state of three, as the report has it
-    """Whether nobody knows if a cell was throttled. CPU devices have no such telemetry, so they need none."""
+    """Whether it is unknown if a cell was throttled. False for CPU devices, which need no such telemetry."""
     return throttled is None and kind != DeviceKind.CPU
 
 

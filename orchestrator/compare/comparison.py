@@ -88,7 +88,7 @@ class ComparedCell(Part, frozen=True, kw_only=True):
 
 
 class LoneCell(Part, frozen=True, kw_only=True):
-    """A cell without a partner in the other run. why: where the other run has it; "" if nowhere."""
+    """A cell without a partner in the other run. why: on which device or in which mode it was measured there; or ""."""
 
     cell: str
     model_name: str

@@ -38,7 +38,7 @@ class Against(Part, frozen=True, kw_only=True):
         return self != NOTHING
 
     def beside(self, given: "Against") -> "Against":
-        """Return these references, replaced by `given` where it has one."""
+        """Return these references, with those of `given` in place of them where `given` is set."""
         return Against(
             baseline=given.baseline or self.baseline,
             session=given.session or self.session,

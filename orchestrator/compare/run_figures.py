@@ -31,7 +31,7 @@ Rate = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
 class SideCell(Part, frozen=True, kw_only=True, omit_defaults=True):
     """A cell on one device. values: the figure of each launch. throttled: None without telemetry.
 
-    host_bound: whether the GPU waited for the host; None where nobody knows, as in older baselines. wrong: what is
+    host_bound: whether the GPU waited for the host; None if unknown, as in older baselines. wrong: what is
     wrong with the result of an operator. figures: name with unit → further figure, only shown.
     """
 
@@ -88,7 +88,7 @@ class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_baseline(self) -> bool:
-        """Whether it was made by `make-baseline`."""
+        """Whether this side was made by `make-baseline`."""
         return self.baseline_version is not None
 
     @property
@@ -100,7 +100,7 @@ class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def run_ids(self) -> frozenset[str]:
-        """Ids of the runs it was made of."""
+        """Ids of the runs that this side was made of."""
         return frozenset(self.run_id.split(RUNS_APART))
 
 

@@ -76,7 +76,7 @@ class Threshold(Part, frozen=True, kw_only=True):
         return next((bound, value) for bound in Bound if (value := getattr(self, bound)) is not None)
 
     def means(self, key: CellKey) -> bool:
-        """Whether it applies to this cell."""
+        """Whether the threshold applies to this cell."""
         return (
             key.phase == self.phase
             and (not self.models or key.model_name in self.models)

@@ -29,7 +29,7 @@ def other_mode(key: CellKey, cells: Container[CellKey], side: str, *, wanted: st
 
 
 class Other:
-    """The other run, searched for a cell on the same GPU model. is_first: it is the reference for the second run."""
+    """The other run, searched for a cell on the same GPU model. is_first: `side` is the first run."""
 
     def __init__(self, side: Side, *, is_first: bool) -> None:
         self._side = BASELINE if side.is_baseline else OTHER

@@ -159,7 +159,7 @@ def _needed(function: ast.FunctionDef, *, bound: bool) -> list[str]:
 
 
 def _is_plain_module(node: ast.ClassDef | ast.FunctionDef) -> bool:
-    """Whether it is a class that inherits from torch.nn.Module alone, and so has no methods but its own."""
+    """Whether the node is a class that inherits only from torch.nn.Module, so all its methods are in its text."""
     if not isinstance(node, ast.ClassDef) or len(node.bases) != 1:
         return False
     return ast.unparse(node.bases[0]) in {"torch.nn.Module", "nn.Module", "Module"}

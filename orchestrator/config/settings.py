@@ -100,7 +100,7 @@ def from_file(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
 
 
 def _describes_models(value: object) -> bool:
-    """Whether a file is one of --models-file: a configuration names models, and describes none."""
+    """Whether `value` is the content of a file for --models-file, which describes models by mappings."""
     models = value.get("models") if isinstance(value, dict) else None
     return isinstance(models, list) and any(isinstance(one, dict) for one in models)
 

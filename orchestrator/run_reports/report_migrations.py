@@ -36,7 +36,7 @@ _PHASES: Final = {
 
 
 def migrated(document: Json, version: int) -> Json:
-    """Change the document in place to the newest version and return it. version: its own."""
+    """Change the document in place to the newest version and return it. version: that of the document."""
     for number in range(version, max(STEPS) + 1):
         STEPS[number](document)
         document["schema_version"] = number + 1

@@ -58,7 +58,7 @@ def report(path: Path) -> Report:
 
 
 def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
-    """Read all names; the others are compared with the first. Raises UserError, also for the same run twice."""
+    """Read all sides. Raises UserError, also for runs of the first side again, or a baseline after a run."""
     first, *others = [read(name, runs_folder, history_db) for name in names]
     for other in others:
         if first.run_ids <= other.run_ids or other.run_ids <= first.run_ids:
