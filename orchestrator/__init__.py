@@ -1,7 +1,7 @@
-"""The parent: plans cells, runs each in a fresh process, survives what happens to them, merges the results.
+"""The orchestrator: plans cells, runs each in a new process, handles failures, and merges the results.
 
-Never imports torch. What decides is pure (plan, state, policy, launches, merge); what touches the world is thin (spawn,
-link, telemetry, journal); run.py ties them.
+Never imports torch. Decisions are pure functions (plan/, state/, most of analysis/). Modules that do I/O contain few
+decisions (engine/, gpu/, store/). engine/run.py connects them.
 """
 
 from typing import Final

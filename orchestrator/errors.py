@@ -1,11 +1,11 @@
-"""The errors that people see.
+"""Errors with a message for the user.
 
 UserError            the request is impossible; exit code 2, nothing was run
 ├── ConfigError      configuration file, option, model or precision
 ├── DeviceError      GPU that is missing, busy, or cannot be read or used
 ├── RunFolderError   run folder that is missing, damaged, in use, or of another plan
-└── HistoryError     history of runs; a run that would only be recorded goes on
-StorageError         the disk refused; the run stops, exit code 5
+└── HistoryError     history of runs; a run continues without being recorded
+StorageError         failed write; the run stops with exit code 5
 """
 
 

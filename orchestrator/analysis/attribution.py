@@ -19,7 +19,7 @@ _MEASURED: Final = frozenset({Status.OK, Status.DEGRADED})
 
 
 class Fault(NamedTuple):
-    """Attribution of a failure, with its reason. blame: None where model or device is not the question."""
+    """Attribution of a failure, with its reason. blame: None if neither model nor device is blamed."""
 
     blame: Blame | None
     text: str
@@ -102,10 +102,7 @@ def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | 
 
 
 def _ended_well(run: _Run, attempts: Iterable[Attempt], attempt: Attempt) -> Sequence[tuple[str, bool]]:
-    """Return model and success of the first launch that shows whether the device works.
-
-    Empty if it is of the same model.
-    """
+    """Return model and success of the first launch that shows whether the device works; empty if it ran this model."""
     own = run.archive.cells[attempt.start.cell].model
     for other in attempts:
         cell, failed = run.archive.cells[other.start.cell], other.failure

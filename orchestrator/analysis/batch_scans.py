@@ -27,7 +27,7 @@ def batch_scans(archive: Archive, evidence: Evidence) -> Iterator[BatchScan]:
 
 
 def is_an_answer(archive: Archive, evidence: Evidence, attempt: Attempt) -> bool:
-    """Whether an attempt without a result showed a scan that its size is too large: no failure."""
+    """Whether the attempt failed only because a scan tried a batch size that is too large."""
     if attempt.failure is None or archive.replay.state.cells[attempt.start.cell].batch_size != AUTO:
         return False
     tried = archive.replay.without(evidence.damaged).state.slots[attempt.slot].tried

@@ -48,7 +48,7 @@ class Counted:
         return float(median(values)) if values else None
 
     def each(self, read: Callable[[LaunchEvidence], float | None]) -> tuple[float, ...]:
-        """Values of the launches that have one."""
+        """Values of the launches that have a value."""
         return tuple(value for launch in self.launches if (value := read(launch)) is not None)
 
     def largest(self, read: Callable[[LaunchEvidence], float | None]) -> float | None:
@@ -68,7 +68,7 @@ def mb(size: int | None) -> float | None:
 
 
 def peak(memory: Memory) -> int | None:
-    """The allocator's larger peak, in bytes; None on a CPU device."""
+    """The larger of the allocator's cold and warm peaks, in bytes; None on a CPU device."""
     return _greater(memory.cold_allocated_bytes, memory.warm_allocated_bytes)
 
 
@@ -77,7 +77,7 @@ def _greater(*sizes: int | None) -> int | None:
 
 
 def measured(fate: CellReport, counted: Counted, value: Callable[[LaunchEvidence], float | None]) -> Measured:
-    """Figures of every measurement. value: the main figure of a launch. On a CPU device, memory is the resident set."""
+    """Figures that every workload has. value: reads the main figure. On a CPU device, memory is the resident set."""
     figures, launches = counted.figures, counted.launches
     on_cpu = counted.device.kind is DeviceKind.CPU
     states = [launch.result.warm_up.steady_state for launch in launches]
@@ -314,7 +314,7 @@ def _per_output_token(whole_ms: float | None, first_ms: float | None, new_tokens
 
 
 def _best_tflops(launch: LaunchEvidence) -> float | None:
-    """TFLOPS at the fastest time: of the burst that chose the shape, or of a faster block."""
+    """TFLOPS at the shortest time: that of the burst that chose the shape, or of a faster block."""
     means_ms = launch.figures.means_ms
     times_ms = (means_ms.get(SeriesName.BEST), means_ms.get(SeriesName.ITERATION), launch.figures.quickest_block_ms)
     return _tflops(launch, min((time_ms for time_ms in times_ms if time_ms), default=None))
@@ -335,6 +335,6 @@ def _gb_per_sec(launch: LaunchEvidence, series: SeriesName) -> float | None:
 
 
 def _model_bytes(launch: LaunchEvidence) -> int:
-    """The allocator's bytes for the model; on a CPU device, those of parameters and buffers."""
+    """Bytes that the allocator holds for the model; on a CPU device, bytes of parameters and buffers."""
     allocated = peak(launch.result.memory)
     return launch.result.memory.model_bytes if allocated is None else allocated

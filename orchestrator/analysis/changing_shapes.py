@@ -1,4 +1,4 @@
-"""Figures of a launch that met input sizes which change, in each way. Pure."""
+"""Figures of a launch with changing input sizes, for each way to compile (static, dynamic, padded). Pure."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -8,7 +8,7 @@ from protocol.result import ShapeCall, ShapeTrial, ShapeWay
 
 
 def figures(trials: Sequence[ShapeTrial]) -> tuple[ShapeFigures, ...]:
-    """Return the figures of each way, in the order of the trials."""
+    """Return the figures of each trial (static, dynamic or padded), in their order."""
     sizes = {trial.way: _sizes(trial.calls) for trial in trials}
     return tuple(_of_way(trial, sizes) for trial in trials)
 
@@ -41,7 +41,7 @@ def _sizes(calls: Sequence[ShapeCall]) -> tuple[ShapeTimes, ...]:
 
 
 def _time_ratio(padded: Sequence[ShapeTimes], static: Sequence[ShapeTimes]) -> float | None:
-    """Later calls with each size once, padded over static; None unless both met the same sizes."""
+    """Padded time divided by static time, first calls excluded; None unless both have the same sizes."""
     if [one.input_size for one in padded] != [one.input_size for one in static]:
         return None
     later_ms, static_ms = (sum(one.later_call_ms or 0.0 for one in sizes) for sizes in (padded, static))

@@ -1,4 +1,4 @@
-"""Figures of torch.compile: of the launches of a cell, and against the same cell without it. Pure."""
+"""Figures of torch.compile: of a cell's launches, and compared with the eager cell. Pure."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ TOLERANCE: Final = {Precision.FP32: 1e-3, Precision.TF32: 1e-2, Precision.FP16: 
 
 
 def of_launches(results: Sequence[Result], precision: Precision) -> CompilationFigures | None:
-    """Figures of a cell without its eager counterpart; None where nothing was compiled."""
+    """Figures of a cell that need no eager cell for comparison; None if nothing was compiled."""
     found = [one.compilation for one in results if one.compilation is not None]
     if not found:
         return None
@@ -42,7 +42,7 @@ def of_launches(results: Sequence[Result], precision: Precision) -> CompilationF
 
 
 def beside_eager(results: Sequence[ModelResult]) -> tuple[ModelResult, ...]:
-    """The results in the same order, each compiled cell compared with its eager one of the same run."""
+    """The results in the same order, each compiled cell compared with the eager cell of the run."""
     eager = {_apart_from_mode(one): one for one in results if one.compile_mode == CompileMode.EAGER}
     return tuple(_compared(one, eager.get(_apart_from_mode(one))) for one in results)
 
@@ -92,7 +92,7 @@ def _pays_after(first_call_ms: float | None, eager_ms: float, compiled_ms: float
 
 
 def _half_width(metric: Measured) -> float | None:
-    """Half of the 95 % interval of an iteration's time, as a share: over the launches, else within them."""
+    """Half of the 95 % interval of the iteration time, as a share: between launches, else within them."""
     over_launches = metric.launch_interval_percent
     return metric.relative_half_width if over_launches is None else over_launches / 100
 

@@ -44,7 +44,7 @@ _NO_SERIES: Final[dict[str, bytes]] = {}
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class LaunchEvidence:
-    """One good launch."""
+    """What merge needs of a launch with a result."""
 
     result: Result  # without blocks, series and course of the warm-up, to save memory
     figures: LaunchFigures
@@ -157,7 +157,7 @@ def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
 
 
 def _worked(archive: Archive) -> dict[str, Span]:
-    """Return by boot of the host the first start and the last end of its attempts, in ns. 0 without attempts."""
+    """Map each boot of the host to the first start and last end of its attempts, in ns. 0 without attempts."""
     attempts: dict[str, list[Attempt]] = {segment.boot_id: [] for segment in archive.segments}
     for attempt in archive.attempts:
         attempts[attempt.segment.boot_id].append(attempt)
@@ -231,13 +231,13 @@ def _rates(result: Result, stood_still: Sequence[Span]) -> tuple[Window, ...]:
 
 
 def kind_of_work(cell: Cell, batch_size: int) -> str:
-    """The key of comparable rates: at half the batch, a training step is other work."""
+    """Return the key of launches with comparable rates. Training steps of different batch sizes differ."""
     size = f" b{batch_size}" if cell.workload is Workload.REPLAY else ""
     return f"{cell.workload} {cell.model} {cell.precision}{size}"
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Mean of the known values; None without one."""
+    """Mean of the known values; None if all are unknown."""
     read = [value for value in values if value is not None]
     return fmean(read) if read else None
 

@@ -27,7 +27,7 @@ def verdict(
     counts: CellCounts,
     short: str,
 ) -> RunVerdict:
-    """Return the exit code and its reasons. Slow GPUs and cells that do not fit do not change it."""
+    """Return the exit code and its reasons. Slow GPUs are no reason. short: text for cells with missing launches."""
     causes = tuple(_causes(archive, evidence, judged, additions, counts=counts, short=short))
     remarks: list[str] = []
     if not causes:

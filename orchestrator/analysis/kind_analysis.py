@@ -1,4 +1,4 @@
-"""What a kind of run adds to the report and to the reasons for its verdict. Defaults: a benchmark."""
+"""What a kind of run adds to the report and to the reasons for its verdict. The defaults are those of a benchmark."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from orchestrator.state.archive import Archive
 
 @dataclass(frozen=True)
 class KindAnalysis:
-    """Findings of a kind beyond cells and health. incomplete, unknown: reasons, listed first and last."""
+    """Findings beyond cells and health. incomplete, unknown: reasons, listed before and after those of cells."""
 
     burn_in: BurnInReport | None = None
     operators: OperatorsReport | None = None

@@ -26,7 +26,7 @@ def shape_results(cell: Cell, shape: OperatorShape, evidence: Evidence) -> list[
 
 
 def fate(found: Sequence[ShapeResult], cell: Cell, evidence: Evidence) -> tuple[OperatorStatus, str]:
-    """Return the status and its reason. A wrong launch decides; a failed one only if no other is good."""
+    """Return the status and its reason. A wrong result decides; a failed launch only if no launch is good."""
     if wrong := [one.wrong for one in found if one.wrong]:
         return OperatorStatus.WRONG, wrong[0]
     if any(not one.error and not one.unsupported for one in found):
@@ -40,6 +40,6 @@ def fate(found: Sequence[ShapeResult], cell: Cell, evidence: Evidence) -> tuple[
 
 
 def median_ms(found: Sequence[ShapeResult], name: str) -> float | None:
-    """Return the median over launches of the medians over calls of a series in milliseconds; None for no times."""
+    """Return the median over launches of the medians over calls of a series, in milliseconds; None without times."""
     values = [median(floats.unpack(one.series[name])) for one in found if name in one.series]
     return median(values) if values else None

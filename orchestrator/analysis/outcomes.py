@@ -9,7 +9,7 @@
     no time left for it                                      dropped
     no attempt, or only interrupted ones                     missing
 
-A scan is ok when it knows the largest size and the best one, which counts.
+A scan is ok when the largest and the best batch size are known. The best one is its result.
 """
 
 from collections import defaultdict
@@ -229,7 +229,7 @@ def _final(slot: SlotState, failure: Failure) -> str:
 
 
 def _is_unfit(slot: SlotState) -> bool:
-    """Whether a launch ran out of memory at every size. In a resumed burn-in it may still wait for another try."""
+    """Whether a launch ran out of memory at every size, also if it waits for another try."""
     if slot.status is SlotStatus.DOES_NOT_FIT:
         return True
     ran_out = slot.status is SlotStatus.WAITING and slot.failures[-1:] == (Category.OUT_OF_MEMORY,)
@@ -237,10 +237,9 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Return what ran out of memory.
+    """Return what ran out of memory, by family: cells that differ only in batch size.
 
-    By family: the smallest batch, and the smallest before the first forward pass. Last: cells that ran out before the
-    first forward pass.
+    Family → smallest batch size; family → smallest one before the first forward pass; ids of cells before that pass.
     """
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}

@@ -1,6 +1,7 @@
 """Check a measured time against the probes of the same device in the same run. Pure.
 
-A model reaches at most 100 % of sustained gemm, and reads its weights no faster than hbm copies or adds.
+A model reaches at most 100 % of the sustained rate of the gemm probe, and reads its weights no faster than the hbm
+probe copies or adds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ _LEAST_COVERED: Final = 0.8
 
 @dataclass(frozen=True)
 class Reached:
-    """Rates of a device without a model, by precision. doubts: precision → why it may not sustain the rate of gemm."""
+    """Rates of a device without a model, by precision. doubts: precision → why the gemm rate may not last."""
 
     tflops: Mapping[str, float] = field(default_factory=dict)
     doubts: Mapping[str, str] = field(default_factory=dict)

@@ -29,7 +29,7 @@ def _gravity(failure: FailureReport) -> int:
 
 
 def out_of_time(failure: FailureReport) -> bool:
-    """Whether the run's time limit ended it, which is no failure."""
+    """Whether the run's time limit ended the launch, which is no failure."""
     return failure.category == Category.STOPPED and failure.message == OUT_OF_TIME
 
 

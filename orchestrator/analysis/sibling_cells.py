@@ -1,6 +1,6 @@
 """Judge identical GPUs by their cells: a verdict for each GPU in each mode. Pure.
 
-A throttled GPU is compared with those that were not throttled, and is no reference for them.
+A throttled GPU is compared with GPUs that were not throttled, and is no reference for them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ CAPPED: Final = CLOCK_EVENT_REASONS[POWER_CAP]
 
 @dataclass(frozen=True)
 class JudgedCell:
-    """A cell of identical GPUs. points: by GPU, unless throttled. held: by throttled GPU."""
+    """A cell of identical GPUs. points: by UUID of GPUs that were not throttled. held: by UUID of throttled GPUs."""
 
     name: str
     key: CellKey
@@ -37,12 +37,12 @@ class JudgedCell:
 
     @property
     def waited(self) -> frozenset[str]:
-        """GPUs that waited for the host, if most did. If only one did, its host makes it slow."""
+        """GPUs that waited for the host, if most did; else empty. If only one waited, its host makes it slow."""
         waited = frozenset(uuid for uuid, point in self.points.items() if point.metric.launch_bound)
         return waited if len(waited) * 2 > len(self.points) else frozenset()
 
     def points_with(self, uuid: str) -> Mapping[str, Point]:
-        """The points among which a GPU is judged, its own included."""
+        """Points of the GPUs that a GPU is compared with, and its own point."""
         return {**self.points, uuid: self.held[uuid]} if uuid in self.held else self.points
 
 

@@ -49,10 +49,7 @@ def _more_in_use(own: Device, alike: Sequence[Device]) -> str:
 
 
 def _suspect(cell: Cell, outcome: CellOutcome, own: Device, alike: Sequence[Device]) -> CellOutcome:
-    """Mark an outcome as suspect.
-
-    A smaller result keeps its status. A size that does not fit at all counts as a failure.
-    """
+    """Mark an outcome as suspect. A smaller result keeps its status; a cell without a result becomes a failure."""
     labels = " and ".join(other.label for other in alike)
     totals = ", ".join(_total(device) for device in (own, *alike))
     reason = (

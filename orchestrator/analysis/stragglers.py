@@ -209,7 +209,7 @@ def _standing(
 
 
 def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tuple[JudgedCell, Effect]]:
-    """Cells in which a GPU is slower: those beyond their own margin first, then by how much."""
+    """Cells in which a GPU is slower: first those beyond the margin of the cell, then by the difference."""
     alone = [
         (cell, own[cell.key.mode].alone[cell.name], cell.name in own[cell.key.mode].slow_cells)
         for cell in cells

@@ -16,7 +16,7 @@ _SLOWDOWN: Final = clock_events.reason_names([clock_events.SLOWDOWN])
 
 
 class Held(NamedTuple):
-    """A GPU in a cell in which it was throttled."""
+    """A throttled GPU in a cell."""
 
     cell: CellKey
     point: Point
@@ -47,20 +47,14 @@ def explain_throttling(held: Sequence[Held]) -> Why | None:
 
 
 def _reason(seen: Sequence[str]) -> Reason:
-    """Return the probable reason.
-
-    For a hardware slowdown it is the clock: NVML does not name heat or power as its cause.
-    """
+    """Return the probable reason. A hardware slowdown is CLOCK: NVML does not say whether heat or power caused it."""
     if not seen or any(word in _HEAT for word in seen):
         return Reason.HEAT
     return Reason.POWER if any(word in _BRAKE for word in seen) else Reason.CLOCK
 
 
 def explain_power_limit(device: Device, group: Sequence[Device]) -> Why | None:
-    """Explain a power limit below that of most siblings.
-
-    None if the limit is not lower, or most siblings share no limit.
-    """
+    """Explain a power limit below that of most siblings; None if it is not lower or most siblings share no limit."""
     own = device.power_limit_w
     ((usual, times),) = Counter(other.power_limit_w for other in group).most_common(1)
     if own is None or usual is None or own >= usual or 2 * times <= len(group):

@@ -32,7 +32,7 @@ def timeline(archive: Archive, evidence: Evidence, without_result: Collection[in
 
 
 def _clocks(archive: Archive) -> Mapping[str, float]:
-    """Boot → seconds from the run's start to monotonic zero, by the boot's first session."""
+    """Boot → seconds from the run's start to zero of the monotonic clock, from the boot's first session."""
     clocks: dict[str, float] = {}
     for segment in archive.segments:
         clocks.setdefault(segment.boot_id, segment.wall - archive.header.created - segment.monotonic_ns / 1e9)
@@ -69,7 +69,7 @@ def _device(uuid: str, spans: Iterable[Span], evidence: DeviceEvidence, clocks: 
 
 
 def merge_spans(spans: Sequence[Span], most: int = MOST_SPANS) -> Iterator[Span]:
-    """Merge spans that begin in one stretch of time, to at most `most` spans in order of time."""
+    """Merge spans that start in the same interval of time. Yields at most `most` spans, in order of time."""
     if len(spans) <= most:
         yield from spans
         return

@@ -49,10 +49,7 @@ RUNS_FOLDER: Final = click.option(
 
 
 class SessionParams(TypedDict):
-    """Parameters of the table SESSION, None if not given.
-
-    quiet: number of -q. full: --full, which a gate does not have.
-    """
+    """Parameters of the table SESSION, None if not given. quiet: number of -q. full: --full; a gate has none."""
 
     full: NotRequired[bool]
     verbose: bool | None
@@ -123,10 +120,7 @@ def _decorate(command: Command, options: Iterable[Callable[[Command], Command]])
 def offering(
     choices: Callable[[], Iterable[str]], *, several: bool
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Build a completion from `choices`.
-
-    several: it completes the last item of a list. A broken file completes nothing.
-    """
+    """Build a shell completion from `choices`. several: complete the last item of a list. A broken file: no choices."""
 
     def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
         *before, word = incomplete.split(",") if several else [incomplete]
@@ -181,7 +175,7 @@ def run_options(defaults: Mapping[str, str] = MappingProxyType({})) -> Callable[
 
 
 def run_option(name: str, default: str = "") -> Callable[[Command], Command]:
-    """Make the run option of this parameter for another command. default: overrides the shown one."""
+    """Make a run's option for another command. name: of its parameter. default: shown in --help."""
     return _click_option(next(option for option in OPTIONS if option.name == name), default)
 
 

@@ -187,7 +187,7 @@ def _how(
     group: Sequence[Device],
     first: Sequence[Cell],
 ) -> tuple[list[str], list[str]]:
-    """Describe the first round on one device of `group`, and the time of a launch of each cell. first: that round."""
+    """Describe the first round on one device of `group`, and the time of a launch of each cell. first: its cells."""
     burn_in = configuration.burn_in
     if burn_in is None:
         number = configuration.launches

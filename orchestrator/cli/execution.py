@@ -49,7 +49,7 @@ def work(
 ) -> ExitCode:
     """Start or resume the run in that folder, and keep its outcome in `ending`.
 
-    notes: shown at its start. present: turns the outcome into printed text.
+    notes: shown at its start. present: turns the outcome into printed text. Raises StorageError.
     """
     ending.paths = paths
     display = terminal.make(

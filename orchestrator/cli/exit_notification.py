@@ -63,7 +63,7 @@ class Ending:
         return in_one_line(name, verdict, cells, code, self.report_path, burn_in=judged, why=self.why)
 
     def environment(self, error: BaseException | None) -> dict[str, str]:
-        """Return the variables for the user's command. error: ended the command without a report."""
+        """Return the variables for the user's command. error: the error that ended gpubench without a report."""
         return {
             "GPUBENCH_EXIT_CODE": str(int(self.code if error is None else exit_code_of(error))),
             "GPUBENCH_VERDICT": "" if self.report is None else self.report.verdict.word,
@@ -83,7 +83,10 @@ def in_one_line(
     burn_in: Mapping[str, str] = MappingProxyType({}),
     why: str = "",
 ) -> str:
-    """Describe how a run ended. run: name of its folder. burn_in: verdict by label of the device. why: of the code."""
+    """Describe how a run ended.
+
+    run: name of its folder. burn_in: verdict by label of the device. why: reason for the exit code.
+    """
     missed = {
         **{"failed": cells.failed, "missing": cells.missing},
         **{"dropped because of the time limit": cells.dropped, "degraded": cells.degraded},
@@ -98,7 +101,7 @@ def in_one_line(
 
 
 def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
-    """Count the devices that passed and name the others: "7 PASS, GPU 3 FAIL". Many of one verdict are counted."""
+    """Count the devices that passed and name the others: "7 PASS, GPU 3 FAIL". Many others are counted, not named."""
     from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 
     for verdict in (HealthVerdict.PASS, *(other for other in GRAVEST_FIRST if other is not HealthVerdict.PASS)):

@@ -28,7 +28,7 @@ _KILLED: Final = "the orchestrator is killed"
 
 
 def lines(what: str) -> tuple[str, ...]:
-    """Explain the code; empty if it is none."""
+    """Explain the code; empty if `what` is no known code."""
     words = " ".join(what.lower().split())
     if match := re.fullmatch(r"(?:exit code )?([0-5])", words):
         code = ExitCode(int(match[1]))

@@ -64,7 +64,7 @@ def run_id(run: str, runs_folder: str) -> str:
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Return a sentence with the nearest name, else with all names, after a blank."""
+    """Return a blank, and a sentence with the nearest name, else with all names."""
     from orchestrator.config.yaml_schema import did_you_mean
 
     return did_you_mean(name, names) or (f" There is {_some(names)}." if names else "")
@@ -86,7 +86,7 @@ def suggest_filters(connection: "sqlite3.Connection", wanted: "Filter") -> Itera
 
 
 def describe_cells(connection: "sqlite3.Connection", model: str) -> str:
-    """Describe the recorded cells of a model, else name the recorded models, after a blank; empty if there is none."""
+    """Return a blank, and the recorded cells of a model, else all recorded models; empty if there is none."""
     from orchestrator.history import queries
 
     kinds = queries.kinds(connection, model)

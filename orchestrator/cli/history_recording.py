@@ -76,7 +76,7 @@ def refused(configuration: "Configuration") -> tuple[str, ...]:
 
 
 def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tuple[dict[str, str], tuple[str, ...]]":
-    """Return earlier findings against these devices by UUID, and as text why they are unknown."""
+    """Return earlier findings against these devices by UUID, and reasons why findings are unknown, as text."""
     if not configuration.history:
         return {}, ()
 

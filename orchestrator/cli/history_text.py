@@ -1,4 +1,4 @@
-"""The history as text: a line a run, one run in full, and a trend as a bar plot."""
+"""The history as text: one line for each run, one run in full, and a trend as a bar plot."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final

@@ -140,7 +140,7 @@ def _wait(process: subprocess.Popen[bytes], log: Path | None, limit_s: float) ->
 
 
 def _end(process: subprocess.Popen[bytes] | None) -> None:
-    """End a command and its group. Reaped last: until then its PID is not reused."""
+    """End a command and its process group. The command is reaped last, because its PID is not reused until then."""
     if process is None:
         return
     with StopSignals():

@@ -70,7 +70,7 @@ def installed(package: str) -> str | None:
 
 
 def torch_cuda() -> str | None:
-    """Return the version of CUDA that torch was built with, from torch/version.py; None without one."""
+    """Return the CUDA version of the torch build, from torch/version.py; None for a CPU build or without torch."""
     found = PathFinder.find_spec("torch")
     for folder in (found and found.submodule_search_locations) or ():
         try:

@@ -21,7 +21,7 @@ class ListOption(click.Option):
 
 
 def meant(command: click.Command, words: Sequence[str]) -> str:
-    """Suggest the joined list, after a blank; empty unless a list was torn apart. words: after the command's name."""
+    """Return a blank, and "Did you mean -b 1,8?" for `-b 1 8`, else "". words: those after the command's name."""
     if any(isinstance(parameter, click.Argument) for parameter in command.params):
         return ""
     lists = [option for option in command.params if isinstance(option, ListOption) and option.separator == ","]

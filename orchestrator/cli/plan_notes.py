@@ -29,10 +29,7 @@ def exclusions(plan: Plan, devices: Sequence[Device]) -> Iterator[str]:
 
 
 def deadline_warnings(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterator[str]:
-    """Warn about cells whose first iteration, by a rough estimate, exceeds their deadlines.
-
-    A burn-in gets no such warnings.
-    """
+    """Warn, except in a burn-in, about cells whose first iteration will probably exceed their deadlines."""
     if configuration.burn_in is not None:
         return
     by_uuid, names = {device.uuid: device for device in devices}, progress.alike(plan.cells)

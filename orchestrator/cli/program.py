@@ -224,7 +224,7 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
 
 
 def _refuse_missing_value(command: click.Command, ctx: click.Context, words: Sequence[str]) -> None:
-    """Raise click.BadOptionUsage for an option in place of a value: `--burn-in --gpu-ids 0,1`."""
+    """Raise click.BadOptionUsage if an option follows where a value must: `--burn-in --gpu-ids 0,1`."""
     parameters = (option for option in command.get_params(ctx) if isinstance(option, click.Option))
     options = {spelling: option for option in parameters for spelling in option.opts}
     behind = iter(words)
@@ -241,7 +241,7 @@ def _refuse_missing_value(command: click.Command, ctx: click.Context, words: Seq
 
 
 def _of_another(context: click.Context | None, option: str) -> str:
-    """Name the other commands that have the option, after a blank; empty if there are none or many."""
+    """Return a blank, and the other commands that have the option; empty if there are none or many."""
     program = context if context is None or isinstance(context.command, click.Group) else context.parent
     if program is None or not isinstance(program.command, click.Group):
         return ""

@@ -28,7 +28,7 @@ class StdoutError(StorageError):
 
 
 def occupy_closed() -> None:
-    """Open /dev/null at closed standard descriptors, so that no other file becomes number 2. sys.stdout stays None."""
+    """Open /dev/null at closed standard descriptors, so that no other file gets descriptor 2. sys.stdout stays None."""
     descriptor = os.open(os.devnull, os.O_RDWR)
     while descriptor <= 2:
         os.set_inheritable(descriptor, True)

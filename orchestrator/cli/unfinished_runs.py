@@ -1,10 +1,10 @@
 """The run that `resume` continues if none is named.
 
-    the newest is not over                this one, even if another process works on it, which is refused
-    it is over, an older one is not       the newest of those that this user can resume, with a note
-    all are over                          the newest, whose report is shown again
+    the newest run is not over            the newest run; the command refuses it if another process works on it
+    the newest is over, an older not      the newest unfinished run that this user can resume, with a note
+    all are over                          the newest run, whose report is shown again
 
-A burn-in that lacks time is not over.
+A burn-in with remaining time is not over.
 """
 
 from pathlib import Path

@@ -83,7 +83,7 @@ NO_BATCH: Final = "neither probes nor loading have a batch size"  # of -b, which
 def warnings(
     settings: LayeredSettings, params: RunParams, configuration: Configuration, plan: Plan, devices: Sequence[Device]
 ) -> Iterator[str]:
-    """Yield a warning for each option that a person gave, in a file or on the command line, without effect."""
+    """Yield a warning for each option without effect that the user gave, in a file or on the command line."""
     run = _Run(
         configuration=configuration,
         plan=plan,

@@ -249,7 +249,7 @@ def _percent(ratio: float | None) -> str:
 
 
 def _both(name: str, _one: Comparison, cell: ComparedCell) -> str:
-    """Another figure of both runs."""
+    """Return the figure `name` of both runs: "1.2 -> 1.3", or ""."""
     if name not in cell.figures:
         return ""
     before, after = cell.figures[name]

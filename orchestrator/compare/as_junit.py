@@ -2,8 +2,7 @@
 
 A cell with a verdict of --fail-on is a failure. Cells that could not be judged come first, and are skipped unless
 --fail-on names them. Every other cell has passed. A cell that only the first run has is NOT COMPARABLE, and so is a
-cell of a device without a baseline cell. Other new cells are skipped. If all cells of a phase together have a verdict,
-it is a test case too.
+cell of a device without a baseline cell. Other new cells are skipped. A verdict on a whole phase is a test case too.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -30,7 +29,7 @@ class _Case(NamedTuple):
 def to_junit(
     comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict], of_run: Sequence[Cause] = ()
 ) -> bytes:
-    """Render comparisons as JUnit XML. of_run: further causes against a run that was measured for the comparison."""
+    """Render comparisons as JUnit XML. of_run: causes of a gate's exit code, as test cases."""
     root = Element("testsuites", name="gpubench compare")
     for comparison in comparisons:
         suite = SubElement(

@@ -29,10 +29,9 @@ NOT_THERE: Final = "not in the baseline"
 
 @dataclass(frozen=True)
 class Held:
-    """A run compared with a baseline.
+    """A run compared with a baseline. unwatched: cells without throttling telemetry.
 
-    by_device: (UUID, cell) → rate of the device divided by the baseline's rate. unwatched: cells without throttling
-    telemetry.
+    by_device: (UUID, cell) → rate of the device divided by the baseline's rate.
     """
 
     comparison: BaselineComparison
@@ -99,7 +98,7 @@ def reduced(side: Side, name: str) -> Side:
 
 
 def unsound(side: Side) -> dict[str, list[Place]]:
-    """Return the cells of a run that cannot be a baseline, by fault and advice."""
+    """Return the cells of a run that cannot be part of a baseline, by text of fault and remedy."""
     found: dict[str, list[Place]] = {}
     for place in pairing.places(side).values():
         if advice := cell_facts.advice(place):
@@ -148,7 +147,7 @@ def _comparison(
 
 
 def _note(run: Side, baseline: Side, unknown: int, cells: int) -> str:
-    """Return remarks on the score. unknown: number of cells without throttling telemetry; they count."""
+    """Return remarks on the score. unknown: number of cells in the score without throttling telemetry."""
     others = {device.gpu_name for device in baseline.devices} - {device.gpu_name for device in run.devices}
     notes = ["the baseline is of another GPU model"] if others else []
     if run.run_ids & baseline.run_ids:

@@ -1,11 +1,11 @@
-"""Judge each GPU against a baseline of its own board: what all siblings lose alike shows nowhere else. Pure.
+"""Judge each GPU by a baseline of its own board, which also shows when all siblings are slow. Pure.
 
-A baseline of the same GPU model and power limit, measured with the same torch, CUDA and cuDNN, settles who is slow:
+With the same torch, CUDA and cuDNN, a baseline of the same GPU model and power limit decides about each GPU:
 
     verdict among siblings    slower than the baseline by more    within the margin     neither
     STRAGGLER                 STRAGGLER                           STRAGGLER             STRAGGLER
-    anything else             BELOW BASELINE                      OK where it was       as it was
-                                                                  SPLIT or none
+    SPLIT or none             BELOW BASELINE                      OK                    unchanged
+    any other                 BELOW BASELINE                      unchanged             unchanged
 """
 
 from collections.abc import Iterable, Mapping, Sequence

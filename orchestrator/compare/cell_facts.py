@@ -2,9 +2,9 @@
 
 identity facts   must agree, or the cell is NOT COMPARABLE
 faults           keep a cell out of limits, scores, baselines, trends; in `compare` NOT COMPARABLE or a doubt
-doubts           a cell that was not steady is judged by its prior, or by its own scatter where that is wider
-not watched      prevents SAME, NO CHANGE SEEN and FASTER, and is reported with all else
-stack facts      are what people compare: named in the title
+doubts           a cell that was not steady is judged by the prior standard deviation, or by its own if that is larger
+not watched      prevents SAME, NO CHANGE SEEN and FASTER, and is a remark on every other verdict
+stack facts      are what people compare, so the title names those that differ
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,7 +39,7 @@ class _Fact(NamedTuple):
 class _Fault(NamedTuple):
     """A fault that keeps a cell from being compared.
 
-    same_work: `compare` shows the change. judged: it also shows a verdict, by the prior.
+    same_work: `compare` shows the change. judged: `compare` also shows a verdict, by the prior standard deviation.
     """
 
     words: str
@@ -88,7 +88,7 @@ _FAULTS: Final = (
 
 
 def fault(place: Place) -> str:
-    """Return why nothing may be based on a cell, or ""."""
+    """Return the fault of a cell, because of which no limit, score or verdict uses it, or ""."""
     found = _gravest(_FAULTS, place)
     return "" if found is None else _fault_words(found, (place,))
 
@@ -117,7 +117,7 @@ def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
 
 
 def is_same_work(before: Place, after: Place) -> bool:
-    """Whether two cells did the same work, so that their change can be shown although nothing may be based on it."""
+    """Whether two cells did the same work, so that their change can be shown without a verdict."""
     found = _gravest((one for one in _FAULTS if not one.same_work), before, after)
     return found is None and not _differing_fact(before, after)
 
@@ -143,7 +143,7 @@ def _fault_words(fault: _Fault, places: Iterable[Place]) -> str:
 
 
 def doubt(before: Place, after: Place) -> str:
-    """Return why the prior of a cell counts, whatever its number of launches, or ""."""
+    """Return the fault because of which a cell is judged by the prior standard deviation, or ""."""
     found = _gravest((one for one in _FAULTS if one.judged), before, after)
     return "" if found is None else found.words
 
@@ -160,12 +160,12 @@ def measures_host(before: Place, after: Place) -> bool:
 
 
 def few_launches(before: Place, after: Place) -> str:
-    """Return the remark of a verdict that rests on a prior for its number of launches, or ""."""
+    """Return the remark on a verdict that uses the prior standard deviation because of few launches, or ""."""
     return _FEW.get(min(len(before.cell.values), len(after.cell.values)), "")
 
 
 def not_watched(kind: str, throttled: bool | None) -> bool:  # noqa: FBT001  # a state of three, as the report has it
-    """Whether nobody knows if a cell was throttled. CPU devices have no such telemetry, so they need none."""
+    """Whether it is unknown if a cell was throttled. False for CPU devices, which need no such telemetry."""
     return throttled is None and kind != DeviceKind.CPU
 
 

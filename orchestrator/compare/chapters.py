@@ -38,7 +38,7 @@ class Ended(NamedTuple):
 
 
 def ended(code: int, why: str = "") -> Ended:
-    """Return how a comparison ends with this code. why: of a run that was measured for it."""
+    """Return how a comparison ends with this code. why: reason for the exit code; empty for its usual meaning."""
     return Ended(_ENDS.get(code, _FAILED), f"Exit code {code:d}: {why or wording.MEANS[ExitCode(code)]}")
 
 
@@ -68,7 +68,7 @@ def worst(comparisons: Sequence[Comparison]) -> Finding | None:
 
 
 def compared_cells(comparison: Comparison, without: Collection[ChangeVerdict], *, several: bool) -> Section:
-    """Return means, unjudged cells, the cells of all verdicts except `without`, remarks. several: also its counts."""
+    """Return means, unjudged cells, cells of verdicts not in `without`, and remarks. several: also the counts."""
     name = wording.naming(comparison)
     shown = [cell for cell in wording.ordered(comparison.cells) if cell.verdict not in without]
     rows = [(name(cell), wording.change(cell), wording.interval(cell), str(cell.verdict)) for cell in shown]

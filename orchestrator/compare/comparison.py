@@ -34,10 +34,7 @@ UNJUDGED: Final = frozenset({ChangeVerdict.PROBABLY_SLOWER, ChangeVerdict.INCONC
 
 
 class SessionSpread(NamedTuple):
-    """Standard deviations between sessions, as shares, in place of configs/margins.yaml.
-
-    runs: number of runs that they are learned from.
-    """
+    """Standard deviations between sessions, as shares, in place of configs/margins.yaml. runs: runs learned from."""
 
     device: float
     host: float
@@ -47,11 +44,10 @@ class SessionSpread(NamedTuple):
 class ComparedCell(Part, frozen=True, kw_only=True):
     """A compared cell. ratio: of the rates, second over first, with 95 % (low, high) and 90 % intervals.
 
-    before, after: medians over the launches. p: after Holm over the cells. reason: the fact that differs, or a remark.
-    launches_needed: per side for a verdict; null if none, or if 100 would not suffice (needed_beyond).
-    excluded_percent: a slow-down by more is excluded with 95 %; null unless SAME or NO CHANGE SEEN. implementation,
-    shape, time: of an operator, else "". figures: others by name with unit, of the first run and the second; no verdict
-    rests on them.
+    before, after: medians over the launches. p: p-value, Holm-corrected over the cells. reason: the fact that differs,
+    or a remark. launches_needed: per side for a verdict; null if none, or if 100 would not suffice (needed_beyond).
+    excluded_percent: a larger slow-down is excluded with 95 % confidence; null unless SAME or NO CHANGE SEEN.
+    implementation, shape, time: of an operator, else "". figures: name with unit → shown figure of both runs.
     """
 
     cell: str
@@ -92,7 +88,7 @@ class ComparedCell(Part, frozen=True, kw_only=True):
 
 
 class LoneCell(Part, frozen=True, kw_only=True):
-    """A cell without a partner in the other run. why: where the other run has it; "" if nowhere."""
+    """A cell without a partner in the other run. why: on which device or in which mode it was measured there; or ""."""
 
     cell: str
     model_name: str
@@ -153,7 +149,7 @@ def compare(
     *,
     named: Mapping[CellKey, str] = MappingProxyType({}),
 ) -> Comparison:
-    """Compare `after` with `before`. percent: margin of every cell. named: of cells not called by their keys."""
+    """Compare `after` with `before`. percent: margin of every cell. named: names that replace those of the keys."""
     found = pairing.beside(before, after)
     places = found.pairs
     reasons = [cell_facts.difference(*pair) for pair in places]
@@ -224,7 +220,7 @@ def _pair(before: Place, after: Place, margins: Margins, percent: float | None, 
 
 
 def _margin(before: Place, after: Place, margins: Margins) -> float:
-    """Return the margin, on another board with the spread between boards added."""
+    """Return the margin as a share. For two boards, the spread between boards is added."""
     key = before.cell.key
     share = (margins.runs.end_to_end if WORKLOADS[key.phase].end_to_end else margins.runs.cell).share
     if before.device.gpu_uuid == after.device.gpu_uuid:
@@ -257,7 +253,7 @@ def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Jud
 
 
 def _not_comparable(pair: tuple[Place, Place], names: _Names, reason: str) -> ComparedCell:
-    """The cell: WRONG where it was right before; else with its change, where both sides did the same work."""
+    """Return the cell: WRONG if only the second result is wrong; else NOT COMPARABLE, with the change for same work."""
     before, after = pair
     if after.cell.wrong and before.cell.values:
         return _cell(*pair, names, ChangeVerdict.WRONG, after.cell.wrong)

@@ -31,7 +31,7 @@ _NO_RELATIVES: Final = {LimitName.OF_SIBLINGS: _NO_SIBLINGS, LimitName.OF_SOLO: 
 
 
 class Cell(NamedTuple):
-    """A cell of the report. relative: to baseline, siblings, the device alone. fault, advice: of its times, or ""."""
+    """A cell of the report. relative: speed relative to a reference. fault, advice: "" without a fault."""
 
     key: CellKey
     metric: Metric
@@ -122,7 +122,7 @@ def _of_solo(alone: FullNode | None) -> Relative:
 def _of_siblings(
     report: Report, places: Mapping[tuple[str, CellKey], Place]
 ) -> Iterator[tuple[tuple[object, ...], Relative]]:
-    """Yield (UUID, cell) and its place among identical devices. A median that includes a fault is not used."""
+    """Yield (UUID, cell) and its speed relative to identical devices; None if their median includes a fault."""
     named = {_among_siblings(uuid, key): place for (uuid, key), place in places.items()}
     for spread in report.cross_gpu:
         key = (

@@ -1,7 +1,7 @@
 """Pair the devices and cells of two runs. Pure.
 
-Two runs: the same UUID, else the same GPU model in order, else whatever is left. With a baseline: every device of the
-run with its own cells, else with those of its GPU model (pooling.py).
+Two runs pair devices by UUID, else by GPU model in order, else in order. A baseline pairs every device of the run with
+cells of the same device, else of its GPU model (pooling.py).
 """
 
 from collections import deque

@@ -1,6 +1,6 @@
 """Combine a baseline's cell from several devices into one. Pure.
 
-The same board is preferred, else the median device, or two of an even number: one bad board changes nothing.
+The same board is preferred, else the median device (of an even number, the middle two): one bad board changes nothing.
 """
 
 import math
@@ -18,10 +18,10 @@ _DOUBTS: Final[dict[str, Callable[[Sequence[bool]], bool]]] = {"steady": all, "c
 
 
 def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = False) -> Sequence[Place]:
-    """Return the baseline's cells that a cell is compared with. candidates: this cell on each device of the baseline.
+    """Return the baseline's cells to compare with; if none is comparable, the most similar one.
 
-    If none can be compared, return the most similar cell, so that the report can name the difference. any_device:
-    another GPU model is allowed, and the same board is not preferred, as for a score of machines.
+    candidates: this cell on each device of the baseline. any_device: another GPU model is allowed, and the same board
+    is not preferred, as for a score of machines.
     """
     compare = [one for one in candidates if not cell_facts.difference(one, place, any_device=any_device)]
     if not compare:
@@ -56,7 +56,7 @@ def _launches(cells: Sequence[SideCell]) -> tuple[float, ...]:
     """Return all launches, shifted (as logarithms) to the mean of the boards, whose spread is in the margin already.
 
     Distances from the board's mean are stretched to the variance within boards, which has one degree of freedom less
-    per board. With one launch per board nothing is known within boards, so they stay unchanged.
+    per board. One launch per board stays unchanged.
     """
     logs = [[math.log(value) for value in cell.values] for cell in cells]
     launches = sum(map(len, logs))

@@ -27,7 +27,7 @@ _WITHOUT: Final = "Delete the file to compare the run with nothing."
 
 
 class Against(Part, frozen=True, kw_only=True):
-    """References of a run, null or empty where not requested. session: of a gate, from the history at its begin."""
+    """References of a run, null or empty if not given. session: spread between sessions, at the start of a gate."""
 
     baseline: Side | None = None
     session: SessionSpread | None = None
@@ -38,7 +38,7 @@ class Against(Part, frozen=True, kw_only=True):
         return self != NOTHING
 
     def beside(self, given: "Against") -> "Against":
-        """Return these references, replaced by `given` where it has one."""
+        """Return these references, with those of `given` in place of them where `given` is set."""
         return Against(
             baseline=given.baseline or self.baseline,
             session=given.session or self.session,

@@ -1,4 +1,4 @@
-"""One side of a comparison: a run reduced to what runs are compared by. Also the format of a baseline file."""
+"""One side of a comparison: a run reduced to the compared values. Also the format of a baseline file."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Final
@@ -31,8 +31,8 @@ Rate = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
 class SideCell(Part, frozen=True, kw_only=True, omit_defaults=True):
     """A cell on one device. values: the figure of each launch. throttled: None without telemetry.
 
-    host_bound: whether the GPU waited for the host; None where nobody knows, as in older baselines. wrong: of an
-    operator, what is wrong with its result. figures: others, for the eye, by name with unit.
+    host_bound: whether the GPU waited for the host; None if unknown, as in older baselines. wrong: what is
+    wrong with the result of an operator. figures: name with unit → further figure, only shown.
     """
 
     gpu_uuid: str
@@ -74,7 +74,7 @@ class SideDevice(Part, frozen=True, kw_only=True):
 
 
 class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """A run. stack: {"driver": "580.95.05"}. baseline_version: None for a run. ended: how, if it did not end well."""
+    """A run. stack: {"driver": "580.95.05"}. baseline_version: None for a run. ended: "" if it ended well."""
 
     baseline_version: int | None
     name: str
@@ -88,19 +88,19 @@ class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_baseline(self) -> bool:
-        """Whether it was made by `make-baseline`."""
+        """Whether this side was made by `make-baseline`."""
         return self.baseline_version is not None
 
     @property
     def label(self) -> str:
-        """The name with run id and date: @last means another run tomorrow, and a file may be replaced."""
+        """The name with run id and date, because @last or a file may be another run tomorrow."""
         day = self.test_date.partition("T")[0]
         named = self.is_baseline or self.run_id in self.name
         return f"{self.name} ({day})" if named else f"{self.name} ({self.run_id}, {day})"
 
     @property
     def run_ids(self) -> frozenset[str]:
-        """Ids of the runs it was made of."""
+        """Ids of the runs that this side was made of."""
         return frozenset(self.run_id.split(RUNS_APART))
 
 
@@ -128,7 +128,7 @@ def of_report(report: Report, name: str) -> Side:
 
 
 def _ended(report: Report) -> str:
-    """Return how the run ended, whatever its figures were compared with."""
+    """Return how the run ended badly, thresholds and baselines ignored, or ""."""
     verdict, cells = report.verdict, report.summary.cells
     if verdict.causes:
         verdict = run_verdict((cause for cause in verdict.causes if cause.kind not in COMPARED), verdict.remarks)

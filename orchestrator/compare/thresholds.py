@@ -1,4 +1,4 @@
-"""Thresholds: limits from a file, each compared with each matching cell. Without a figure the run does not pass."""
+"""Thresholds: limits from a file, each compared with each matching cell. A missing figure is no pass."""
 
 import enum
 import math
@@ -50,9 +50,9 @@ _HOLDS: Final[Mapping[Bound, tuple[str, Callable[[float, float], bool]]]] = {
 
 
 class Threshold(Part, frozen=True, kw_only=True):
-    """A limit. What is empty of models, …, times matches all. samples_per_epoch: only for epoch_time_s.
+    """A limit. Empty lists match everything. samples_per_epoch: only for epoch_time_s.
 
-    models: of operators, their names. implementations, shapes, times: of operators alone.
+    models: names of models or operators. implementations, shapes, times: only for operators.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Threshold(Part, frozen=True, kw_only=True):
         return next((bound, value) for bound in Bound if (value := getattr(self, bound)) is not None)
 
     def means(self, key: CellKey) -> bool:
-        """Whether it applies to this cell."""
+        """Whether the threshold applies to this cell."""
         return (
             key.phase == self.phase
             and (not self.models or key.model_name in self.models)
@@ -95,7 +95,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(path: Path, models: Collection[str], probes: Collection[str]) -> tuple[Threshold, ...]:
-    """Read at least one threshold. Raises ConfigError with line and key. probes: names that it may not have."""
+    """Read at least one threshold. Raises ConfigError with line and key, also for one of the `probes`."""
     document = yaml_file.read(path)
     found = document.convert(_File).thresholds
     if not found:

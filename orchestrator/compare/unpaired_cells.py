@@ -20,7 +20,7 @@ OTHER: Final = "the other run"
 
 
 def other_mode(key: CellKey, cells: Container[CellKey], side: str, *, wanted: str | None = None) -> str:
-    """Describe the mode in which `side` has the cell, if only the mode differs; else "". wanted: recommended mode."""
+    """Describe the mode in which `side` has the cell, if only the mode differs; else "". wanted: mode to recommend."""
     for mode in Mode:
         if mode != key.mode and replace(key, mode=mode.value) in cells:
             how = f" ({_HOW[wanted or mode]})" if (wanted or mode) in _HOW else ""
@@ -29,7 +29,7 @@ def other_mode(key: CellKey, cells: Container[CellKey], side: str, *, wanted: st
 
 
 class Other:
-    """The other run, searched for a cell on the same GPU model. is_first: it is the reference for the second run."""
+    """The other run, searched for a cell on the same GPU model. is_first: `side` is the first run."""
 
     def __init__(self, side: Side, *, is_first: bool) -> None:
         self._side = BASELINE if side.is_baseline else OTHER

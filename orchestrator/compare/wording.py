@@ -50,7 +50,7 @@ def headline(comparisons: Sequence[Comparison]) -> str:
 
 
 def verdicts(comparisons: Sequence[Comparison]) -> str:
-    """Return "1 SLOWER, 3 SAME", after the phases that are slower as a whole without any cell that is."""
+    """Return "1 SLOWER, 3 SAME". If no cell is slower, begins with the phases that are slower as a whole."""
     counts = {word: sum(comparison.counts.get(word, 0) for comparison in comparisons) for word in GRAVEST_FIRST}
     slower = [
         mean.phase for comparison in comparisons for mean in comparison.means if mean.verdict is ChangeVerdict.SLOWER
@@ -121,7 +121,7 @@ def judged(cell: ComparedCell) -> str:
 
 
 def excluded(cells: Sequence[ComparedCell]) -> str:
-    """Return the slow-down that is excluded in cells that are NO CHANGE SEEN, or ""."""
+    """Return the slow-down in percent that is excluded in cells with NO CHANGE SEEN, or ""."""
     found = [cell.excluded_percent for cell in cells if cell.verdict is ChangeVerdict.NO_CHANGE]
     known = sorted({f"{one:.2g}" for one in found if one is not None}, key=float)
     if not known:
@@ -130,7 +130,7 @@ def excluded(cells: Sequence[ComparedCell]) -> str:
 
 
 def unjudged(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Yield the cells that are probably slower, not judged, or missing: with their change, the slowest first."""
+    """Yield the cells that are probably slower, not judged, or missing, with their change, the slowest first."""
     name = naming(comparison)
     probably = frozenset({ChangeVerdict.PROBABLY_SLOWER})
     for verdicts, words in ((probably, ChangeVerdict.PROBABLY_SLOWER), (UNJUDGED - probably, "could not be judged")):

@@ -18,7 +18,7 @@ MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other", "probe")  # o
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long and how exactly a cell is measured, in seconds."""
+    """Duration and accuracy of the measurement of a cell. *_s and load_window: seconds."""
 
     relative_half_width: float
     block_s: float
@@ -33,10 +33,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def measurement(
         self, *, iterations: int | None, warm_up_iterations: int | None, load_window: float | None = None
     ) -> Measurement:
-        """Return the worker's settings. Iterations are None where the worker decides when to stop.
-
-        load_window: None for the load window of the profile.
-        """
+        """Return the worker's settings. None: the worker decides, or the profile for load_window (seconds)."""
         return Measurement(
             relative_half_width=self.relative_half_width,
             block_s=self.block_s,
@@ -93,7 +90,7 @@ def load(folder: Path | None = None) -> Catalogue:
 
 @functools.cache
 def configs_folder() -> Path:
-    """Find configs/ by path: importlib.resources fails for mapped package folders in editable installs."""
+    """Find configs/ by path, because importlib.resources fails in editable installs. Raises ConfigError."""
     here = Path(__file__).resolve().parents[1]
     for folder in (here / "configs", here.parent / "configs"):
         if (folder / "models.yaml").is_file():

@@ -1,4 +1,4 @@
-"""Words that an option takes, for shell completion. Every import here is deferred."""
+"""Possible values of options, for shell completion. Every import here is deferred."""
 
 import importlib
 import os

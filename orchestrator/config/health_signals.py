@@ -1,8 +1,7 @@
 """The table of a GPU's health signals, and of the boards that have them.
 
-A signal that the board lacks is not applicable; so is one that the driver calls unsupported on every GPU of its kind
-(gpu/health/verdict.py). One that cannot be read for another reason is unreadable, which blocks PASS where the signal is
-required (configs/health.yaml).
+A signal is not applicable if the board lacks it, or the driver calls it unsupported on every GPU of its kind
+(gpu/health/verdict.py). Any other signal that cannot be read blocks PASS if it is required (configs/health.yaml).
 """
 
 import enum

@@ -15,7 +15,7 @@ def requested(sizes: Sizes, configuration: Configuration) -> tuple[int, ...]:
 
 
 def is_possible(sizes: Sizes, size: int) -> bool:
-    """Whether a model with these sizes takes this one."""
+    """Whether a model with these sizes accepts inputs of size `size`."""
     fits = sizes.largest is None or size <= sizes.largest
     listed = not sizes.only or size in sizes.only
     return sizes.smallest <= size and fits and listed and size % sizes.step == 0

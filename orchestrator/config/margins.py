@@ -31,7 +31,7 @@ class _SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A standard deviation, by what limits a cell."""
+    """A standard deviation: of cells that the device limits, and of cells that the host limits."""
 
     device: Margin
     host: Margin  # bound by the host, not steady, or on a CPU device

@@ -226,7 +226,7 @@ def _input(name: str, value: Value, at: KeyPath, document: Document) -> InputSpe
 
 
 def _shape(lengths: list[int | str], where: str) -> tuple[int | str, ...]:
-    """Return the shape. The first length is the batch unless the word batch stands elsewhere."""
+    """Return the shape. Raises ConfigError. The first length is the batch unless another is the word "batch"."""
     wrong = [one for one in lengths if one != "batch" and (not isinstance(one, int) or one < 1)]
     if wrong or not lengths or lengths.count("batch") > 1:
         raise ConfigError(f"{where}: expected whole numbers of at least 1, and the word batch at most once")
@@ -234,7 +234,7 @@ def _shape(lengths: list[int | str], where: str) -> tuple[int | str, ...]:
 
 
 def _range(name: str, described: _Input, where: str) -> tuple[float, float]:
-    """Return [low, high). Both 0: normal distribution, any bool, or the model's own vocabulary."""
+    """Return [low, high). Both 0: normal distribution, any bool, or the model's own vocabulary. Raises ConfigError."""
     dtype, low, high = described.dtype, described.low, described.high
     if dtype is Dtype.BOOL and (low is not None or high is not None):
         raise ConfigError(f"{where}: a bool has no range. Remove low and high")

@@ -1,4 +1,4 @@
-"""Common parts of runs of operators: preset, entries, measurement."""
+"""Preset, entries and measurement that all runs of operators share."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -17,7 +17,7 @@ FAST_S: Final = 0.01
 
 
 def preset(name: str, options: tuple[Option, ...], precisions: Sequence[str] = ()) -> Preset:
-    """Return the defaults: one launch of each cell. precisions: in place of the general default."""
+    """Return a preset with one launch of each cell. precisions: replace the general default."""
     values: dict[str, object] = {"benchmark.launches": 1}
     if precisions:
         values["benchmark.precision"] = list(precisions)

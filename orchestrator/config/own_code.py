@@ -127,10 +127,7 @@ def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
 
 
 def require_buildable(own: OwnModel, origin: str) -> None:
-    """Check that code of -m needs no arguments and has inputs, as far as its text shows.
-
-    Raises ConfigError for what certainly cannot work. A class that inherits from others than Module is let pass.
-    """
+    """Raise ConfigError if code of -m certainly needs arguments or has no inputs, as its text shows."""
     where, _, name = own.target.rpartition(":")
     if not where.endswith(".py"):
         return
@@ -162,7 +159,7 @@ def _needed(function: ast.FunctionDef, *, bound: bool) -> list[str]:
 
 
 def _is_plain_module(node: ast.ClassDef | ast.FunctionDef) -> bool:
-    """Whether it is a class that inherits from torch.nn.Module alone, and so has no methods but its own."""
+    """Whether the node is a class that inherits only from torch.nn.Module, so all its methods are in its text."""
     if not isinstance(node, ast.ClassDef) or len(node.bases) != 1:
         return False
     return ast.unparse(node.bases[0]) in {"torch.nn.Module", "nn.Module", "Module"}

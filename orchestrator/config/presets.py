@@ -18,9 +18,9 @@ TRIAGE: Final = "triage"
 
 @dataclass(frozen=True)
 class Preset:
-    """limit_s: seconds from the start of the process to its end, reports included; None: no limit.
+    """Default settings of a command. on_cpus: override `settings` if all devices are CPU devices.
 
-    on_cpus: over settings, there.
+    limit_s: seconds from the start of the process to its end, reports included; None: no limit.
     """
 
     name: str

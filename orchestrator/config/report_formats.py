@@ -40,7 +40,7 @@ ALWAYS: Final = tuple(kind for kind in ReportFormat if kind.always)
 
 
 def target(output_path: Path, kind: ReportFormat) -> Path:
-    """Return the path of a format: replaces the suffix of another format, and extends any other name."""
+    """Return the path of a format. Replaces the suffix of another format, else appends its own suffix."""
     own = ReportFormat.of_name(output_path.name)
     if own is kind:
         return output_path

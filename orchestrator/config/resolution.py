@@ -31,7 +31,7 @@ OTHER_SUFFIXES: Final = frozenset(
 
 @dataclass(frozen=True)
 class Places:
-    """The folder of relative paths, and the folder that keeps weights."""
+    """The folder that relative paths start from, and the folder of weights."""
 
     current: Path
     cache: Path
@@ -44,7 +44,7 @@ def gather(
     command_line: LayeredSettings,
     preset: LayeredSettings | None = None,
 ) -> LayeredSettings:
-    """Return all settings, the stronger over the weaker. Raises ConfigError for a wrong file."""
+    """Return all settings: command line over file, preset and defaults. Raises ConfigError for a wrong file."""
     settings = from_defaults(defaults, options)
     if preset is not None:
         settings = preset.on_top_of(settings)
@@ -130,7 +130,7 @@ def report_formats(text: str) -> tuple[ReportFormat, ...]:
 
 
 def _words(settings: LayeredSettings, key: str, what: str) -> list[tuple[str, str]]:
-    """Return the words of a setting with their origins. Never empty, no word twice."""
+    """Return the words of a setting with their origins. Raises ConfigError for no word or the same word twice."""
     words = settings.items(key)
     _refuse_empty(settings, key, words, what)
     seen: set[str] = set()
@@ -225,7 +225,7 @@ def _refuse_impossible_sizes(settings: LayeredSettings, configuration: Configura
 
 
 def gpu_ids(settings: LayeredSettings) -> str:
-    """Return the devices in the words of --gpu-ids, which may not exist."""
+    """Return the devices as written in --gpu-ids. They need not exist."""
     ids = settings.values.get("gpu.ids")
     if ids is None:
         return "all" if settings.need("gpu.multi_gpu", bool) else "0"
@@ -269,10 +269,7 @@ def absolute(path: str, origin: str, current: Path) -> str:
 
 
 def report_place(settings: LayeredSettings, current: Path) -> tuple[str, tuple[ReportFormat, ...]]:
-    """Return path and formats of the report.
-
-    Formats: the given ones, else by the suffix of the path, else JSON. Raises ConfigError.
-    """
+    """Return path and formats of the report: given formats, else by suffix, else JSON. Raises ConfigError."""
     path = settings.need("output.path", str)
     full = _needed_path(settings, "output.path", current)
     suffix = Path(path).suffix[1:].lower()

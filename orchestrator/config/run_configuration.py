@@ -42,7 +42,7 @@ class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class GateSide(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of two sides that a gate measures. models: their names in this run. python: empty for ours."""
+    """One of two sides that a gate measures. models: their names in this run. python: empty for this interpreter."""
 
     label: str
     models: tuple[str, ...]
@@ -53,7 +53,7 @@ class GateSide(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Gate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A comparison that decides when a run ends: of two sides, or with the cells of a baseline.
 
-    keys: of the baseline's cells, as JSON. percent: margin of every cell; None: configs/margins.yaml.
+    keys: keys of the baseline's cells, as JSON. percent: margin of every cell; None: that of configs/margins.yaml.
     """
 
     sides: tuple[GateSide, ...] = ()
@@ -106,7 +106,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def cell_s(self) -> dict[DeviceKind, float] | None:
-        """Seconds of every cell, by kind of device, until the time limit; None: as measured."""
+        """Duration of each burn-in cell in seconds, by kind of device; None if the run is no burn-in."""
         return None if self.burn_in is None else self.burn_in.cell_s
 
     @property
@@ -121,7 +121,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def least_launches(self) -> int:
-        """Number of launches per device that are tried however long their estimate: in a gate one of each side."""
+        """Launches per device that start whatever their duration: in a gate one of each side (at least 1), else 0."""
         return 0 if self.gate is None else max(1, len(self.gate.sides))
 
     @property

@@ -42,11 +42,11 @@ class LayeredSettings:
         return LayeredSettings({**below.values, **self.values}, {**origins, **self.origins}, defaults)
 
     def only(self, key: str) -> "LayeredSettings":
-        """Return one of these settings."""
+        """Return the setting of `key` alone."""
         return LayeredSettings({key: self.values[key]}, self.origins, self.defaults)
 
     def find(self, key: str, kind: type[T]) -> T | None:
-        """Return the value of `key`, a `kind` in the table of options; None if not given."""
+        """Return the value of `key`, of type `kind`; None if not given."""
         value = self.values.get(key)
         assert value is None or isinstance(value, kind), key
         return value
@@ -59,7 +59,7 @@ class LayeredSettings:
         return value
 
     def items(self, key: str, separator: str = ",") -> list[tuple[str, str]]:
-        """Return the words of a list with their origins. A text may hold several."""
+        """Return the words of a list with their origins. A text is split at `separator`."""
         value = self.values.get(key)
         if isinstance(value, tuple):
             return [(str(word), self.origin(f"{key}[{index}]", self.origins[key])) for index, word in enumerate(value)]
@@ -100,7 +100,7 @@ def from_file(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
 
 
 def _describes_models(value: object) -> bool:
-    """Whether a file is one of --models-file: a configuration names models, and describes none."""
+    """Whether `value` is the content of a file for --models-file, which describes models by mappings."""
     models = value.get("models") if isinstance(value, dict) else None
     return isinstance(models, list) and any(isinstance(one, dict) for one in models)
 

@@ -43,7 +43,7 @@ def explain(error: msgspec.ValidationError, value: object, kind: object) -> _Pro
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Suggest the nearest names, after a blank; empty if none is near. A certain match stands alone."""
+    """Return a blank, and "Did you mean …?" with the nearest names, or with a certain match alone; else ""."""
     names = list(names)
     if (meant := _meant(name, names)) is not None:
         return f" Did you mean {meant}?"
@@ -55,10 +55,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def _meant(name: str, names: Iterable[str]) -> str | None:
-    """Return the only name equal but for case and separators, else the longest beginning of `name`.
-
-    bert_base means bert-base, gpt2-small means gpt2.
-    """
+    """Return the name equal but for case and separators, else the longest that `name` begins with; None if unclear."""
     parts = _parts(name)
     ways = {one: _parts(one) for one in names}
     same = [one for one, of_one in ways.items() if "".join(of_one) == "".join(parts)]

@@ -1,4 +1,4 @@
-"""`doctor`: whether a run can start on this machine, what would disturb it, and what to do about each."""
+"""`doctor`: whether a run can start on this machine, what would disturb the run, and how to fix it."""
 
 import enum
 from collections.abc import Iterator

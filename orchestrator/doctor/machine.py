@@ -35,7 +35,7 @@ _UNLIMITED: Final = resource.RLIM_INFINITY
 
 
 class Disk(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that a run writes to, None without one. wrong: why it cannot be written; free_bytes is None then."""
+    """A folder that a run writes to, or None. wrong: why it cannot be written; then free_bytes is None."""
 
     what: str
     folder: str | None

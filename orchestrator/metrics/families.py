@@ -28,7 +28,7 @@ _CELL: Final = ("cell", "gpu", "uuid", "model", "workload", "precision", "mode",
 
 
 class Kind(enum.StrEnum):
-    """Gauge, or counter while the process lives."""
+    """Type of a metric. Counters start at 0 in each process."""
 
     GAUGE = "gauge"
     COUNTER = "counter"

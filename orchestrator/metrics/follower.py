@@ -1,4 +1,4 @@
-"""A display that keeps events for the metrics, and forwards them to the display of people."""
+"""A display that keeps events for the metrics, and forwards them to the user's display."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ _KEPT: Final = 8  # figures of a cell: the newest counts, older ones replace a w
 
 
 class Follower:
-    """Follows one run: the loop calls it, threads of the exporters read its view. cells: planned, by id."""
+    """Follows one run: the loop calls it, threads of the exporters read its view. cells: planned cells by id."""
 
     def __init__(self, stored: StoredRun, display: Display) -> None:
         self._display = display
@@ -52,7 +52,7 @@ class Follower:
         self._display.show(snapshot)
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Count the end or the withdrawal of a launch, and keep the end of the run."""
+        """Count ended launches, remove withdrawn results, and keep the end of the run."""
         with self._lock:
             if isinstance(event, CellEnded):
                 self._ended(event)

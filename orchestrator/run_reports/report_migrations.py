@@ -5,8 +5,8 @@
     3 ─▶ 4   figures of each launch, comparisons, burn-in, settings
     4 ─▶ 5   stragglers, full node, courses of a burn-in
 
-Values that a version did not record become null or empty. A step adds only what is missing: some files of a version
-have fields that came later. The decoder refuses damaged files.
+Values that a version did not record become null or empty. A step adds only missing
+fields. The decoder refuses damaged files.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +36,7 @@ _PHASES: Final = {
 
 
 def migrated(document: Json, version: int) -> Json:
-    """Change the document in place to the newest version and return it. version: its own."""
+    """Change the document in place to the newest version and return it. version: that of the document."""
     for number in range(version, max(STEPS) + 1):
         STEPS[number](document)
         document["schema_version"] = number + 1

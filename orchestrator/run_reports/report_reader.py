@@ -1,7 +1,7 @@
 """Read what the user names to compare or to render, strictly.
 
-    report.json      of any schema version (report_migrations.py), without other keys
-    a baseline       likewise, by its own version
+    report.json      of any schema version (report_migrations.py); unknown keys are errors
+    a baseline file  of its own schema version; unknown keys are errors
     a run's folder   its report is made again, so an older version works; also @last, a run's id (run_lookup.py)
     a name           of a baseline that ships: configs/baselines/<name>.json
 
@@ -58,7 +58,7 @@ def report(path: Path) -> Report:
 
 
 def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
-    """Read all names; the others are compared with the first. Raises UserError, also for the same run twice."""
+    """Read all sides. Raises UserError, also for runs of the first side again, or a baseline after a run."""
     first, *others = [read(name, runs_folder, history_db) for name in names]
     for other in others:
         if first.run_ids <= other.run_ids or other.run_ids <= first.run_ids:
@@ -73,7 +73,7 @@ def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None)
 
 
 def baseline(name: str, runs_folder: str, history_db: str | None = None, *, origin: str = "--compare-baseline") -> Side:
-    """Read a baseline: a file, a run, or one that ships. origin: its option or line. Raises UserError."""
+    """Read a baseline: a file, a run, or one that ships. origin: option or line, for errors. Raises UserError."""
     if not name.strip():
         raise ConfigError(f"{origin}: expected a file or a name, got an empty text")
     shipped = shipped_baselines.files()

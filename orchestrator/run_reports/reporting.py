@@ -37,9 +37,9 @@ from protocol.paths import RunPaths
 
 
 class UnwrittenError(StorageError):
-    """The disk refused files of a report.
+    """Files of a report that could not be written.
 
-    published: the files written at -o. copies_alone: only files at -o are missing.
+    published: files that were written at -o. copies_alone: only files at -o could not be written.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class UnwrittenError(StorageError):
 
 
 class Made(NamedTuple):
-    """A report with everything else that formats need. layout: of its kind of run."""
+    """A report with everything else that its formats need. layout: that of the kind of run."""
 
     report: Report
     timeline: Timeline
@@ -61,18 +61,18 @@ class Made(NamedTuple):
 
     @property
     def given(self) -> Given:
-        """Arguments of formats, beside the report."""
+        """Arguments that each format takes in addition to the report."""
         return {"timeline": self.timeline, "samples": self.samples, "layout": self.layout}
 
 
 def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
-    """Make the report of the run in that folder; see `make_all`."""
+    """Make the report of the run in that folder. Raises RunFolderError."""
     return make_all(paths, stored, held).report
 
 
 @evidence.collector_off()
 def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Made:
-    """Make everything that formats need. held: replaces the run's references. Raises RunFolderError."""
+    """Make the report and all that formats need. held: replaces the run's references. Raises RunFolderError."""
     # In this order: a process that held the lock before the journal was read has not recorded the end yet.
     worked_on = _worked_on(paths)
     loaded = archive.load(paths, stored, alive=worked_on)
@@ -122,7 +122,7 @@ def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
 def _write_each(
     made: Made, stored: StoredRun, paths: RunPaths, own: Collection[ReportFormat], published: Collection[ReportFormat]
 ) -> None:
-    """Write formats, the most important first. An older file whose new one is refused is deleted."""
+    """Write formats, the most important first. If a write fails, the older file is deleted. Raises UnwrittenError."""
     place = Path(stored.configuration.output_path)
     written: list[Path] = []
     copies: list[StorageError] = []
@@ -145,7 +145,7 @@ def _write_each(
 
 
 def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
-    """Return the formats of the run's folder: always, requested, and existing, which would become outdated."""
+    """Return the formats of the run's folder: those always written, requested, or already there."""
     there = [kind for kind in ReportFormat if paths.report(kind).exists()]
     return report.by_importance((*ALWAYS, *stored.configuration.formats, *there))
 
@@ -153,8 +153,7 @@ def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
 def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], seen: int) -> tuple[Path, ...]:
     """Replace the reports in the run's folder by those of `made`; return the files. Raises StorageError.
 
-    Writes nothing if the run is alive or its journal is longer than `seen`. Checked again once all files are complete,
-    because that may take minutes.
+    Writes nothing if the run is alive or its journal is longer than `seen` bytes.
     """
 
     def taken_up() -> bool:

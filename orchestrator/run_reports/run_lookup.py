@@ -29,7 +29,7 @@ def find(name: str | None, runs: str, history_db: str | None = None) -> RunPaths
 
 
 def find_run(name: str, runs: str, history_db: str | None = None) -> RunPaths | None:
-    """Find a run by a name that may mean something else; None then. Raises UserError as `find` does."""
+    """Find a run; None if the name means something else. Raises UserError as `find` does."""
     if (last := _LAST.fullmatch(name)) is not None:
         return _back(name, int(last[1] or 0), runs)
     if name.startswith("@"):
