@@ -37,7 +37,7 @@ Advise = Callable[[StoredRun, Mapping[str, Sequence[float]]], str]
 
 @dataclass(frozen=True)
 class LaunchTerms:
-    """How a launch measures on one device. injection, steps: as in Assign. python: interpreter, empty for ours."""
+    """How a launch measures on one device. injection, steps: as in Assign. python: interpreter, empty for this one."""
 
     measurement: Measurement
     deadlines: Deadlines

@@ -64,10 +64,7 @@ class Waiting:
         self._resting[uuid] = begin_rest(hottest_c, now, now_ns)
 
     def block(self, uuid: str, limit_bytes: int | None, now: float) -> None:
-        """Let a device wait that others use, or whose memory stays in use.
-
-        limit_bytes: memory in use when the device is free.
-        """
+        """Let a busy device wait. limit_bytes: memory in use at or below which it is free, None if unknown."""
         self._blocked[uuid] = blocked_gpus.block(limit_bytes, now)
 
     def released(

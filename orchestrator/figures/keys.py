@@ -11,7 +11,7 @@ from protocol.cell import Workload
 
 
 class CellKey(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """Identity of a measurement, apart from the device. implementation, shape, time: of an operator alone."""
+    """Identity of a measurement, apart from the device. implementation, shape, time: only set for operators."""
 
     phase: Workload
     model_name: str
@@ -111,7 +111,7 @@ def of_model(result: ModelResult) -> Iterator[tuple[CellKey, Measured]]:
 
 
 def of_operator(row: OperatorRow) -> Iterator[tuple[CellKey, OperatorMetric]]:
-    """Each time of a shape as a measurement; all of them where there is no result."""
+    """Yield each time of a shape as a measurement; without a result all possible times, as empty measurements."""
     for name in row.times or TimeName:
         key = CellKey(
             phase=Workload.OPERATOR,

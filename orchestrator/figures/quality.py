@@ -48,7 +48,7 @@ class Quality(enum.StrEnum):
 
     @property
     def judges_gpu(self) -> bool:
-        """Whether the row shows how fast its GPU is. Heat is the GPU's own."""
+        """Whether the row shows how fast its GPU is, throttling included."""
         return self in (Quality.OK, Quality.THROTTLED)
 
 

@@ -33,9 +33,9 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Look:
-    """What the results so far leave open. most: launches of a cell in all. word: verdict on the devices.
+    """Doubts that the results so far leave. most: limit of a cell, planned ones included. word: verdict on the devices.
 
-    warning: of what more launches will not settle. advice: against that.
+    warning: names doubts that more launches will not settle. advice: what to do about these.
     """
 
     doubts: tuple[Doubt, ...] = ()

@@ -163,7 +163,7 @@ class Fleet:
             log_files.hold_below_cap(live.paths.stderr)
 
     def acknowledge(self, live: Live, over_ns: int) -> None:
-        """Acknowledge the outcome of a launch, so that its processes may end. It is on disk since `over_ns`."""
+        """Acknowledge the outcome of a launch, on disk since `over_ns` (monotonic), so that its processes may end."""
         for sibling in live.siblings:
             sibling.over_ns = over_ns
             if sibling.pidfd is not None:

@@ -49,7 +49,7 @@ class Telemetry:
     ) -> Self:
         """Start sampling the GPUs into `RunPaths(folder).samples(uuid)`. stop, hot: as in Task.
 
-        Call it from the main thread, with which the sampler is killed. Raises StorageError without a folder.
+        Call it from the main thread: the sampler is killed when that thread ends. Raises StorageError without a folder.
         """
         paths = RunPaths(folder)
         try:

@@ -154,11 +154,10 @@ def _means(inside: Sequence[Sample]) -> _Averages:
 
 
 def _under_load(inside: Sequence[Sample], work_ns: int) -> _Averages:
-    """Return averages over the load window.
+    """Return averages over the load window. inside: its samples.
 
     Power is the slope of the energy counter, because the board's mean over a second includes the time before the load.
-
-    inside: samples of the load window. Without a counter power is the mean of the samples, and energy is not known.
+    Without a counter power is the mean of the samples, and energy is not known.
     """
     counted = [sample for sample in inside if sample.energy_mj is not None]
     energy_mj = _without_none([sample.energy_mj for sample in inside])
