@@ -13,7 +13,7 @@ from orchestrator.state.blocked_gpus import BlockOutcome
 from protocol.messages import Sample
 
 COOLER_BY: Final = 10
-"""Degrees Celsius below the temperature that it reached. A GPU just below its limit is back there within seconds."""
+"""Degrees Celsius that a GPU must cool down by. A GPU just below its limit is back there within seconds."""
 AT_MOST_S: Final = 120.0
 
 

@@ -29,10 +29,10 @@ class Ending(enum.StrEnum):
 class CheckReport(Part, frozen=True, kw_only=True):
     """One kind of check on one GPU.
 
-    verified_operations: floating-point operations whose results were compared. verified_bytes: of memory or transfers.
-    error_bound: share of wrong checks excluded with 95 % confidence, 3/n; error_bound_per_hour: the same per hour of
-    checks. Both are null where errors were found. method: how outputs were compared. covered_share: of the free memory,
-    0 to 1 (CPU: of the planned memory); null for other checks.
+    verified_operations: floating-point operations whose results were compared. verified_bytes: compared bytes of memory
+    or transfers. error_bound: share of wrong checks excluded with 95 % confidence, 3/n; error_bound_per_hour: the same
+    per hour of checks. Both are null where errors were found. method: how outputs were compared. covered_share: of the
+    free memory, 0 to 1 (CPU: of the planned memory); null for other checks.
     """
 
     check: str
@@ -105,9 +105,9 @@ class PaceReport(Part, frozen=True, kw_only=True):
 class GpuBurnIn(Part, frozen=True, kw_only=True):
     """Burn-in of one GPU.
 
-    asked_seconds: requested time. served_seconds: time at work, with ordinary gaps. under_load_seconds: measured
-    blocks. compared_launches: launches whose bits were compared with another launch's. heat_soak: null for a CPU
-    device, whose rates are not judged. not_tested: check → reason. unfinished: planned but incomplete checks among
+    asked_seconds: requested time. served_seconds: time at work, with ordinary gaps. under_load_seconds: time of the
+    measured blocks. compared_launches: launches whose bits were compared with another launch's. heat_soak: null for a
+    CPU device, whose rates are not judged. not_tested: check → reason. unfinished: planned but incomplete checks among
     them.
     """
 

@@ -46,7 +46,7 @@ _FURTHER: Final[tuple[Callable[[CellKey], str], ...]] = (
     lambda key: key.memory_format,
     lambda key: key.compile_mode,
 )
-"""Facts that are not in the words."""
+"""Facts of a key that its text (`words`) lacks."""
 
 
 def names(cell_keys: Iterable[CellKey]) -> dict[CellKey, str]:

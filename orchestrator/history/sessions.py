@@ -12,7 +12,7 @@ from orchestrator.history.records import CellRecord, RunRecord
 from orchestrator.stats import sessions
 
 MOST_SESSIONS: Final = 30
-"""The newest: what a machine did years ago says little of today."""
+"""Only the newest runs count: what a machine did years ago says little of today."""
 _QUIET: Final = frozenset({"seed"})
 _Place = tuple[str, CellKey]
 

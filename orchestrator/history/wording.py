@@ -11,7 +11,7 @@ from orchestrator.stats.change_points import LEAST
 from protocol.cell import Device, DeviceKind
 
 LONGEST: Final = 160
-"""Characters of a reason."""
+"""Most characters of a reason."""
 
 
 def cell(trend: Trend) -> str:

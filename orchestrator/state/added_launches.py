@@ -100,7 +100,7 @@ def added(state: RunState, slots: Iterable[Slot]) -> RunState:
 
 
 def _round(state: RunState, several: Iterable[tuple[str, ...]], seed: int, limit: int) -> list[Slot]:
-    """One more round of each of these cells (ids on all GPUs) that has had fewer launches than `limit`."""
+    """Return one more round of the cells with fewer launches than `limit`. several: ids of each cell on all GPUs."""
     made: list[tuple[int, list[str]]] = []
     for ids in several:
         useful = [cell for cell in ids if _is_useful(state, state.cells[cell])]

@@ -37,7 +37,7 @@ _MOST: Final = 50.0
 
 
 def closing_s(duration_s: float) -> float:
-    """Return the seconds kept at the end of a run that measures until its time is up."""
+    """Return the seconds kept for reports at the end of a run that measures until its time is up."""
     return CLOSING_S + _OF_THE_LIMIT * duration_s
 
 

@@ -138,7 +138,7 @@ class Fleet:
         yield from self._apply(live, lifecycle.Stop(failure, immediately), now)
 
     def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
-        """End all processes."""
+        """End all processes, with SIGTERM and `grace_s` seconds first unless `immediately`."""
         for live in tuple(self.live.values()):
             if (
                 immediately or not live.because_of_another

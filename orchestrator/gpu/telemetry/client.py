@@ -25,7 +25,7 @@ from protocol.result import Result
 
 _FROM_SAMPLER: Final = codec.Decoder[FromSampler](FromSampler)
 _PATIENCE_S: Final = 2.0
-"""For each step of ending it: closed socket, SIGTERM, SIGKILL. SIGKILL as the first step once froze an A100."""
+"""For each step of ending the sampler: closed socket, SIGTERM, SIGKILL. SIGKILL first once froze an A100."""
 
 
 class Telemetry:

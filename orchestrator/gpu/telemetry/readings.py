@@ -22,7 +22,7 @@ Window = tuple[int, int]
 
 MIN_MEASURED_S: Final = 5.0
 MIN_COUNTED_NS: Final = 500_000_000
-"""Between the first and the last reading of the energy counter in a load window: it moves every 0.1 s."""
+"""Least time between first and last reading of the energy counter in a load window: it moves every 0.1 s."""
 NEAR_NS: Final = 1_000_000_000  # largest distance from a window at which a sample counts
 SHARED: Final = "power, temperature, clocks and utilisation are those of the whole GPU, which several slices share"
 MIN_FOR_CLOCK_DRIFT: Final = 4
