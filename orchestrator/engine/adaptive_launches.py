@@ -1,6 +1,6 @@
-"""Add launches once all planned ones have been made and leave something open: by default, a SUSPECT GPU.
+"""Add launches after all planned ones, while the results leave doubts: by default, about a SUSPECT GPU.
 
-The step between the disk and added_launches.py: 0.15 s on one core for 288 launches with their telemetry.
+Reading the results for added_launches.py takes 0.15 s on one core for 288 launches with their telemetry.
 """
 
 import time

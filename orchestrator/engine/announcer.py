@@ -27,7 +27,7 @@ COUNT_EVERY_S: Final = 5.0
 
 
 class Announcer:
-    """Sends the events of one run to its display. The run begins now."""
+    """Sends the events of one run to its display. Elapsed time counts from its construction."""
 
     def __init__(self, stored: StoredRun, display: Display, kind: Kind) -> None:
         self._stored = stored
@@ -68,7 +68,7 @@ class Announcer:
             self._advise(self._kind.advise, live, outcome)
 
     def warned(self, warning: str, advice: str) -> None:
-        """Show the first warning of the looks at the results, and the first advice. Either may be empty."""
+        """Show a warning and advice about the results, each only the first time. Either may be empty."""
         news = ("" if self._warned else warning, "" if self._advised else advice)
         self._warned, self._advised = self._warned or bool(warning), self._advised or bool(advice)
         if any(news):

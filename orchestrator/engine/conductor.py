@@ -114,7 +114,7 @@ class Conductor:
         return bool(slots)
 
     def in_doubt(self) -> Look:
-        """Return what the launches so far leave open. Slow: merges the run."""
+        """Return the doubts that the launches so far leave. Slow: merges the run."""
         return self._adaptive.look(self.state)
 
     def add_launches(self, look: Look) -> bool:
@@ -168,7 +168,7 @@ class Conductor:
             self._step(Freed(uuid))
 
     def beware(self, message: XidSeen | GpuBroken | TooHot) -> None:
-        """Handle a GPU's error or heat. A grave one quarantines the GPU and ends its launches."""
+        """Handle an error or overheating of a GPU. A grave error quarantines the GPU and ends its launches."""
         hazards = self.failure_context.hazards
         device, news = self._devices[message.uuid], hazards.is_news(message)
         failure = hazards.heard(message)
@@ -214,7 +214,7 @@ class Conductor:
                 self._keep_to_the_budget()
 
     def show(self, note: str, over_by: float = math.inf) -> None:
-        """Show the state of the run. note: of idle devices. over_by: monotonic end of a requested stop."""
+        """Show the state of the run. note: why devices are idle. over_by: monotonic seconds of a stop's end."""
         now = time.monotonic()
         limited = None if self._budget is None else self._budget.time(now)
         stops_s = None if over_by == math.inf else over_by - now
@@ -279,7 +279,7 @@ class Conductor:
         return gang.halted([sibling.ending() for sibling in live.siblings], failure, stopped[0] if stopped else None)
 
     def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
-        """Withdraw a result whose GPU was slowed down, or used by other processes. last: of the launch's devices."""
+        """Withdraw a result whose GPU was slowed down, or used by others. last: `device` is the launch's last one."""
         result = self._results.get(live.spec.launch)
         if result is None:
             return

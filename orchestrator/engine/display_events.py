@@ -31,7 +31,7 @@ class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Current state of the whole run. cells: by status, some seconds old.
+    """Current state of the whole run. cells: number by status, some seconds old.
 
     done, total, failed: launches; total is None where rounds are added until the time is up. share: part of the run
     that is over, 0 to 1. eta_s: seconds until nothing is measured any more, None if unknown.

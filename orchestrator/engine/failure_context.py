@@ -1,4 +1,4 @@
-"""Failure context of a run's GPUs apart from its launches, and how it explains a failure.
+"""Failure context: events on a run's GPUs from outside its launches, which may explain a failure.
 
 the driver ── Xids, a broken GPU, its heat ──▶ hazards ┐
 the sampler ── foreign processes ────────────▶ foreign ┼─▶ as_read: the failure with its outside cause, and clues
@@ -17,7 +17,7 @@ from protocol.messages import Sample
 
 
 class FailureContext:
-    """Failure context of a run, by UUID. shares: other processes may use the GPUs too."""
+    """Failure context of a run, by UUID of the GPU. shares: other processes may use the GPUs too."""
 
     def __init__(self, devices: Iterable[Device], *, shares: bool) -> None:
         self.samples: dict[str, Sample] = {}

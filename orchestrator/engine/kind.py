@@ -37,7 +37,7 @@ Advise = Callable[[StoredRun, Mapping[str, Sequence[float]]], str]
 
 @dataclass(frozen=True)
 class LaunchTerms:
-    """How a launch measures on one device. injection, steps: as in Assign. python: interpreter, empty for ours."""
+    """How a launch measures on one device. injection, steps: as in Assign. python: interpreter, empty for this one."""
 
     measurement: Measurement
     deadlines: Deadlines
@@ -87,11 +87,11 @@ def suspects(archive: Archive, evidence: Evidence) -> Look:
 class Kind:
     """A kind of run. Its functions are pure.
 
-    worker_environment: variables of processes that import torch, unless set by the user. next_rounds: state, seed, and
-    whether there is time for a cell → launches to add once devices are idle; None: only the plan. adds_launches, look:
-    whether and for what launches are added once all have been made. advise: None for never. remaining: None: the run
-    ends with its plan. works_around_halts: its figures leave out pauses of a worker (stats/stalls.py). outcome: None to
-    print the report.
+    worker_environment: variables of processes that import torch, unless set by the user. next_rounds: takes state, seed
+    and whether there is time for a cell, returns launches to add once devices are idle; None: only the plan.
+    adds_launches: whether launches may be added after all planned ones; look: doubts to add them for. remaining: None:
+    the run ends with its plan. works_around_halts: its figures leave out pauses of a worker (stats/stalls.py). outcome:
+    None to print the report.
     """
 
     name: str

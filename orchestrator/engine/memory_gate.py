@@ -16,7 +16,7 @@ from protocol.messages import DeviceFree
 
 TIMEOUT_S: Final = 30.0
 TOLERANCE_BYTES: Final = 64 * 1024 * 1024
-"""Allowed above the memory in use when the run began."""
+"""Memory that a free device may use beyond that in use when the run began."""
 _PATIENCE_S: Final = 5.0
 
 

@@ -74,8 +74,8 @@ def snapshot(
 
     launch_s: mean duration of ended launches, by device. expected_s: estimated duration of a launch, by cell. limited:
     None without a time limit. stops_s: as in eta. rounds: launches are added until the time is up; dropped ones do not
-    count then. open_ended: any number may be added. stands: cells(state), may be older. note: what launches wait for;
-    their duration is unknown until then.
+    count then. open_ended: any number may be added. stands: cells(state), may be older. note: what idle devices wait
+    for, which makes the remaining time unknown.
     """
     by_device = {launch.device.uuid: launch for launch in live.values()}
     in_vain = sum(state.in_vain.values())
@@ -110,7 +110,7 @@ def through(launches_s: float | None, total: int | None, limited: Time | None) -
 
 
 def eta(through_s: float | None, stops_s: float | None) -> float | None:
-    """Return the seconds until nothing is measured any more. stops_s: until a requested stop kills, maybe overdue."""
+    """Return the seconds until nothing is measured any more. stops_s: until a stop ends the run, maybe below 0."""
     if stops_s is None:
         return through_s
     return max(stops_s, 0.0) if through_s is None else min(through_s, max(stops_s, 0.0))
@@ -129,7 +129,7 @@ def share(done: int, total: int | None, limited: Time | None, through_s: float |
 
 
 def cells(state: RunState) -> dict[SlotStatus, int]:
-    """Count the planned cells by status: the first of _STANDS among the launches of each. Slow."""
+    """Count the planned cells by status: of each cell's launches, the status that is first in _STANDS. Slow."""
     places: dict[str, int] = {}
     for (cell_id, _), slot in state.slots.items():
         in_vain = slot.status is SlotStatus.WAITING and is_skipped(state, state.cells[cell_id])
@@ -170,7 +170,7 @@ def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure
 
 
 def _device_rate(result: Result, mean_ms: float) -> str:
-    """Format operations or bytes per second of workloads that measure the device, else empty."""
+    """Format the operations or bytes per second of a workload that measures the device; empty for others."""
     if not WORKLOADS[result.cell.workload].device_rate or mean_ms <= 0:
         return ""
     if result.flops_per_iteration:

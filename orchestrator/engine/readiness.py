@@ -1,4 +1,4 @@
-"""Check whether a run can start on its GPUs as they are now, and which have been lost since it was planned."""
+"""Check whether a run can start on its GPUs as they are now, and which of them are gone since it was planned."""
 
 import time
 from collections.abc import Sequence

@@ -79,11 +79,11 @@ class Recorder:
         return end
 
     def require_room(self) -> None:
-        """Raise StorageError where the disk is full: a launch may have failed of that."""
+        """Raise StorageError where the disk is full: a launch may have failed for that reason."""
         self._journal.require_room()
 
     def beside(self, live: Live, by: str) -> None:
-        """Record that a result counts although another process computed on its GPU."""
+        """Record that a result counts although the process `by` computed on its GPU."""
         self._append(records.Beside(launch=live.spec.launch, at_ns=time.monotonic_ns(), by=by))
 
     def foreign_seen(self, message: ForeignSeen) -> None:
@@ -104,11 +104,11 @@ class Recorder:
         )
 
     def clock_set(self, wall: float, by_s: float) -> None:
-        """Record that the host's clock was set."""
+        """Record that the host's clock was set by `by_s` seconds, to `wall` (since the epoch)."""
         self._append(records.ClockSet(at_ns=time.monotonic_ns(), wall=wall, by_s=by_s))
 
     def stood_still(self, seconds: float) -> None:
-        """Record that the orchestrator was suspended for so long, until now."""
+        """Record that the orchestrator was suspended for `seconds`, until now."""
         self._append(records.StoodStill(at_ns=time.monotonic_ns(), seconds=seconds))
 
     def stop_requested(self) -> None:

@@ -10,7 +10,7 @@ from orchestrator.system import safe_read
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdict of a report. why: reason for a non-zero exit code. report: its file. burn_in: verdict by device label."""
+    """Verdict of a report. why: reason for a non-zero exit code. report: path. burn_in: verdict by device label."""
 
     verdict: str
     exit_code: int

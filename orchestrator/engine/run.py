@@ -217,7 +217,7 @@ def _take_over(
     *,
     kind: Kind,
 ) -> None:
-    """Start a session: end attempts of a dead process, withdraw lost results. settings: of the environment."""
+    """Start a session: end attempts of a dead process, withdraw lost results. settings: environment variables."""
     records = journal.recovered
     so_far = remaining(stored, paths, kind) if records else None
     if not records:

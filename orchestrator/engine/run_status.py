@@ -1,4 +1,4 @@
-"""Read the status of a run of another process from its folder: for `status` and `watch`.
+"""Read the status of another process's run from its folder: for `status` and `watch`.
 
     run.yaml, journal, lock ──▶ look ─▶ Status ─▶ describe, or JSON
     report ─── its outcome ───┘  (report_summary.py)
@@ -200,7 +200,7 @@ def _is_running(attempt: Attempt, state: RunState) -> bool:
 
 
 def _is_failure(attempt: Attempt, state: RunState) -> bool:
-    """Whether an attempt failed without a later result. What ended with the run counts only once final."""
+    """Whether an attempt failed without a later result. One that ended with the run counts once it is final."""
     slot = state.slots[attempt.slot]
     if attempt.failure is None or slot.status is SlotStatus.MEASURED:
         return False

@@ -56,8 +56,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     limit_left_s: until the end of the process, reports included. eta_s: seconds until nothing is measured any more;
     None until every device has ended a launch. share: part of the run that is over, 0 to 1; None if unknown.
     stop_asked_s: seconds since the stop request. stops_now: requested twice. taken_out: quarantined device → reason.
-    no_outcome: why a run that has ended has no outcome. lost: missing result files, only checked once nobody works on
-    the run.
+    no_outcome: why a run that has ended has no outcome. lost: missing result files, only checked once no process works
+    on the run.
     """
 
     run_id: str

@@ -13,7 +13,7 @@ from orchestrator.state.blocked_gpus import BlockOutcome
 from protocol.messages import Sample
 
 COOLER_BY: Final = 10
-"""Degrees Celsius below the temperature that it reached. A GPU just below its limit is back there within seconds."""
+"""Degrees Celsius that a GPU must cool down by. A GPU just below its limit is back there within seconds."""
 AT_MOST_S: Final = 120.0
 
 
@@ -64,10 +64,7 @@ class Waiting:
         self._resting[uuid] = begin_rest(hottest_c, now, now_ns)
 
     def block(self, uuid: str, limit_bytes: int | None, now: float) -> None:
-        """Let a device wait that others use, or whose memory stays in use.
-
-        limit_bytes: memory in use when the device is free.
-        """
+        """Let a busy device wait. limit_bytes: memory in use at or below which it is free, None if unknown."""
         self._blocked[uuid] = blocked_gpus.block(limit_bytes, now)
 
     def released(

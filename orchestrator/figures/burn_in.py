@@ -29,10 +29,10 @@ class Ending(enum.StrEnum):
 class CheckReport(Part, frozen=True, kw_only=True):
     """One kind of check on one GPU.
 
-    verified_operations: floating-point operations whose results were compared. verified_bytes: of memory or transfers.
-    error_bound: share of wrong checks excluded with 95 % confidence, 3/n; error_bound_per_hour: the same per hour of
-    checks. Both are null where errors were found. method: how outputs were compared. covered_share: of the free memory,
-    0 to 1 (CPU: of the planned memory); null for other checks.
+    verified_operations: floating-point operations whose results were compared. verified_bytes: compared bytes of memory
+    or transfers. error_bound: share of wrong checks excluded with 95 % confidence, 3/n; error_bound_per_hour: the same
+    per hour of checks. Both are null where errors were found. method: how outputs were compared. covered_share: of the
+    free memory, 0 to 1 (CPU: of the planned memory); null for other checks.
     """
 
     check: str
@@ -61,7 +61,7 @@ class HeatSoakReport(Part, frozen=True, kw_only=True):
     """The heat soak, which the judgement of rates excludes. Its errors count.
 
     left_out_seconds: excluded from the beginning of each stretch of work; null if the whole first round was excluded.
-    reached_c: hottest ten seconds.
+    reached_c: median temperature of the hottest ten-second window.
     """
 
     left_out_seconds: float | None
@@ -89,8 +89,8 @@ class CourseReport(Part, frozen=True, kw_only=True):
 class PaceReport(Part, frozen=True, kw_only=True):
     """Judgement of one kind of rates.
 
-    courses: over the burn-in, the one by itself first. reason: probable reason of a slower GPU; null if unknown.
-    rate_per_clock_percent: change of the work at each tick of its clock.
+    courses: rates over the burn-in, those "by itself" first. reason: probable reason of a slower GPU; null if unknown.
+    rate_per_clock_percent: change of the work per clock cycle.
     """
 
     kind: str
@@ -105,9 +105,9 @@ class PaceReport(Part, frozen=True, kw_only=True):
 class GpuBurnIn(Part, frozen=True, kw_only=True):
     """Burn-in of one GPU.
 
-    asked_seconds: requested time. served_seconds: time at work, with ordinary gaps. under_load_seconds: measured
-    blocks. compared_launches: launches whose bits were compared with another launch's. heat_soak: null for a CPU
-    device, whose rates are not judged. not_tested: check → reason. unfinished: planned but incomplete checks among
+    asked_seconds: requested time. served_seconds: time at work, with ordinary gaps. under_load_seconds: time of the
+    measured blocks. compared_launches: launches whose bits were compared with another launch's. heat_soak: null for a
+    CPU device, whose rates are not judged. not_tested: check → reason. unfinished: planned but incomplete checks among
     them.
     """
 
@@ -159,7 +159,7 @@ class Fate(enum.StrEnum):
 
 
 class InjectedReport(Part, frozen=True, kw_only=True):
-    """An injected fault. found: on any device. fate: null in reports of earlier versions."""
+    """An injected fault. found: whether it was found on any device. fate: null in reports of earlier versions."""
 
     gpu_uuid: str
     fault: str
@@ -171,8 +171,8 @@ class InjectedReport(Part, frozen=True, kw_only=True):
 class BurnInReport(Part, frozen=True, kw_only=True):
     """The burn-in. verdict: of the worst GPU. injected: requested faults, if any.
 
-    wrong_transfers: wrong copies, sums and own values of a device, without consequences of others' errors. A wrong copy
-    may count against both of its ends.
+    wrong_transfers: wrong copies, all-reduce sums, and numbers to send, without errors that others caused. A wrong copy
+    may count for both of its devices.
     """
 
     level: str

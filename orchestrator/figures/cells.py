@@ -37,8 +37,8 @@ class Status(enum.StrEnum):
 class CellReport(Part, frozen=True, kw_only=True):
     """Final state of a planned cell.
 
-    status: degraded: measured at a smaller batch. referred: to another planned cell, refers_to. reason: empty if ok.
-    launches: processes whose medians the figures are. launches_planned: how many were planned.
+    degraded: measured at a smaller batch. refers_to: the planned cell that has the result, if status is referred.
+    reason: empty if ok. launches: number of launches; the figures are medians over them.
     """
 
     cell: str
@@ -55,7 +55,7 @@ class CellReport(Part, frozen=True, kw_only=True):
 
 
 class Measured(CellReport, frozen=True, kw_only=True):
-    """Figures of every measurement: those of a launch, then medians over the launches.
+    """Figures of any measurement: computed for each launch, then medians over the launches.
 
     steady_state: how warm-up ended. stop_reason: why measuring ended. measured_seconds: of a launch.
     relative_half_width: half of the 95 % interval of the mean iteration within a launch. launch_values: the figure that
@@ -180,11 +180,11 @@ class CompilationFigures(Part, frozen=True, kw_only=True):
 
     own: the model's code compiles itself, so there is no eager cell to compare with. cold: of the first launch, with
     empty caches; cached: of later ones, medians. compile_ms: TorchDynamo and its backend; first_call_ms: the first
-    iteration with that. graph_breaks, recompilations: "file:line: reason", each once. Errors of the outputs against
-    eager (protocol.result.Compilation), the largest of all launches; within_tolerance: by the relative error and the
-    precision. speed_up: eager time over compiled time of an iteration, with its 95 % interval. memory_of_eager: peak,
-    as a share of eager's. pays_after_iterations: until a cold compilation has paid; null where it never does. shapes:
-    the first launch with input sizes that change (--compile-shapes), once for each way.
+    iteration, compilation included. graph_breaks, recompilations: "file:line: reason", each once. Errors of the outputs
+    against eager (protocol.result.Compilation), the largest of all launches; within_tolerance: by the relative error
+    and the precision. speed_up: eager time over compiled time of an iteration, with its 95 % interval. memory_of_eager:
+    peak, as a share of eager's. pays_after_iterations: until a cold compilation has paid; null where it never does.
+    shapes: the first launch with input sizes that change (--compile-shapes), once for each way.
     """
 
     own: bool

@@ -76,9 +76,10 @@ class Standing(Part, frozen=True, kw_only=True):
 
     identical: number of identical GPUs in the run. percent, low_percent, high_percent: of the deciding effect. p: after
     Holm over the GPUs. slowest_cells: slowest first. reason, next_step: probable reason and advice, for a finding or a
-    slowed-down GPU. not_comparable: excluded cells, by the fact that differs. launches_wanted: of each cell, in all, to
-    settle a SUSPECT; null if none would. launches_added: beyond the plan, because an identical GPU was SUSPECT.
-    baseline: name of the board's baseline, or empty; baseline_percent: of its rate, with the 90 % interval.
+    slowed-down GPU. not_comparable: excluded cells, by the fact that differs. launches_wanted: of each cell, planned
+    ones included, to settle a SUSPECT; null if no number would. launches_added: beyond the plan, because an identical
+    GPU was SUSPECT. baseline: name of the board's baseline, or empty; baseline_percent: rate in percent of the
+    baseline's, with the 90 % interval.
     """
 
     gpu_uuid: str
@@ -106,7 +107,7 @@ class Standing(Part, frozen=True, kw_only=True):
 
     @property
     def slowed(self) -> bool:
-        """Whether heat or power slowed it down although it is not slower than its siblings."""
+        """Whether heat or power slowed the GPU down although it is not slower than its siblings."""
         return self.reason is not None and self.verdict in (SiblingVerdict.OK, SiblingVerdict.NONE)
 
     @property
@@ -148,11 +149,11 @@ class FullNode(Part, frozen=True, kw_only=True):
 
 
 class BaselineComparison(Part, frozen=True, kw_only=True):
-    """The run compared with a stored one. improvement_percent: as the requirements define it.
+    """The run compared with a stored one.
 
-    Its keys are `<model>_throughput` and `overall`: the geometric mean of the ratios over the cells, less one, in
-    percent. Several devices of a side count by their median. overall_score: 100 times the overall mean. not_comparable:
-    excluded cells by reason.
+    improvement_percent: by `<model>_throughput` and `overall`: the geometric mean of the ratios over the cells, less
+    one, in percent. Several devices of a side count by their median. overall_score: 100 times the overall mean.
+    not_comparable: excluded cells by reason.
     """
 
     baseline: str

@@ -36,8 +36,8 @@ class XidReport(Part, frozen=True, kw_only=True):
 class DeviceHealth(Part, frozen=True, kw_only=True):
     """Health of one GPU.
 
-    applicable, readable: number of signals. lacking: required signals that are unreadable. looks: readings over
-    watched_seconds. note: why readings are missing. earlier: findings of earlier runs.
+    applicable, readable: number of signals. lacking: required signals that are unreadable. looks: number of readings
+    over watched_seconds. note: why readings are missing. earlier: findings of earlier runs.
     """
 
     gpu_uuid: str
@@ -66,7 +66,7 @@ class NodeHealth(Part, frozen=True, kw_only=True):
 
 
 class HealthReport(Part, frozen=True, kw_only=True):
-    """Health of all. level: of configs/health.yaml, which says what PASS requires. verdict: the gravest of all."""
+    """Health of all GPUs and of the machine. level: what PASS requires (configs/health.yaml). verdict: the gravest."""
 
     level: str
     verdict: HealthVerdict

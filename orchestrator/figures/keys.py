@@ -11,7 +11,7 @@ from protocol.cell import Workload
 
 
 class CellKey(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """Identity of a measurement, apart from the device. implementation, shape, time: of an operator alone."""
+    """Identity of a measurement, apart from the device. implementation, shape, time: only set for operators."""
 
     phase: Workload
     model_name: str
@@ -46,7 +46,7 @@ _FURTHER: Final[tuple[Callable[[CellKey], str], ...]] = (
     lambda key: key.memory_format,
     lambda key: key.compile_mode,
 )
-"""Facts that are not in the words."""
+"""Facts of a key that its text (`words`) lacks."""
 
 
 def names(cell_keys: Iterable[CellKey]) -> dict[CellKey, str]:
@@ -111,7 +111,7 @@ def of_model(result: ModelResult) -> Iterator[tuple[CellKey, Measured]]:
 
 
 def of_operator(row: OperatorRow) -> Iterator[tuple[CellKey, OperatorMetric]]:
-    """Each time of a shape as a measurement; all of them where there is no result."""
+    """Yield each time of a shape as a measurement; without a result all possible times, as empty measurements."""
     for name in row.times or TimeName:
         key = CellKey(
             phase=Workload.OPERATOR,

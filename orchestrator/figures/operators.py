@@ -30,7 +30,7 @@ class Grade(enum.StrEnum):
 
 
 class TimeName(enum.StrEnum):
-    """Times of an operator, named as its series (protocol.result.ShapeResult). Backward: of both passes together."""
+    """Times of an operator, named as its series (protocol.result.ShapeResult). *_BACKWARD: both passes."""
 
     PURE = "pure"
     REAL = "real"
@@ -49,7 +49,7 @@ _STATUS: Final = {
 
 
 class IntervalOver(enum.StrEnum):
-    """What an interval is taken over."""
+    """Values that an interval is computed from."""
 
     LAUNCHES = "launches"
     CALLS = "calls of a launch"
@@ -59,7 +59,7 @@ class OperatorTime(Part, frozen=True, kw_only=True):
     """One time of a shape. call_ms: of a call, median over calls, then over launches.
 
     launch_values: of each launch. interval_percent: half of the 95 % interval of their mean, from three launches on;
-    with fewer, of the mean call within a launch (median), and null below 20 calls. interval_over: which of both.
+    with fewer, of the mean call within a launch (median), and null below 20 calls. interval_over: which of the two.
     """
 
     call_ms: float
@@ -73,9 +73,9 @@ class OperatorRow(Part, frozen=True, kw_only=True):
 
     sizes: its dimensions. deviation: the largest from the fp64 reference, relative. gb_per_second, tflops: of the
     forward pass, by its pure time. memory_percent, compute_percent: their share of what hbm and gemm reached in this
-    run. roof_percent: share of the roof that its operations per byte allow. eager_percent: speed relative to eager.
-    graphed: whether pure times are without the host; null on a CPU device. throttled: in any launch; null where nobody
-    watched. contaminated: by another process. advice: what to do about it, may be empty.
+    run. roof_percent: the larger of both (roofline). eager_percent: speed relative to eager. graphed: whether pure
+    times are without the host; null on a CPU device. throttled: in any launch; null where nobody watched. contaminated:
+    by another process. advice: what to do about it, may be empty.
     """
 
     cell: str
@@ -129,7 +129,7 @@ class OperatorRow(Part, frozen=True, kw_only=True):
 
 
 class OperatorMetric(Part, frozen=True, kw_only=True):
-    """One time of a shape, with what comparisons and thresholds read of every measurement (figures/cells.py).
+    """One time of a shape, with the fields that comparisons and thresholds read of every measurement (cells.py).
 
     wrong: what differs from the reference, or "". call_ms: null without a result.
     """

@@ -96,7 +96,7 @@ class Plausibility(Part, frozen=True, kw_only=True):
 
     achieved_tflops: 1e12 operations/s as counted by torch, over the mean iteration. gemm_tflops: sustained matrix
     products in the same precision; gemm_percent: achieved share. least_iteration_ms: one read of the weights at the
-    rate of hbm. flags: impossible or unexplained. note: why a figure is null, or the rate of gemm in doubt.
+    rate of hbm. flags: impossible or unexplained figures. note: why a figure is null, or the gemm rate doubtful.
     """
 
     achieved_tflops: float | None

@@ -14,9 +14,9 @@ from protocol.result import SteadyState
 CLOCK_LIMIT_PERCENT: Final = 1.0
 """The worker has the same limit for times."""
 LIMIT_PERCENT: Final = 2.0
-"""Of the interval and of the drift. Steady cells bound by an H200 differed by 1.9 % at most (configs/margins.yaml)."""
+"""Limit of interval and drift. Steady cells bound by an H200 differed by 1.9 % at most (configs/margins.yaml)."""
 SPREAD_LIMIT_PERCENT: Final = 5.0
-"""Between launches on a machine at rest. Cells of quick runs on H200s: 0.2 % (median), 1.9 % at most."""
+"""Limit between launches. Cells of quick runs on H200s at rest: 0.2 % (median), 1.9 % at most."""
 
 
 class Quality(enum.StrEnum):
@@ -48,7 +48,7 @@ class Quality(enum.StrEnum):
 
     @property
     def judges_gpu(self) -> bool:
-        """Whether the row shows how fast its GPU is. Heat is the GPU's own."""
+        """Whether the row shows how fast its GPU is, throttling included."""
         return self in (Quality.OK, Quality.THROTTLED)
 
 

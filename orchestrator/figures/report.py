@@ -46,9 +46,9 @@ class SegmentReport(Part, frozen=True, kw_only=True):
 class Metadata(Part, frozen=True, kw_only=True):
     """What was run, where, when, and with which software, as the workers reported it.
 
-    finished: false for a run that goes on, was interrupted or died. running: it still went on. test_date: start of the
-    run, ISO 8601, UTC. zygote_start_ms: for each start of the zygote; empty with --isolation exec. settings:
-    environment variables that change what is measured.
+    finished: false for a run that goes on, was interrupted or died. running: it went on when the report was made.
+    test_date: start of the run, ISO 8601, UTC. zygote_start_ms: for each start of the zygote; empty with --isolation
+    exec. settings: environment variables that change what is measured.
     """
 
     tool_version: str
@@ -199,11 +199,11 @@ class BestThroughput(Part, frozen=True, kw_only=True):
 
 
 class CellCounts(Part, frozen=True, kw_only=True):
-    """Planned cells by final state. dropped: for lack of time under a time limit. unsupported: this machine lacks
-    what they need.
+    """Planned cells by final state.
 
-    short_of_launches: measured by fewer launches than planned, for other reasons. throttled: measured on a GPU that was
-    slowed down, after two further attempts if there was time.
+    dropped: for lack of time under a time limit. unsupported: this machine lacks what they need. short_of_launches:
+    measured by fewer launches than planned, for other reasons than time. throttled: measured on a GPU that was slowed
+    down, after two further attempts if there was time.
     """
 
     planned: int
@@ -236,7 +236,7 @@ class Overhead(Part, frozen=True, kw_only=True):
     """Cost of a process for each cell.
 
     median_ms: over all good launches, everything but load, warm-up and measurement. zygote_start_ms: shared start-up.
-    pays_from_launches: launches from which the zygote is faster than a new interpreter for each.
+    pays_from_launches: number of launches from which the zygote is faster than a new interpreter for each.
     """
 
     isolation: str

@@ -57,7 +57,7 @@ class LimitName(enum.StrEnum):
 class Limit:
     """Threshold of a figure. scale: from the report's value to the threshold's unit.
 
-    of_time: a time, or computed from one, which is unknown for a faulty cell (compare/cell_facts.py).
+    of_time: the figure is a time or computed from one, so a faulty cell has none (compare/cell_facts.py).
     """
 
     name: LimitName
@@ -73,8 +73,8 @@ class Limit:
 class Figure:
     """A figure of a cell.
 
-    field: name in the JSON report. column: name in CSV, or empty. workloads: that have it. main: cells are compared by
-    it. pytorch: part of PyTorch's records. read: its value, unless it is the field itself.
+    field: name in the JSON report. column: name in CSV, or empty. workloads: those with this figure. main: cells are
+    compared by it. pytorch: part of PyTorch's records. read: computes the value, unless the field holds it.
     """
 
     field: str

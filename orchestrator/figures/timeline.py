@@ -48,4 +48,4 @@ class Timeline:
 
 
 NOTHING_KEPT: Final = Timeline(began=0.0, devices=())
-"""For a report without its run's folder."""
+"""Timeline of a report without its run's folder."""

@@ -34,7 +34,7 @@ class NvmlStatus(enum.StrEnum):
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All GPUs of the machine in NVML's order, and their slices.
 
-    unreadable: index → reason, for a GPU that cannot be opened. reason: empty where all works. hangs: no answer.
+    unreadable: index → reason, for a GPU that cannot be opened. reason: why NVML is unusable, or "". hangs: no answer.
     """
 
     gpus: tuple[Device, ...]

@@ -49,15 +49,12 @@ def sharing(devices: Sequence[Device]) -> tuple[Device, ...]:
 
 @dataclass(frozen=True)
 class Occupants:
-    """The devices of a run on one GPU: the whole GPU, or slices. instances: UUID → GPU instance, None for the whole."""
+    """The devices of a run on one GPU: the whole GPU, or slices. instances: UUID → GPU instance, None if whole."""
 
     instances: Mapping[str, int | None]
 
     def concerned(self, instance: int | None) -> tuple[str, ...]:
-        """Return the UUIDs that an error affects.
-
-        instance: GPU instance of the error; None: the whole GPU, so all UUIDs.
-        """
+        """Return the UUIDs that an error affects. instance: its GPU instance; None: the whole GPU, so all UUIDs."""
         return tuple(uuid for uuid, own in self.instances.items() if instance is None or own in {None, instance})
 
 

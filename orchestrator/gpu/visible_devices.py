@@ -1,7 +1,8 @@
 """The GPUs that CUDA_VISIBLE_DEVICES leaves, by the rules of CUDA and torch. Pure.
 
 An entry is an index, or the first characters of the UUID of exactly one GPU or MIG slice. An unknown entry hides itself
-and all after it. A repeated one, or an empty value, hides everything. All slices count, each for its own process.
+and all after it. A repeated entry, or an empty value, hides everything. All named slices count, each for its own
+process.
 
 Indices are in NVML's order with CUDA_DEVICE_ORDER=PCI_BUS_ID, or if all GPUs are identical. Otherwise they are refused.
 """

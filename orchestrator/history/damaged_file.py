@@ -14,7 +14,7 @@ _COMPANIONS: Final = ("-wal", "-shm", "-journal")
 
 
 def move(path: Path, inode: int | None) -> Path | None:
-    """Move the file with this inode. Returns its new path; None if another process did. Raises OSError."""
+    """Move the file with this inode. Returns its new path; None if another process moved it. Raises OSError."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

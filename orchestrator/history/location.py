@@ -1,4 +1,4 @@
-"""Find the history file: the named one, else one in the user's data folder."""
+"""Find the history file: the one that the user names, else one in the user's data folder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Place:
 
 
 def find(file: str | None, environment: Mapping[str, str]) -> Place:
-    """Return the place of the history. file: the named one. Raises HistoryError without a usable folder."""
+    """Return the place of the history. file: as the user named it. Raises HistoryError without a usable folder."""
     if file is not None:
         return Place(Path(file), default=False)
     data_home = Path(environment.get("XDG_DATA_HOME", ""))

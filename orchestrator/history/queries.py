@@ -214,7 +214,7 @@ def _line(connection: sqlite3.Connection, value: dict[str, object]) -> RunLine:
 
 
 def _made(kind: type[Kept], **values: object) -> Kept:
-    """Convert with type checks: SQLite may return bytes in a text column."""
+    """Build a record with type checks: SQLite may return bytes in a text column."""
     return msgspec.convert(values, kind)
 
 

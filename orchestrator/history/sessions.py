@@ -12,13 +12,13 @@ from orchestrator.history.records import CellRecord, RunRecord
 from orchestrator.stats import sessions
 
 MOST_SESSIONS: Final = 30
-"""The newest: what a machine did years ago says little of today."""
+"""Only the newest runs count: what a machine did years ago says little of today."""
 _QUIET: Final = frozenset({"seed"})
 _Place = tuple[str, CellKey]
 
 
 def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], margins: Margins) -> SessionSpread | None:
-    """Learn from at least three runs of the cells of `side` on its stack. others: ids to exclude."""
+    """Learn from at least three runs with the cells and stack of `side`; None from fewer. others: ids to exclude."""
     host = {place: cell_facts.measures_host(one, one) for place, one in pairing.places(side).items() if one.cell.values}
     found = [
         {(cell.gpu_uuid, cell.key): _rates(cell) for cell in one.cells if cell.launches and not cell.doubt}

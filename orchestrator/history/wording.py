@@ -11,24 +11,24 @@ from orchestrator.stats.change_points import LEAST
 from protocol.cell import Device, DeviceKind
 
 LONGEST: Final = 160
-"""Characters of a reason."""
+"""Most characters of a reason."""
 
 
 def cell(trend: Trend) -> str:
-    """Return "resnet50 inference bf16 b8 (loaded, input 224, channels_last)"."""
+    """Describe the cell of a trend: "resnet50 inference bf16 b8 (loaded, input 224, channels_last)"."""
     key = trend.key
     sizes = [f"input {key.input_size}"] if key.input_size is not None else []
     return f"{trend.cell} ({', '.join([key.mode, *sizes, *([key.memory_format] if key.memory_format else [])])})"
 
 
 def device(trend: Trend) -> str:
-    """Return the device: a GPU is the same in every host, but every host has a cpu:0."""
+    """Describe the device of a trend. A CPU device gets its host name: every host has a cpu:0."""
     on_cpu = trend.kind == DeviceKind.CPU
     return f"{trend.gpu_uuid} of {trend.hostname}" if on_cpu else f"{trend.gpu_name}, {trend.gpu_uuid}"
 
 
 def figure(value: float) -> str:
-    """Return "0.012346", "98.765", "4,512.3"."""
+    """Format the value of a figure: "0.012346", "98.765", "4,512.3"."""
     return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.5g}"
 
 

@@ -19,7 +19,7 @@ from protocol.failure import Category
 from protocol.result import Result
 
 SECOND: Final = 8
-"""After 1: far enough for the slope of the memory."""
+"""Second batch size to try, after 1: far enough for the slope of the memory."""
 GROWTH: Final = 16
 """A prediction is trusted up to this multiple of the largest size that worked."""
 RESOLUTION: Final = 32

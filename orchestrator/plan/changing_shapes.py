@@ -1,4 +1,4 @@
-"""Launches after whose measurement a compiled model meets input sizes that change (--compile-shapes). Pure.
+"""Choose the launches that call a compiled model with changing input sizes after measuring it (--compile-shapes). Pure.
 
 The first launch of each compiled cell of inference with a fixed batch size.
 """
@@ -9,7 +9,7 @@ from protocol.messages import ChangingShapes
 
 
 def can_meet(cell: Cell, configuration: Configuration) -> bool:
-    """Whether a cell is compiled inference. cell: with its planned or its actual batch size."""
+    """Whether a cell is compiled inference at a fixed batch size. cell: with its planned or its actual batch size."""
     return cell.compiles and cell.workload is Workload.INFERENCE and AUTO not in configuration.batch_sizes
 
 
@@ -19,6 +19,6 @@ def of_launch(cell: Cell, configuration: Configuration, round_: int) -> Changing
 
 
 def forms(cell: Cell, configuration: Configuration, round_: int) -> int:
-    """Return how many graphs are compiled for them at most: static and padded for each size, dynamic once."""
+    """Return how many graphs a launch compiles for its sizes at most: static and padded for each size, dynamic once."""
     shapes = of_launch(cell, configuration, round_)
     return 0 if shapes is None else 2 * len(shapes.sizes) + 1

@@ -67,14 +67,14 @@ REPLAY_LEAST: Final = LEAST_REPLAYS * REPLAY_STEPS + 3
 
 COUNT_S: Final = 0.15
 LATENCY_S: Final = 0.3
-"""After measuring: counting operations; latencies, at most."""
+"""After measuring: time to count operations, and the longest time to measure latencies."""
 
 WARM_UP_BLOCKS: Final = 10
 WARM_UP_ITERATIONS: Final = 2
 ENOUGH: Final = 20
 """Values needed for an interval."""
 MEASURED_ITERATIONS: Final = 3
-"""At least, however long they take."""
+"""Least number of measured iterations, however long they take."""
 
 SCAN_LAUNCHES: Final = 16
 SCAN_BATCH: Final = 32
@@ -198,7 +198,7 @@ def _warm_up_s(measurement: Measurement, iteration: float) -> float:
 
 
 def _measured_s(measurement: Measurement, iteration: float, device: Device, least: int = MEASURED_ITERATIONS) -> float:
-    """Return the seconds of measuring: until there is an interval, or to the cap; less if the profile gives up."""
+    """Return the seconds of measuring: until there is an interval, at most the profile's cap; less if it gives up."""
     interval_s = ENOUGH * iteration
     if interval_s > measurement.max_s:
         return max(measurement.min_s if measurement.give_up else measurement.max_s, least * iteration)

@@ -11,8 +11,7 @@ from protocol.cell import AUTO, Cell, Device, DeviceKind
 def window_s(cell: Cell, configuration: Configuration, device: Device, round_: int) -> float:
     """Return the seconds of the load window of one launch, 0 for none.
 
-    cell: with its actual batch size: after an out-of-memory error half of the requested one, unless a smaller requested
-    one takes its place.
+    cell: with its actual batch size, which may be smaller than requested after an out-of-memory error.
     """
     facts = WORKLOADS[cell.workload]
     read = device.kind is DeviceKind.CUDA and configuration.monitor

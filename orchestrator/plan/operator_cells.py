@@ -11,7 +11,7 @@ from protocol.cell import Cell, CompileMode, Device, Mode, ModelSpec, OperatorSp
 
 
 class Place(NamedTuple):
-    """Where cells are measured."""
+    """Configuration, device and mode in which cells are measured."""
 
     configuration: Configuration
     device: Device

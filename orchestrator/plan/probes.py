@@ -18,8 +18,8 @@ from protocol.cell import Device, DeviceKind, ModelSpec, Precision
 class Probe:
     """Facts about a probe besides configs/models.yaml.
 
-    work: its limit. figure: main figure. each_precision: otherwise once in fp32. reference: figures of models are
-    compared with it. gpu_only: why it means nothing on a CPU device, else empty.
+    work: resource that limits it. figure: main figure. each_precision: otherwise once in fp32. reference: figures of
+    models are compared with it. gpu_only: why it means nothing on a CPU device, else empty.
     """
 
     work: Work

@@ -119,10 +119,10 @@ def _written(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
 
 
 def memory_format(model: ModelSpec, wanted: MemoryFormat | None) -> MemoryFormat:
-    """Return the requested memory format, else channels_last for convolutions, faster with cuDNN.
+    """Return the requested memory format, else channels_last for convolutional models, which is faster with cuDNN.
 
-    CONTIGUOUS for a model without images. Shipped models that take pixels are convolutional unless transformers, others
-    if of type "cnn".
+    CONTIGUOUS for a model without images. A model is convolutional if its type is "cnn", or if it takes pixels and is
+    no transformer.
     """
     if not sees_images(model):
         return MemoryFormat.CONTIGUOUS

@@ -33,9 +33,9 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Look:
-    """What the results so far leave open. most: launches of a cell in all. word: verdict on the devices.
+    """Doubts that the results so far leave. most: limit of a cell, planned ones included. word: verdict on the devices.
 
-    warning: of what more launches will not settle. advice: against that.
+    warning: names doubts that more launches will not settle. advice: what to do about these.
     """
 
     doubts: tuple[Doubt, ...] = ()
@@ -100,7 +100,7 @@ def added(state: RunState, slots: Iterable[Slot]) -> RunState:
 
 
 def _round(state: RunState, several: Iterable[tuple[str, ...]], seed: int, limit: int) -> list[Slot]:
-    """One more round of each of these cells (ids on all GPUs) that has had fewer launches than `limit`."""
+    """Return one more round of the cells with fewer launches than `limit`. several: ids of each cell on all GPUs."""
     made: list[tuple[int, list[str]]] = []
     for ids in several:
         useful = [cell for cell in ids if _is_useful(state, state.cells[cell])]

@@ -44,7 +44,7 @@ class ResultFileError(Exception):
 
 @dataclass(frozen=True)
 class Archive:
-    """One stored run. durations_s and stood_still are by session. too_hot: GPU → reason, seconds since the epoch."""
+    """One stored run. durations_s, stood_still: for each session. too_hot: GPU → reason, seconds since the epoch."""
 
     paths: RunPaths
     stored: StoredRun

@@ -37,8 +37,8 @@ class Reach(enum.IntEnum):
 class Hardware(enum.Enum):
     """What a failure says about the hardware of its device.
 
-    VERDICT: it is faulty. POINTS: it may be; without another GPU, two such models in a row quarantine it. MAY, POINTS:
-    a GPU fault that the driver reports meanwhile is the cause. NO: hardware is not the cause.
+    VERDICT: it is faulty. POINTS: it may be; two models in a row that fail so quarantine a GPU that has no other to
+    compare with. MAY, POINTS: if the driver reports a GPU fault meanwhile, that is the cause. NO: it is not the cause.
     """
 
     VERDICT = enum.auto()
@@ -65,9 +65,9 @@ class Trait(enum.Flag):
     """More properties of a category.
 
     HELD_BACK: wait 1 s for the driver to name the cause. CUDA_START: a healthy GPU may fail so after another GPU's
-    hardware has failed. FROM_OUTSIDE: healthy devices meet it too. WITH_RUN: the launch ended because the run did.
-    REPEATED: measured again, so as a last attempt it means that the run ended. ROOT_CAUSE: explains other failures of
-    the run.
+    hardware has failed. FROM_OUTSIDE: it happens on healthy devices too. WITH_RUN: the launch ended because the run
+    did. REPEATED: the launch is measured again; if no attempt follows, the run had ended. ROOT_CAUSE: explains other
+    failures of the run.
     """
 
     NONE = 0

@@ -44,8 +44,8 @@ class ReplayRules(msgspec.Struct, frozen=True, kw_only=True):
     """How a kind of run reads its journal.
 
     products: device → product name; empty where all are alike. accusable: GPUs that two failing models in a row may
-    accuse. repeats: each session repeats what was dropped or did not fit. keeps_quarantines: unless all devices have
-    one.
+    accuse. repeats: each session repeats launches that were dropped or did not fit. keeps_quarantines: a resume keeps
+    them, unless all devices are quarantined.
     """
 
     products: Mapping[str, str] = {}
@@ -72,7 +72,7 @@ def rules_of(stored: StoredRun) -> ReplayRules:
 
 @dataclass(frozen=True)
 class Replay:
-    """Standing of a run, with every attempt in the order of their starts. Mappings end in the reason.
+    """Standing of a run, with every attempt in the order of their starts. The values of mappings are reasons.
 
     quarantined: devices out of use now. quarantines: those of all sessions. skipped: scopes (slots.scopes). added:
     launches beyond the plan. lost: launches whose result file is missing or damaged. finished: None without an end.

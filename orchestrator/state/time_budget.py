@@ -37,7 +37,7 @@ _MOST: Final = 50.0
 
 
 def closing_s(duration_s: float) -> float:
-    """Return the seconds kept at the end of a run that measures until its time is up."""
+    """Return the seconds kept for reports at the end of a run that measures until its time is up."""
     return CLOSING_S + _OF_THE_LIMIT * duration_s
 
 
@@ -56,8 +56,8 @@ def time_after(configuration: Configuration, limit_s: float, spent_s: float) -> 
 class Budget:
     """The time of one run. began: monotonic seconds of the start of its process.
 
-    ends: no launches from then on, and running ones are ended. latest: nothing is awaited from then on, once they were
-    told to end. starts: when a gate or a resumed burn-in began to import; its time counts from
+    ends: no launches from then on, and running ones are ended. latest: from then on the run does not wait for launches
+    that were told to end. starts: when a gate or a resumed burn-in began to import; its time counts from
     `first_launch_can_begin`.
     """
 

@@ -68,7 +68,7 @@ def begin(
 
 
 def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
-    """Whether to measure a doubtful result again: not of a scan, nor of a skipped model."""
+    """Whether to measure a doubtful result again. Never for a scan or a skipped model."""
     of = state.launches[launch]
     slot, scans = state.slots[of], state.cells[of[0]].batch_size == AUTO
     enough = slot.failures.count(category) >= POLICY[category].retries

@@ -36,10 +36,10 @@ def of_device(state: RunState, uuid: str) -> Turn | None:
 
 
 def ends(state: RunState, slot: Slot) -> Mapping[str, int]:
-    """Return device → index in its queue at which the turn of a slot ends; the slot is in none of them.
+    """Return device → index in its queue at which the turn of a slot ends. The slot must be in no queue.
 
-    It is behind every gang of that turn or an earlier one, so gangs have one order on all devices. Where a gang was
-    postponed behind a later one, gangs go to the end.
+    The index is behind every gang of that turn or an earlier one, so gangs have one order on all devices. Where a gang
+    was postponed behind one of a later turn, gangs go to the end of their queues.
     """
     devices = state.cells[slot[0]].devices
     if len(devices) > 1 and not all(_in_order(state, uuid) for uuid in state.devices):

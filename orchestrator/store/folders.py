@@ -121,7 +121,7 @@ def _try_writing(folder: Path, origin: str, what: str, *, make: bool) -> None:
 
 
 def current() -> Path:
-    """Return the current folder. Raises ConfigError if it was removed, or its name is no text."""
+    """Return the current folder. Raises ConfigError if it was removed, or its name is not UTF-8."""
     try:
         found = Path.cwd()
     except OSError as error:

@@ -48,7 +48,7 @@ class Header(_Record, frozen=True, kw_only=True):
 class Segment(_Record, frozen=True, kw_only=True):
     """A session begins. wall and monotonic_ns are read together and convert monotonic times.
 
-    settings: environment variables with an effect (gpu/environment.py). served_s: what a burn-in had served before.
+    settings: environment variables with an effect (gpu/environment.py). served_s: seconds that a burn-in had served.
     """
 
     boot_id: str
@@ -123,10 +123,7 @@ class Beside(_Record, frozen=True, kw_only=True):
 
 
 class Foreign(_Record, frozen=True, kw_only=True):
-    """From now on the process `by` computes on a GPU; empty: none.
-
-    Resume finds contaminated results with this record.
-    """
+    """From now on the process `by` computes on a GPU; empty: none."""
 
     device: str
     at_ns: int

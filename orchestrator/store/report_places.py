@@ -1,4 +1,4 @@
-"""Places of a run's report besides its folder: -o for the original, also moved; none for a copy."""
+"""Places of a run's report besides its folder: -o, also for a moved run, but not for a copied one."""
 
 import filecmp
 from collections.abc import Collection

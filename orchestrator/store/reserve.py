@@ -13,7 +13,7 @@ SIZE_BYTES: Final = 16 * 1024
 
 _ASKED_BYTES: Final = 4096
 _FIRST_BYTES: Final = 64 * 1024
-"""The reserve, the journal, the lock, and the logs of the first processes."""
+"""Space for the reserve, the journal, the lock, and the logs of the first processes."""
 
 
 class Reserve:

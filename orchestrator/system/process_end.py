@@ -21,7 +21,7 @@ _KILLED_S: Final = 5.0
 
 @dataclass(frozen=True)
 class Exit:
-    """End of a process: exactly one of the two is set."""
+    """End of a process: either its exit code, or the signal that killed it."""
 
     code: int | None
     signal: int | None
@@ -59,11 +59,7 @@ def _reap(pid: int, options: int) -> Exit | None:
 
 
 def reap_orphan(known_pids: Collection[int | None]) -> int | None:
-    """Reap one ended child that is not in `known_pids` (an adopted grandchild). Returns its PID, or None.
-
-    The kernel shows the same ended child until it is reaped. All of /proc is read only if that child is in
-    `known_pids`.
-    """
+    """Reap one ended child that is not in `known_pids` (an adopted grandchild). Returns its PID, or None."""
     try:
         status = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

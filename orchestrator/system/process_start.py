@@ -167,9 +167,9 @@ def _start(
     control: int | None = None,
     python: str = "",
 ) -> int:
-    """Start `python -P -m module`, which the kernel kills with this process's main thread. Returns the PID.
+    """Start `python -P -m module`, which the kernel kills when this process's main thread ends. Returns the PID.
 
-    The kernel is asked before Python starts: a process stopped meanwhile would outlive us. Raises OSError.
+    That is set before Python starts: a process stopped in between would outlive us. Raises OSError.
     """
     parent = os.getpid()
 

@@ -69,10 +69,7 @@ class StopSignals:
 
 
 def begin() -> None:
-    """Let a stop request end the program at once from here on, with a message.
-
-    SIGHUP and ignored signals stay ignored.
-    """
+    """Let a stop request end the program at once, with a message. SIGHUP and ignored signals stay ignored."""
     for number, action in ((signal.SIGINT, _end), (signal.SIGTERM, _end), (signal.SIGHUP, signal.SIG_IGN)):
         if signal.getsignal(number) is not signal.SIG_IGN:
             _FOUND[number] = signal.signal(number, action)

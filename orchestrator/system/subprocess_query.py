@@ -26,10 +26,7 @@ _CHUNK_BYTES: Final = 64 * 1024
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """No answer. seconds: how long the process hung; None if it ended.
-
-    end: how it ended. last_line: its last output.
-    """
+    """No answer. seconds: how long the process hung, None if it ended. end: how it ended. last_line: its output."""
 
     seconds: float | None = None
     end: str = ""

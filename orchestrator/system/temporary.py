@@ -12,7 +12,7 @@ REMEDY: Final = "Free space, or set TMPDIR to a writable folder"
 
 
 def folder() -> Path | None:
-    """Return TMPDIR, else /tmp and its like, else the current folder; None where none can be written."""
+    """Return TMPDIR, else /tmp and its like, else the current folder; None if none is writable."""
     try:
         return Path(tempfile.gettempdir())
     except FileNotFoundError:
@@ -20,7 +20,7 @@ def folder() -> Path | None:
 
 
 def require() -> Path:
-    """Return the same folder. Raises ConfigError if there is none."""
+    """Return the folder for temporary files. Raises ConfigError if there is none."""
     path = folder()
     if path is None:
         raise ConfigError(f"{NONE}. {REMEDY}. Nothing was started.")

@@ -38,10 +38,10 @@ class Silent:
     """Shows nothing: the exit code and the report say it all."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """Nothing."""
+        """Show nothing."""
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Nothing."""
+        """Show nothing."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""

@@ -95,7 +95,7 @@ class Outlet:
 
 
 def _reopened(fd: int) -> int:
-    """Open a terminal or pipe anew, non-blocking. A file never blocks, and would be written from its beginning."""
+    """Open a terminal or pipe anew, non-blocking. Regular files stay: reopened, they would be overwritten."""
     mode = os.fstat(fd).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
         return fd

@@ -1,7 +1,7 @@
 """Collect evidence of a failed launch that only its parent has: for the journal, the report and `explain`.
 
-Keys: exit (in words), state (of the process when it was to be ended), progress (phase and share), stderr and stacks
-(the ends of its files), available_bytes (of the host), device_used_bytes (last sample), xids (of its GPUs meanwhile).
+Keys: exit (in words), state (of the process, before it was ended), progress (phase and share), stderr and stacks (the
+ends of these files), available_bytes (of the host), device_used_bytes (last sample), xids (of its GPUs meanwhile).
 """
 
 from pathlib import Path

@@ -138,7 +138,7 @@ class Fleet:
         yield from self._apply(live, lifecycle.Stop(failure, immediately), now)
 
     def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
-        """End all processes."""
+        """End all processes, with SIGTERM and `grace_s` seconds first unless `immediately`."""
         for live in tuple(self.live.values()):
             if (
                 immediately or not live.because_of_another
@@ -163,7 +163,7 @@ class Fleet:
             log_files.hold_below_cap(live.paths.stderr)
 
     def acknowledge(self, live: Live, over_ns: int) -> None:
-        """Acknowledge the outcome of a launch, so that its processes may end. It is on disk since `over_ns`."""
+        """Acknowledge the outcome of a launch, on disk since `over_ns` (monotonic), so that its processes may end."""
         for sibling in live.siblings:
             sibling.over_ns = over_ns
             if sibling.pidfd is not None:

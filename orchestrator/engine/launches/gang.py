@@ -23,7 +23,7 @@ from protocol.result import Result
 class MemberEnd:
     """End of one process. device: UUID. at: monotonic seconds of its death or last message.
 
-    ended: by the orchestrator, because of another one. steps: transfers begun, None if unknown. stopped: in state T.
+    ended: by the orchestrator, because a sibling failed. steps: transfers begun, None if unknown. stopped: in state T.
     """
 
     device: str
@@ -53,7 +53,7 @@ def judged(members: Sequence[MemberEnd]) -> tuple[int, Result | Failure]:
 
 
 def halted(members: Sequence[MemberEnd], failure: Failure, rank: int | None) -> Failure:
-    """Complete the failure of a launch whose processes all have results.
+    """Complete the failure of a launch that was paused although all its processes have results.
 
     rank: of the stopped process; None if all were stopped.
     """

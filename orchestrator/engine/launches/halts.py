@@ -15,7 +15,7 @@ Span = tuple[int, int]
 
 
 def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) -> str:
-    """Describe how pauses of the orchestrator affect a launch; empty if they do not. measuring: from warm-up to end."""
+    """Describe how pauses of the orchestrator affect a launch; empty if they do not. measuring: warm-up included."""
     for pause in pauses:
         if pause.end_ns <= measuring[0] or measuring[1] <= pause.begin_ns:
             continue

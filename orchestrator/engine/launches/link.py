@@ -99,7 +99,7 @@ class Link:
             self._lock = -1
 
     def receive(self) -> FromWorker | ProtocolError | None:
-        """Return a message, a ProtocolError, or None. The caller checks that it knows the token."""
+        """Return a message, or a ProtocolError for an invalid one; None if none waits. The caller checks the token."""
         try:
             frames = self.socket.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:

@@ -21,11 +21,11 @@ from protocol.result import Result
 
 @dataclass
 class Live:
-    """A process of a launch under way. Times are seconds of the loop's clock, over_ns and entered are monotonic.
+    """A process of a launch under way. Times are seconds of the loop's clock.
 
     siblings: all processes of its launch by rank, itself among them. noted: the loop watches its pidfd.
-    because_of_another: ended for a sibling's failure. over_ns: when its outcome was on disk. state: of the process,
-    before it was ended.
+    because_of_another: ended for a sibling's failure. over_ns: when its outcome was on disk, monotonic. state: of the
+    process, before it was ended. entered: begin of each phase in monotonic nanoseconds.
     """
 
     next: NextLaunch
@@ -53,7 +53,7 @@ class Live:
 
     @property
     def was_stopped(self) -> bool:
-        """Whether a signal kept it from running (state T) when it was to be ended."""
+        """Whether a signal had stopped it (state T) before the orchestrator ended it."""
         return self.state.startswith("T")
 
     @property

@@ -22,7 +22,7 @@ class ZygoteError(Exception):
 
 
 class ZygoteClient:
-    """Keeps one zygote. preload: its imports. patience_s: for those. environment: variables added to ours."""
+    """Keeps one zygote. preload: modules that it imports within patience_s. environment: additions to ours."""
 
     def __init__(self, preload: tuple[str, ...], log: Path, patience_s: float, environment: dict[str, str]) -> None:
         self.ready = False
@@ -47,7 +47,7 @@ class ZygoteClient:
         return -1 if self._zygote is None else self._zygote.fileno()
 
     def start(self, now: float) -> None:
-        """Start a zygote. Raises ZygoteError after too many. now: seconds, as for `kill_if_stuck`."""
+        """Start a zygote. Raises ZygoteError after too many starts. now: seconds, as for `kill_if_stuck`."""
         if self._starts >= _STARTS:
             raise ZygoteError(f"the zygote ended {self._starts} times; see {self._log}")
         self._starts += 1
@@ -62,7 +62,7 @@ class ZygoteClient:
         self._zygote.fork(spec)
 
     def receive(self) -> Iterator[FromZygote]:
-        """Yield its messages. Raises EOFError when it is gone: then call `bury`."""
+        """Yield the zygote's messages. Raises EOFError when it is gone: then call `bury`."""
         while self._zygote is not None and (answer := self._zygote.receive()) is not None:
             if isinstance(answer, Ready):
                 self.ready = True
@@ -70,7 +70,7 @@ class ZygoteClient:
             yield answer
 
     def kill_if_stuck(self, now: float, oldest_request: float) -> None:
-        """Kill a zygote that imports or forks for too long. oldest_request: of a fork, on the clock of `now`."""
+        """Kill a zygote that imports or forks for too long. oldest_request: seconds, of a fork not yet answered."""
         imports_too_long = not self.ready and now > self._asked + self._patience_s
         if self._zygote is None or not (imports_too_long or now > oldest_request + FORK_S):
             return
@@ -81,7 +81,7 @@ class ZygoteClient:
         process_end.signal_quietly(self._zygote.pid, signal.SIGKILL)
 
     def bury(self) -> str:
-        """Describe how the dead zygote ended. Raises ZygoteError if it would end again."""
+        """Describe how the dead zygote ended. Raises ZygoteError if it ended by itself during its imports."""
         was_ready, self.ready = self.ready, False
         exit_ = self.close()
         words = "ended" if exit_ is None else f"ended with {exit_.description}"

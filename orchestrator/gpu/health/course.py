@@ -19,10 +19,10 @@ BUSY_PERCENT: Final = 50  # utilisation from which a look counts as under load
 class Course:
     """The course of the values of one GPU, or of the machine.
 
-    rise: of counters, resets allowed for. busy_lowest: over looks under load. spent_s: longest time without any margin.
-    refusals: reasons for values unread at the newest look. broken, damaged: NVML's first reason that the GPU is gone,
-    or its InfoROM damaged. unheard: source of Xids → reason why it was deaf at any time; deaf: the reason while both
-    were. watched_s: without pauses between telemetry processes.
+    rise: of counters, resets allowed for. busy_lowest: lowest under load. spent_s: longest time at zero or below (a
+    margin). refusals: reasons for values unread at the newest look. broken, damaged: NVML's first reason that the GPU
+    is gone, or its InfoROM damaged. unheard: source of Xids → reason why it was deaf at any time; deaf: the reason for
+    a time when both were. watched_s: without pauses between telemetry processes.
     """
 
     looks: int = 0

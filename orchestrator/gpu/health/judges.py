@@ -57,8 +57,8 @@ class Judgement:
 class Case:
     """The facts about one GPU.
 
-    siblings: courses of the others of its name and memory. xids: numbers, ordered by time. failures: of launches, by a
-    fault of the hardware. accused: other failures, attributed to the device.
+    siblings: courses of the other GPUs with its name and memory. xids: numbers, ordered by time. failures: of launches,
+    by a fault of the hardware. accused: other failures, attributed to the device.
     """
 
     board: Board
@@ -241,11 +241,7 @@ def _pcie_width(case: Case) -> Judgement:
 
 
 def _nvlinks(case: Case) -> Judgement:
-    """Judge the number of NVLinks.
-
-    It is compared with the table of boards, the usual maximum of identical boards that have links, and the GPU's own
-    maximum.
-    """
+    """Judge the number of NVLinks by the table of boards, the usual maximum of identical boards, and the GPU's own."""
     lowest, highest = case.course.lowest["nvlinks_up"], case.course.highest["nvlinks_up"]
     others = Counter(up for sibling in case.siblings if (up := sibling.highest.get("nvlinks_up", 0)))
     usual = max(others, key=lambda up: (others[up], up), default=0)

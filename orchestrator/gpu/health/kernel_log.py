@@ -34,7 +34,7 @@ class KernelLog:
 
     @property
     def readable(self) -> bool:
-        """Whether it can be read, and could until now."""
+        """Whether the log can still be read."""
         return self._fd is not None
 
     def heard(self) -> Iterator[tuple[str, int]]:

@@ -22,9 +22,7 @@ _TOTAL: Final = re.compile(r"^TOTAL_ERR_\w+ (\d+)$", re.MULTILINE)
 def look(pci_addresses: Iterable[str], elsewhere: int = 0, sysfs: Path = SYSFS) -> NodeVitals:
     """Read the error counters (AER, EDAC), summed over GPUs and memory controllers.
 
-    `refusals` names missing and partial counters.
-
-    elsewhere: number of further GPUs, whose address is unknown.
+    elsewhere: number of further GPUs, whose address is unknown. `refusals` of the result: missing and partial counters.
     """
     values: dict[str, int] = {}
     refusals: dict[str, str] = {}

@@ -1,9 +1,9 @@
 """The health records of the telemetry process: one frame a record in telemetry/health.records, ordered by time.
 
-Watch        it starts: the boot, and the GPUs whose Xids it cannot hear
-Deafened     it can no longer hear some, or may have missed some
+Watch        the process starts: the boot, and the GPUs whose Xids it cannot read
+Deafened     the process can no longer read the Xids of some GPUs, or may have missed some
 Vitals       values of one GPU at the start, every ten seconds, and at the end
-XidSeen      an error of the driver, as soon as it is heard
+XidSeen      an error of the driver, as soon as it is reported
 NodeVitals   the error counters of the machine, as often as Vitals
 """
 
@@ -52,7 +52,7 @@ class Deafened(_Record, frozen=True, kw_only=True):
 class Vitals(_Record, frozen=True, kw_only=True):
     """Values of one GPU at one time, by the names of reader.py. refusals: reasons for unread ones.
 
-    broken: NVML's reason for a GPU that is gone or must be reset. damaged: of its InfoROM. Both else empty.
+    broken: why the GPU is gone or must be reset. damaged: why its InfoROM is. Both from NVML, else empty.
     """
 
     uuid: str

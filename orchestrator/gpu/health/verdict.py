@@ -151,7 +151,7 @@ def worst(verdicts: Iterable[HealthVerdict], default: HealthVerdict = HealthVerd
 
 @dataclass(frozen=True)
 class Work:
-    """Time in which a GPU worked, monotonic within one boot. unwatched_ns: when telemetry ended, if it had."""
+    """Time in which a GPU worked, monotonic within one boot. unwatched_ns: end of telemetry, None if it went on."""
 
     boot_id: str
     begin_ns: int

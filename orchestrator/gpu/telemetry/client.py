@@ -25,7 +25,7 @@ from protocol.result import Result
 
 _FROM_SAMPLER: Final = codec.Decoder[FromSampler](FromSampler)
 _PATIENCE_S: Final = 2.0
-"""For each step of ending it: closed socket, SIGTERM, SIGKILL. SIGKILL as the first step once froze an A100."""
+"""For each step of ending the sampler: closed socket, SIGTERM, SIGKILL. SIGKILL first once froze an A100."""
 
 
 class Telemetry:
@@ -49,7 +49,7 @@ class Telemetry:
     ) -> Self:
         """Start sampling the GPUs into `RunPaths(folder).samples(uuid)`. stop, hot: as in Task.
 
-        Call it from the main thread, with which the sampler is killed. Raises StorageError without a folder.
+        Call it from the main thread: the sampler is killed when that thread ends. Raises StorageError without a folder.
         """
         paths = RunPaths(folder)
         try:

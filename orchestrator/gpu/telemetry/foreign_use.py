@@ -75,10 +75,7 @@ class ForeignUse:
             self._here[uuid] = by
 
     def unseen(self, at_ns: int) -> None:
-        """Note that telemetry has ended at `at_ns`.
-
-        The processes seen last count until then; nobody waits for their end.
-        """
+        """Note that telemetry ended at `at_ns`. The processes seen last count as gone from then on."""
         for uuid in tuple(self._here):
             self.note(uuid, "", at_ns)
 

@@ -37,9 +37,9 @@ class Thermometer:
         self._reported: set[str] = set()
 
     def too_hot(self, uuid: str, now_ns: int, temperature_c: int | None, margin_c: int | None) -> str:
-        """Why a GPU must stop; empty where it may continue, and after the first report. None: not read.
+        """Why a GPU must stop; empty where it may continue, and after the first report.
 
-        margin_c: degrees left until the GPU slows itself down.
+        temperature_c, margin_c: degrees Celsius now, and left until the GPU slows itself down; None if unread.
         """
         limit = self._reached(temperature_c, margin_c)
         if not limit:

@@ -22,7 +22,7 @@ Window = tuple[int, int]
 
 MIN_MEASURED_S: Final = 5.0
 MIN_COUNTED_NS: Final = 500_000_000
-"""Between the first and the last reading of the energy counter in a load window: it moves every 0.1 s."""
+"""Least time between first and last reading of the energy counter in a load window: it moves every 0.1 s."""
 NEAR_NS: Final = 1_000_000_000  # largest distance from a window at which a sample counts
 SHARED: Final = "power, temperature, clocks and utilisation are those of the whole GPU, which several slices share"
 MIN_FOR_CLOCK_DRIFT: Final = 4
@@ -154,11 +154,10 @@ def _means(inside: Sequence[Sample]) -> _Averages:
 
 
 def _under_load(inside: Sequence[Sample], work_ns: int) -> _Averages:
-    """Return averages over the load window.
+    """Return averages over the load window. inside: its samples.
 
     Power is the slope of the energy counter, because the board's mean over a second includes the time before the load.
-
-    inside: samples of the load window. Without a counter power is the mean of the samples, and energy is not known.
+    Without a counter power is the mean of the samples, and energy is not known.
     """
     counted = [sample for sample in inside if sample.energy_mj is not None]
     energy_mj = _without_none([sample.energy_mj for sample in inside])
