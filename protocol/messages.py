@@ -75,7 +75,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 SETTLING_S: Final = 0.5
-"""Between the first iteration and a load window: power and clock of a GPU settle within tenths of a second."""
+"""Seconds between the first iteration and a load window: power and clock of a GPU settle within tenths of a second."""
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,7 +104,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """How the processes of a cell on several devices find each other, in the order of `cell.devices`. Rank 0 leads.
 
     meeting: file in a private folder. steps: file with a STEP for each rank, counted before each common operation: in a
-    hang, the rank with the lowest number did not come.
+    hang, the rank with the lowest count did not come.
     """
 
     rank: int

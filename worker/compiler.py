@@ -130,12 +130,12 @@ def use_caches(folder: Path, *, cold: bool) -> bool:
     cached = folder.is_dir()
     for variable, name in _CACHES.items():
         os.environ[variable] = str(folder / name)
-    importlib.import_module("worker.inductor_ahead")  # takes a second, which is no time to compile
+    importlib.import_module("worker.inductor_ahead")  # takes a second that must not count as compile time
     return cached
 
 
 def use_workers() -> None:
-    """Have a pool of processes compile kernels, one a core: worth its start for a model, not for an operator."""
+    """Let a pool of processes, one for each core, compile kernels: worth its start for a model, not an operator."""
     config: Any = sys.modules["torch._inductor.config"]
     config.compile_threads = config.decide_compile_threads()
 

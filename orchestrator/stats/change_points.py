@@ -65,7 +65,7 @@ def _first(series: _Series, start: int) -> Change | None:
 
 
 def _sharpest(series: _Series, start: int, at: int, length: int) -> Change:
-    """Return the place with the least p: the following runs may have begun before the change did."""
+    """Return the change at the place with the least p: the runs that first showed it may begin before it."""
     runs = len(series.logs)
     held = {
         (place, shorter): _held(series, start, place, shorter)

@@ -17,7 +17,7 @@ from worker.verify.products import Products
 REPETITIONS: Final = 10
 
 Strike = Callable[[torch.Tensor], None]
-"""Repeats an injected fault that is stuck. Does nothing otherwise."""
+"""Repeats an injected fault that is stuck; does nothing without one."""
 
 
 def examine(

@@ -113,7 +113,7 @@ def _wrong(shape: str, verified: Verified) -> ShapeResult:
 
 @dataclass(frozen=True)
 class _Calls:
-    """Calls of one pass on each copy of the inputs. name: of its series, after "real". given: to the last call."""
+    """Calls of one pass on each copy of the inputs. name: suffix of its series. given: tensors of the last call."""
 
     name: str
     calls: Sequence[Step]
