@@ -216,5 +216,5 @@ def _loggers() -> Iterator[logging.Logger]:
 
 
 def _reason(lines: list[str]) -> str:
-    """The line with the reason: after the general sentence of a graph break, or the first failed guard."""
+    """The line with the reason: the second one if there is one, because the first is general."""
     return (lines[1:] or lines or ["unknown"])[0].removeprefix("- ")[:300]

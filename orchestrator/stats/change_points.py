@@ -23,7 +23,7 @@ ALPHA: Final = 0.01
 
 
 class Change(NamedTuple):
-    """A change of the level. at: its first value. log_ratio: of the medians, new over old. p: after Bonferroni."""
+    """A change of the level. at: index of its first value. log_ratio: of medians, new over old. p: after Bonferroni."""
 
     at: int
     log_ratio: float

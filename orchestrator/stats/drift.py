@@ -97,7 +97,7 @@ class Course:
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """Courses of one GPU. relative: to at least three siblings. kinds, raw_kinds: by kind of work."""
+    """Courses of one GPU. relative: to three or more siblings. kinds (relative), raw_kinds: courses by kind of work."""
 
     gpu: str
     raw: Course
@@ -120,7 +120,7 @@ class Drift:
 
     @property
     def slows_against_siblings(self) -> bool:
-        """Whether it slows down relative to its siblings."""
+        """Whether the GPU slows down relative to its siblings."""
         return _slowing(self.relative, self.kinds)
 
     @property

@@ -151,7 +151,7 @@ def _beyond(pair: Pair, variances: Sequence[Variance]) -> float:
 
 
 def without_verdict(pair: Pair, wanted: int) -> Judged:
-    """Return the ratio alone. wanted: launches a side for a verdict, 0 if none will do. Raises ValueError."""
+    """Return the ratio alone. wanted: launches a side for a verdict; 0: none will do. Raises ValueError for rate 0."""
     return Judged(verdict=ChangeVerdict.INCONCLUSIVE, ratio=math.exp(_log_ratio(pair)), wanted=wanted)
 
 

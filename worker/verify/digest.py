@@ -9,7 +9,7 @@ of whole numbers are the same in any order, so every device and path gives the s
 Let d be the change of a word, |d| < 2^32: at most 31 of its low bits are zero. Detected changes:
 - In one word: always. R·C·d is zero modulo 2^64 only if d is, because R·C is odd.
 - In several words of a row: all but 2^-32 of them over the choice of the weights, since for any choice of the other
-  weights that of the last word must hit 32 given bits.
+  weights, the weight of the last word must hit 32 given bits.
 - In several rows: all but 2^-25. Two conditions of the kind above must hold, one of which may be half fulfilled.
 With words of 64 bits, two flips of the highest bit would never be found: 2^63 times an odd number is 2^63, and two of
 those make 2^64. A plain sum or exclusive or also misses flips of the same bit in two words.
