@@ -116,7 +116,7 @@ STEP: Final = struct.Struct("=q")
 
 
 class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Alternating work and rest: work for on_s, offset_s after multiples of on_s + off_s of the monotonic clock."""
+    """Alternating on_s of work and off_s of rest, in seconds. Periods count from offset_s on the monotonic clock."""
 
     on_s: float
     off_s: float

@@ -48,10 +48,7 @@ class Compiler:
         stage.enter(Phase.COMPILE if self._compiles else Phase.WARM_UP)
 
     def compile(self, module: torch.nn.Module, call: Callable[[], object]) -> None:
-        """Compile the module in place by its first `call`, which returns outputs.
-
-        Raises UnsuitableModelError where torch.compile finds nothing to compile.
-        """
+        """Compile the module in place by its first `call`. Raises UnsuitableModelError if nothing is compiled."""
         if not self._compiles:
             return
         with self._stage.timed("compile"):

@@ -148,7 +148,7 @@ class Ratios:
 
 @dataclass(frozen=True)
 class OfRun:
-    """A figure in one run. counted: in the judged series. change: of the level here, or "". stack: it changed."""
+    """A figure in one run. counted: in the judged series. change: of the level here, or "". stack: has changed."""
 
     name: str
     began: str

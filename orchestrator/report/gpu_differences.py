@@ -32,7 +32,7 @@ class Differences(NamedTuple):
 
 
 def differences(report: Report) -> Iterator[Differences]:
-    """Compare the devices of each group of several."""
+    """Compare the devices of each group of two or more."""
     found: dict[str, dict[tuple[object, ...], Line]] = {}
     for line in lines(report):
         if line.entry.workload != Workload.LOAD and line.figure is not None:

@@ -84,10 +84,7 @@ def _findings(result: BurnInReport, report: Report) -> Iterator[Finding]:
 
 
 def each_gpu(report: Report) -> Section | None:
-    """Return a finding for each GPU, the gravest first: verdict, one line of evidence, what to do.
-
-    GPUs that PASS without a remark share a line.
-    """
+    """Return a finding for each GPU, the gravest first. GPUs that PASS without a remark share a line."""
     if report.burn_in is None:
         return None
     ordered = sorted(report.burn_in.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict))
