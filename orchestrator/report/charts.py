@@ -148,7 +148,7 @@ class Ratios:
 
 @dataclass(frozen=True)
 class OfRun:
-    """A figure in one run. counted: in the judged series. change: of the level here, or "". stack: has changed."""
+    """A figure in one run. counted: in the judged series. change: of the level, or "". stack: the stack changed."""
 
     name: str
     began: str

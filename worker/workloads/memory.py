@@ -6,8 +6,8 @@
 
 An iteration is one visit to one chunk, a write or a check. The device counts wrong words and keeps the place and bits
 of the first. The host reads that once a group. Offsets are words of 64 bits within the memory under test, never
-physical rows. A wrong word is read again after other memory, so that it does not come from a cache: it is wrong again
-after a fault of the memory, and right after one of reading or of a cache.
+physical rows. A wrong word is read again after other memory, so that it does not come from a cache: a fault of
+the memory makes it wrong again, and after a fault of reading or of a cache it is correct.
 """
 
 import math

@@ -48,7 +48,7 @@ def stragglers(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Section | None:
-    """The comparison with siblings, also for a single device, where it explains why there is none."""
+    """The comparison with siblings. For a single device: why there is no comparison."""
     if not report.stragglers:
         return None
     devices = {device.gpu_uuid: device for device in report.gpu_info}
