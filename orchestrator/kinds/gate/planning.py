@@ -75,7 +75,7 @@ def key(cell: Cell) -> CellKey:
 
 
 def stored(cell_key: CellKey) -> str:
-    """Return a cell key as text, as a configuration stores it."""
+    """Return a cell key as JSON, as a configuration stores it."""
     return msgspec.json.encode(cell_key).decode()
 
 
