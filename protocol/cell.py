@@ -180,7 +180,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One input tensor of a model.
 
-    shape: whole numbers, and the words "batch" and "size" of the cell. dtype: "float" (the cell's precision),
+    shape: whole numbers, and the words "batch" and "size" for those of the cell. dtype: "float" (the cell's precision),
     "float32", "int64", "int32", "uint8" or "bool". low, high: range without `high`; floats without a range are normal.
     """
 
@@ -246,9 +246,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     family: module of worker/models/. preload: imports of the zygote. sizes: None for a fixed input. generation: None
     for a model that cannot write. inference_gflops: of one forward pass of one item. memory_mb: of training at the
-    default batch size. item: plural of a sample in reports. on_request: excluded from "all".
-    own: a user's code. operator: what a
-    cell of an operator measures in place of a model.
+    default batch size. item: plural of a sample in reports. on_request: excluded from "all". own: a user's code.
+    operator: what a cell of an operator measures in place of a model.
     """
 
     name: str

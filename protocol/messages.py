@@ -75,7 +75,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 SETTLING_S: Final = 0.5
-"""Between the first iteration and a load window: power and clock of a GPU settle within tenths of a second."""
+"""Seconds between the first iteration and a load window: power and clock of a GPU settle within tenths of a second."""
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,7 +104,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """How the processes of a cell on several devices find each other, in the order of `cell.devices`. Rank 0 leads.
 
     meeting: file in a private folder. steps: file with a STEP for each rank, counted before each common operation: in a
-    hang, the rank with the lowest number did not come.
+    hang, the rank with the lowest count did not come.
     """
 
     rank: int
@@ -116,7 +116,7 @@ STEP: Final = struct.Struct("=q")
 
 
 class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Alternating work and rest: work for on_s, offset_s after multiples of on_s + off_s of the monotonic clock."""
+    """Alternating on_s of work and off_s of rest, in seconds. Periods count from offset_s on the monotonic clock."""
 
     on_s: float
     off_s: float

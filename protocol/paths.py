@@ -38,10 +38,7 @@ def attempt_name(cell_id: str, attempt: int) -> str:
 
 @dataclass(frozen=True)
 class LaunchPaths:
-    """Folder of one attempt.
-
-    For several processes it is the leader's folder, which contains the folders of the others.
-    """
+    """Folder of one attempt. For several processes it is the leader's, which contains those of the others."""
 
     folder: Path
 

@@ -87,7 +87,7 @@ class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Facts of the warm-up, times in milliseconds.
 
     course: median iteration of each block until times were steady (protocol.floats), empty where that was not sought.
-    settled_blocks: number of last blocks in it that had settled (protocol.settling).
+    settled_blocks: number of its last blocks that had settled (protocol.settling).
     """
 
     steady_state: SteadyState

@@ -78,8 +78,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     key: device, architecture, driver, libraries, MIG; digests are compared only where it agrees. digests: of outputs
     that every launch must reproduce, in order. losses: of training steps, as hexadecimal floats. patterns: of a memory
     test → complete marches. method: how outputs were compared. checks: comparisons. operations: verified floating-point
-    operations. verified_bytes: of memory or transfers. mismatches: all; kept: the first, in detail. not_tested: →
-    reason.
+    operations. verified_bytes: of memory or transfers. mismatches: number of all; kept: details of the first.
+    not_tested: check → reason.
     """
 
     key: tuple[str, ...]

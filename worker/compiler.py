@@ -48,10 +48,7 @@ class Compiler:
         stage.enter(Phase.COMPILE if self._compiles else Phase.WARM_UP)
 
     def compile(self, module: torch.nn.Module, call: Callable[[], object]) -> None:
-        """Compile the module in place by its first `call`, which returns outputs.
-
-        Raises UnsuitableModelError where torch.compile finds nothing to compile.
-        """
+        """Compile the module in place by its first `call`. Raises UnsuitableModelError if nothing is compiled."""
         if not self._compiles:
             return
         with self._stage.timed("compile"):
@@ -130,12 +127,12 @@ def use_caches(folder: Path, *, cold: bool) -> bool:
     cached = folder.is_dir()
     for variable, name in _CACHES.items():
         os.environ[variable] = str(folder / name)
-    importlib.import_module("worker.inductor_ahead")  # takes a second, which is no time to compile
+    importlib.import_module("worker.inductor_ahead")  # takes a second that must not count as compile time
     return cached
 
 
 def use_workers() -> None:
-    """Have a pool of processes compile kernels, one a core: worth its start for a model, not for an operator."""
+    """Let a pool of processes, one for each core, compile kernels: worth its start for a model, not an operator."""
     config: Any = sys.modules["torch._inductor.config"]
     config.compile_threads = config.decide_compile_threads()
 
@@ -221,5 +218,5 @@ def _loggers() -> Iterator[logging.Logger]:
 
 
 def _reason(lines: list[str]) -> str:
-    """The line with the reason: after the general sentence of a graph break, or the first failed guard."""
+    """The line with the reason: the second one if there is one, because the first is general."""
     return (lines[1:] or lines or ["unknown"])[0].removeprefix("- ")[:300]

@@ -14,7 +14,7 @@ class DeviceInheritedError(WorkerError):
 
 
 class CommunicationError(WorkerError):
-    """A common operation of a gang's processes failed in this one, perhaps because of another."""
+    """A common operation of a gang failed in this process, perhaps because of another process."""
 
 
 class NotFiniteError(WorkerError):

@@ -66,7 +66,7 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def failure(error: BaseException, phase: Phase, headroom: Headroom | None = None) -> Failure:
     """Describe an exception as a Failure. Never raises.
 
-    phase: in which `error` was raised. headroom: by default now, while the exception's frames hold the model's memory.
+    phase: in which `error` was raised. headroom: read now by default, while the error's frames hold the model's memory.
     """
     seen = _Seen(tuple(_chain(error)), phase, memory.headroom() if headroom is None else headroom)
     category = next((category for category, applies in RULES if applies(seen)), Category.EXCEPTION)

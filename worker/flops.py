@@ -44,10 +44,7 @@ def _convolution_backward(
     output_mask: Sequence[bool],
     **_: object,
 ) -> int:
-    """Count the operations of the needed gradients.
-
-    The gradient of the inputs costs one forward pass, and so does that of the weight.
-    """
+    """Count the operations of the needed gradients: one forward pass for the inputs', one for the weight's."""
     places = (inputs if transposed else grad_output)[2:]
     return 2 * inputs[0] * math.prod(places) * math.prod(weight) * sum(output_mask[:2])
 

@@ -62,7 +62,7 @@ class Gang:
         return self.rank == 0
 
     def align(self) -> None:
-        """Let no device continue before all processes are here. The host of GPUs does not wait."""
+        """Let no device continue before all processes are here. With GPUs the host does not wait."""
         if self.size > 1:
             self.add_up(torch.zeros(1, device=self._device))
 

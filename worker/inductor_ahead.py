@@ -1,12 +1,12 @@
 """Import of Inductor ahead of all launches that compile: 1 to 4 s in which a GPU would be idle.
 
-What imports this must be able to fork afterwards, so the import must start no thread and open no GPU.
+The zygote imports this module and forks later, so the import must start no thread and open no GPU.
 """
 
 from torch._inductor import config
 
 config.compile_threads = 1
-"""More would start a pool of compile workers, and threads with it."""
+"""A larger number would start a pool of compile workers, and threads with it."""
 config.use_experimental_benchmarker = False
 """True asks CUDA whether a GPU is there, which opens it (torch 2.11)."""
 

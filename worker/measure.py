@@ -242,7 +242,7 @@ def _processors_s() -> float:
 
 
 class _Record:
-    """Values measured so far, in milliseconds an iteration, each a mean over `group` of them."""
+    """Values measured so far, in milliseconds an iteration, each a mean over `group` iterations."""
 
     def __init__(self, work: Work, group: int) -> None:
         self._work = work

@@ -50,7 +50,7 @@ _DUMP_AHEAD_S: Final = 2.0
 
 
 def run(spec: LaunchSpec, fault_log: int) -> NoReturn:
-    """Run the launch `spec` and exit with a WorkerExit. fault_log: descriptor for stacks before a deadline."""
+    """Run the launch `spec` and exit with a WorkerExit. fault_log: descriptor for stack dumps before a deadline."""
     link = _Link(spec)
     link.send(
         Hello(

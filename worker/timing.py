@@ -27,7 +27,7 @@ _BEHIND: Final = 0.5
 
 Less than one: CUDA holds the host back after about a thousand launches, less than a training step of a large model."""
 _BEHIND_MS: Final = 5.0
-"""Enough for any length of iteration: a thousand launches of bert-base training (95 ms on an H200) are 38 ms."""
+"""Time behind that always suffices: a thousand launches of bert-base training (95 ms on an H200) are 38 ms."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ _PID: Final = struct.Struct("<i")
 
 
 def main() -> NoReturn:
-    """Serve until the orchestrator closes its end."""
+    """Serve until the orchestrator closes its end of the socket."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     control = socket.socket(fileno=CONTROL_FD)
     prepare = _receive(control)

@@ -21,7 +21,7 @@ def of(configuration: Configuration) -> Kind:
 
 
 def of_report(report: Report) -> Kind:
-    """Return the kind of the run that a report is of."""
+    """Return the kind of a report's run."""
     return _of(report.test_configuration.preset, burn_in=report.burn_in is not None)
 
 

@@ -34,7 +34,7 @@ def sections(report: Report, layout: Layout) -> tuple[Section, ...]:
 def to_brief(
     report: Report, layout: Layout, details: Sequence[str] = (), *, columns: int = LEAST_WIDTH, colour: bool = False
 ) -> str:
-    """The brief report, without a newline at its end. details: where the rest is."""
+    """The brief report, without a newline at its end. details: where the full reports are."""
     width = min(max(columns, LEAST_WIDTH), MOST_WIDTH)
     lines = list(wrap(brief.title(report, layout), "", "  ", width))
     for part in sections(report, layout):

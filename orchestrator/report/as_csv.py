@@ -47,7 +47,7 @@ _FACTS: Final = {
     "Attempts": "attempts",
     "Reason": "reason",
 }
-"""Column → field, of the report's types that have it."""
+"""Column → field of those types of the report that have it."""
 _NO_BATCH: Final[Row] = {"Batch_Size": None, "Requested_Batch": None}
 
 

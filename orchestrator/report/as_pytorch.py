@@ -87,7 +87,7 @@ def _model(line: Line) -> Json:
 
 
 def _metrics(line: Line) -> Iterator[Json]:
-    """One for each figure. benchmark_values: of each launch where known, else one."""
+    """Yield a metric for each figure. benchmark_values: one value for each launch if known, else one value."""
     metric, fate = line.metric, {"status": str(line.entry.status), "reason": line.entry.reason}
     values = {} if metric is None else {figure: figure.number(metric) for figure in _FIGURES}
     measured = any(value is not None for value in values.values())

@@ -105,7 +105,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Course:
-    """The readings of a device, one below the other, with its launches above. began_ms: since the epoch, whole."""
+    """The readings of a device, one below the other, with its launches above. began_ms: whole ms since the epoch."""
 
     name: str
     began_ms: int
@@ -125,7 +125,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A relative speed with its interval and the margin around 1. word: in the legend. tone: of colour and shape."""
+    """A relative speed with its interval and the margin around 1. word: in the legend. tone: for colour and shape."""
 
     name: str
     word: str
@@ -148,7 +148,7 @@ class Ratios:
 
 @dataclass(frozen=True)
 class OfRun:
-    """A figure in one run. counted: in the judged series. change: of the level from here. stack: it changed."""
+    """A figure in one run. counted: in the judged series. change: of the level, or "". stack: the stack changed."""
 
     name: str
     began: str

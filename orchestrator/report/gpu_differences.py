@@ -1,7 +1,7 @@
 """Compare each GPU with the median of its identical GPUs, over the cells that can show a difference. Pure.
 
-A cell can show one if its row is OK or throttled on all of them: where the GPU waits for the host, or times scatter, it
-cannot. Heat is a difference, too.
+A cell can show a difference if its row is OK or throttled on all of them: not if the GPU waits for the host, or times
+scatter. Heat is a difference, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ EQUAL_PERCENT: Final = 1.0
 
 
 class Differences(NamedTuple):
-    """A group of identical GPUs. percent: by UUID, of the median speed less 100. judging: cells of all that compare."""
+    """A group of identical GPUs. percent: deviation from the median speed by UUID. judging: cells that can show it."""
 
     group: Group
     percent: Mapping[str, float]
@@ -27,12 +27,12 @@ class Differences(NamedTuple):
 
     @property
     def range_percent(self) -> float:
-        """The fastest GPU less the slowest."""
+        """Difference between the fastest GPU and the slowest, in percent of the median speed."""
         return max(self.percent.values()) - min(self.percent.values()) if self.percent else 0.0
 
 
 def differences(report: Report) -> Iterator[Differences]:
-    """Compare the devices of each group of several."""
+    """Compare the devices of each group of two or more."""
     found: dict[str, dict[tuple[object, ...], Line]] = {}
     for line in lines(report):
         if line.entry.workload != Workload.LOAD and line.figure is not None:

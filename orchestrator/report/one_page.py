@@ -60,5 +60,5 @@ def _head(lines: Sequence[str], most: int) -> Iterator[str]:
         indent = " " * (len(rest) - len(rest.lstrip()))
         if cell_len(rest) <= WIDTH:
             yield rest
-        else:  # between words: half of a time of day is another one
+        else:  # between words: half of a time of day is another time
             yield f"{next(wrap(rest.lstrip(), indent, columns=WIDTH - 3))}..."

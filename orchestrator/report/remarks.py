@@ -72,7 +72,7 @@ def legend(figures: Iterable[str]) -> Iterator[str]:
 
 
 def _planned_and_made(metric: Measured) -> int:
-    """Number of planned launches with a result. Added launches replace none."""
+    """Number of planned launches with a result, without added launches."""
     good = {
         attempt.round
         for attempt in metric.attempts

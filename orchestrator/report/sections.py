@@ -16,15 +16,15 @@ from orchestrator.report.charts import Kind, Plot
 from orchestrator.report.numbers import NOT_AVAILABLE
 
 MOST_ROWS: Final = 500
-"""Rows of a table in HTML."""
+"""Most rows of a table in HTML."""
 MOST_CELLS: Final = 1500
-"""Rows of the table of all cells."""
+"""Most rows of the table of all cells."""
 
 
 EMPTY: Final = frozenset({"", NOT_AVAILABLE})
 """Entries that say nothing."""
 SHOWN_REASONS: Final = 3
-"""Reasons for a verdict on a one-page report."""
+"""Most reasons for a verdict on a one-page report."""
 
 
 class Tone(enum.StrEnum):
@@ -41,13 +41,13 @@ class Rank(enum.IntEnum):
     """How much of a paragraph a full page must show."""
 
     MUST = 0
-    """All of it."""
+    """Show all of it."""
     GRAVEST = 1
-    """Its first line, and all of it before the second line of any other paragraph."""
+    """Show its first line, and all of it before the second line of any other paragraph."""
     TOLD = 2
-    """A line, if there is room after MUST."""
+    """Show a line, if there is room after MUST."""
     MORE = 3
-    """A line, if there is room after all graver paragraphs."""
+    """Show a line, if there is room after all graver paragraphs."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart of the table named `table`. choice: title of the choice among plots. left_out: only in the table."""
+    """A chart of the table named `table`. choice: title of the choice among plots. left_out: only the table has it."""
 
     id: str
     title: str
@@ -177,7 +177,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Section:
-    """A chapter or a part of one. summary: first. notes: last. wide: full-width charts. most: findings in text."""
+    """A chapter or a part of one. summary: on top. notes: at the end. wide: wide charts. most: findings in text."""
 
     id: str
     title: str
@@ -202,7 +202,7 @@ class Section:
 
 
 Chapter = Callable[[Report], Section | None]
-"""None where a run has nothing for it."""
+"""Makes the section of a report; None if the run has nothing for it."""
 
 
 def shown(chapter: Chapter, *, tables: Sequence[str] | None = None, findings: bool = True) -> Chapter:
@@ -248,7 +248,7 @@ def ranked(
     found: Sequence[tuple[int, Callable[[], tuple[Entry, ...]]]],
     constant: Collection[str] = (),
 ) -> Cells:
-    """The table with these rows, the lowest ranks of more than MOST_CELLS. found: (rank, function making a row).
+    """The table with at most MOST_CELLS rows, those of the lowest ranks. found: (rank, function making a row).
 
     constant: columns to exclude where all rows have the same entry.
     """
@@ -267,7 +267,7 @@ def drawn(*found: tuple[Chart, Table] | None) -> tuple[tuple[Chart, ...], tuple[
 
 
 def filled(whole: Table, constant: Collection[str] = (), always: Sequence[int] = ()) -> Table:
-    """The table without columns that have no entry at all. constant: titles of columns that need two entries."""
+    """The table without empty columns. constant: titles of columns that need two entries. always: columns to keep."""
     found = [{str(row[place]) for row in whole.rows} - EMPTY for place in range(len(whole.columns))]
     informative = (place for place, of in enumerate(found) if len(of) > (whole.columns[place].title in constant))
     kept = sorted({*informative, *always})

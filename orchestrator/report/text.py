@@ -17,9 +17,9 @@ WIDTH: Final = 80
 RULE: Final = "=" * WIDTH
 THIN_RULE: Final = "-" * WIDTH
 MOST_LINES: Final = 5
-"""Of one field: both ends of a long name are kept."""
+"""Most lines of one field: both ends of a long name are kept."""
 LONGEST_NAME: Final = 40
-"""In the first column of an unframed table."""
+"""Most characters of a name in the first column of an unframed table."""
 _LOG_LINES: Final = 8
 _MORE: Final = "... and {} more in the JSON report"
 _CONSOLE: Final = Console(width=WIDTH, color_system=None, force_terminal=False)

@@ -25,7 +25,7 @@ _BLOCK: Final = 512
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """Maximum length of a log, and of its disk usage."""
+    """Maximum length and maximum disk usage of a log, in bytes."""
 
     printed_bytes: int = 0
     disk_bytes: int = 0

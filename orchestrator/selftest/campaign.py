@@ -26,7 +26,7 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
 def prepare(
     faults: Sequence[Fault], devices: Sequence[Device], folder: Path, moments: Path, command: tuple[str, ...]
 ) -> tuple[StoredRun, tuple[Injection, ...]]:
-    """Plan the run in `folder` that injects each fault into each suitable device. moments: file for their times."""
+    """Plan the run in `folder` that injects each fault into each suitable device. moments: file of fault times."""
     injections = tuple(
         injection for place, device in enumerate(devices) for injection in _on(device, _turned(faults, place))
     )

@@ -16,7 +16,7 @@ _PRINTED_BYTES: Final = 64 * 1024
 class Try(msgspec.Struct, frozen=True, kw_only=True):
     """One process by the journal. category: None for a result, or without a recorded end. signal: by name.
 
-    seconds: from the injection to the recorded verdict, None without both. stacks: of its threads were dumped.
+    seconds: from the injection to the recorded verdict, None unless both are known. stacks: of its threads were dumped.
     output_bytes: kept of its output. printed_bytes, disk_bytes: maximum length and disk usage of its log as it ran.
     """
 

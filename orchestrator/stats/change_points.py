@@ -23,7 +23,7 @@ ALPHA: Final = 0.01
 
 
 class Change(NamedTuple):
-    """A change of the level. at: its first value. log_ratio: of the medians, new over old. p: after Bonferroni."""
+    """A change of the level. at: index of its first value. log_ratio: of medians, new over old. p: after Bonferroni."""
 
     at: int
     log_ratio: float
@@ -65,7 +65,7 @@ def _first(series: _Series, start: int) -> Change | None:
 
 
 def _sharpest(series: _Series, start: int, at: int, length: int) -> Change:
-    """Return the place with the least p: the following runs may have begun before the change did."""
+    """Return the change at the place with the least p: the runs that first showed it may begin before it."""
     runs = len(series.logs)
     held = {
         (place, shorter): _held(series, start, place, shorter)

@@ -34,9 +34,9 @@ ENDS: Final = 0.2
 """Share of the time at either end that is compared."""
 BLOCKS: Final = 20
 _LEAST_BLOCKS: Final = 3
-"""At either end."""
+"""Fewest blocks at either end."""
 _LEAST_AT_AN_END: Final = 2
-"""Visits: one slow visit, first or last, is no change."""
+"""Fewest visits at either end: one slow visit, first or last, is no change."""
 _FOR_AUTOCORRELATION: Final = 8
 """Values of a series that suffice for its lag-1 autocorrelation."""
 _MOST_AUTOCORRELATION: Final = 0.95
@@ -97,7 +97,7 @@ class Course:
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """Courses of one GPU. relative: to at least three siblings. kinds, raw_kinds: by kind of work."""
+    """Courses of one GPU. relative: to three or more siblings. kinds (relative), raw_kinds: courses by kind of work."""
 
     gpu: str
     raw: Course
@@ -120,7 +120,7 @@ class Drift:
 
     @property
     def slows_against_siblings(self) -> bool:
-        """Whether it slows down relative to its siblings."""
+        """Whether the GPU slows down relative to its siblings."""
         return _slowing(self.relative, self.kinds)
 
     @property
@@ -153,8 +153,8 @@ def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) ->
 def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float) -> dict[str, Interval]:
     """Return the change of each GPU from the first fifth of its values to the last.
 
-    series: in order of time, at least twice `least` values, which each end has at least. confidence: of each end of an
-    interval.
+    series: in order of time, at least twice `least` values. least: fewest values of each fifth. confidence: of each
+    end of an interval.
     """
     rests = {gpu: _rest(values, least) for gpu, values in series.items()}
     variances = pooled.shrunk([_variance(one.values) for one in rests.values()])
@@ -185,7 +185,7 @@ def _variance(rest: Sequence[float]) -> Variance:
 
 
 def _widening(rests: Sequence[Sequence[float]]) -> float:
-    """Return (1 + r) / (1 - r), at least 1. A fitted line hides (2 + 4 r) / n of r, which is added."""
+    """Return (1 + r) / (1 - r), at least 1. r: lag-1 autocorrelation, and (2 + 4 r) / n that a fitted line hides."""
     squares = math.fsum(map(_squares, rests))
     if squares == 0:
         return 1.0
@@ -236,7 +236,7 @@ def _by_kind(levels: Mapping[tuple[int, str], Mapping[str, float]]) -> dict[str,
 def _usually_faster(windows: Mapping[int, Mapping[str, float]]) -> dict[tuple[str, str], float]:
     """Return by (GPU, other) the other's usual lead in one kind of work.
 
-    Only siblings that were at work for most of the GPU's time, but at least the three that were at work longest.
+    Contains siblings that were at work for most of the GPU's time, and at least the three that were longest.
     """
     ahead: dict[str, dict[str, array[float]]] = defaultdict(lambda: defaultdict(lambda: array("d")))
     spans: dict[tuple[str, str], tuple[int, int]] = {}

@@ -91,7 +91,7 @@ def of_launch(result: Result) -> LaunchFigures:
 
 
 def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
-    """Return the lasting change, only on the device's own clock: times that the host decides follow its other work."""
+    """Return the lasting change; None on a CPU, or if the host decides the times: its other work changes them."""
     warm_up = result.warm_up
     if not warm_up.course or result.launch_bound is None or result.host_bound:
         return None

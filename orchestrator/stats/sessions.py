@@ -17,7 +17,7 @@ def learned(sessions: Sequence[Mapping[_Cell, Sequence[float]]], prior: float) -
     """Return the standard deviation of log rates between sessions, without that of launches.
 
     None for fewer than three sessions, or without a common cell. sessions: rates of the launches by cell, above zero.
-    prior: assumed without them.
+    prior: the deviation to assume without sessions, towards which the result is drawn.
     """
     cells = set.intersection(*(set(one) for one in sessions)) if sessions else set()
     if len(sessions) < LEAST_SESSIONS or not cells:

@@ -26,17 +26,17 @@ from orchestrator.stats.siblings import ALPHA, holm
 MOST_LAUNCHES: Final = 100
 """Most recommended launches: differences from day to day are larger than what more would show."""
 LEAST_LAUNCHES: Final = 3
-"""A side, for a verdict without a prior: two launches underestimate their spread too often."""
+"""Fewest launches a side for a verdict without a prior: two underestimate their spread too often."""
 LARGEST_UNSEEN: Final = 0.1
-"""Largest change of NO CHANGE SEEN; the prior, if larger."""
+"""Largest change of NO CHANGE SEEN, or the prior if that is larger."""
 _WIDEST_UNSEEN: Final = 0.25
-"""Of logarithms, a slow-down of 22 %: cells with a larger possible slow-down are INCONCLUSIVE."""
+"""Difference of logarithms, a slow-down of 22 %: cells with a larger possible slow-down are INCONCLUSIVE."""
 _POWER: Final = 0.8
 _ALPHA_CELLS: Final = 0.0005
-"""After Holm. Spreads that vary by cell or have two modes make it 1 % [sim, docs/method-reference.md]."""
+"""Error probability after Holm: 1 % if spreads vary by cell or have two modes [sim, docs/method-reference.md]."""
 _ALPHA_GROUP: Final = 0.008
 _ALPHA_UNSTEADY: Final = 0.004
-"""After Holm, and only half of it is slower: with all cells together 1 % at most."""
+"""Error probability after Holm, of which half is slower: with all cells together 1 % at most."""
 _MOST_DEGREES: Final = 1e6
 
 
@@ -113,7 +113,7 @@ class GroupMean:
 
 
 class _Estimate(NamedTuple):
-    """Log of a ratio. of_launches: variance of a launch; of_sessions: of two sessions; variance: in all."""
+    """Log of a ratio. of_launches: variance of a launch; of_sessions: of two sessions; variance: total."""
 
     log_ratio: float
     of_launches: float
@@ -151,7 +151,7 @@ def _beyond(pair: Pair, variances: Sequence[Variance]) -> float:
 
 
 def without_verdict(pair: Pair, wanted: int) -> Judged:
-    """Return the ratio alone. wanted: launches a side for a verdict, 0 if none will do. Raises ValueError."""
+    """Return the ratio alone. wanted: launches a side for a verdict; 0: none will do. Raises ValueError for rate 0."""
     return Judged(verdict=ChangeVerdict.INCONCLUSIVE, ratio=math.exp(_log_ratio(pair)), wanted=wanted)
 
 
@@ -181,7 +181,7 @@ def _group_mean(pairs: Sequence[Pair], estimate: _Estimate | None, *, shown: boo
 
 
 def _of_mean(pairs: Sequence[Pair]) -> _Estimate | None:
-    """Use each cell's own variance: shrunk ones are not independent. Sessions do not average out."""
+    """Return the mean log ratio. Cells keep their variances: shrunk ones are dependent. Sessions do not average out."""
     parts: list[Variance] = []
     for pair, found in zip(pairs, _of_launches(pairs), strict=True):
         own = _widest(found) if found and pair.prior is not None and pair.needs_prior else _own(pair)

@@ -139,7 +139,7 @@ def _planned_bytes(compiled: "jax.stages.Compiled") -> int:
 
 
 def _profiled(calls: _Calls, kind: DeviceKind) -> tuple[int | None, list[tuple[str, float]]]:
-    """Kernels of one call (on a CPU: XLA's operations), None for none seen; names and milliseconds of all."""
+    """Number of kernels in one call (CPU: XLA's operations), None for none seen; name and milliseconds of each."""
     import jax
 
     with tempfile.TemporaryDirectory() as folder:

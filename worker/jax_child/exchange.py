@@ -26,7 +26,7 @@ class Array(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An operator and its inputs. parent: PID of the launch. window_s: of each timed window. copies: rotated."""
+    """An operator and its inputs. parent: PID of the launch. window_s: of a timed window. copies: of the inputs."""
 
     parent: int
     operator: str

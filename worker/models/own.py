@@ -68,7 +68,7 @@ class Own:
     def _example_inputs(self, module: torch.nn.Module, feed: Feed) -> object:
         """The user's inputs, on the device. Raises ModelCodeError if they do not follow the batch size.
 
-        Also makes another batch size, because a length may equal one by chance.
+        Also makes inputs of another batch size, because a length may equal one batch size by chance.
         """
         requested, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller one fits too
         counts_samples = self._code.hook(module, "samples") is not None
@@ -187,10 +187,7 @@ class Own:
 
 
 def _natural_loss(outputs: object, label: str) -> torch.Tensor:
-    """Return the loss of a model without a loss function.
-
-    It is `loss` of the outputs, else the only output if that is one number, else the sum of the mean squares of all
-    outputs.
+    """Return `loss` of the outputs, else their only number, else the sum of the mean squares of all outputs.
 
     Raises ModelCodeError if no output depends on the parameters.
     """

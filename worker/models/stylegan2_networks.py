@@ -39,7 +39,7 @@ def _require_doublings(resolution: int) -> None:
 
 
 def _per_channel(values: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
-    """(batch, channels) as a factor of (batch, channels, side, side), in its type, so that autocast keeps it."""
+    """(batch, channels) as a factor of (batch, channels, side, side), in the type of features, which autocast keeps."""
     return values.to(features.dtype)[:, :, None, None]
 
 
@@ -223,7 +223,7 @@ class Generator(nn.Module):
 
 
 class _ResidualBlock(nn.Module):
-    """Block of the discriminator: features at half the side, the sum of both paths at the variance of one."""
+    """Block of the discriminator: features at half the side. The sum of two paths has the variance of one path."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()

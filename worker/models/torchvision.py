@@ -15,7 +15,7 @@ from worker.models.base import Batch, Feed, applied_to, arguments
 
 _CLASSES: Final = 1000
 _STEM_POOLED: Final = 2.53
-"""Mean square behind ResNet's stem: the largest of nine overlapping neighbours, rectified [sim]."""
+"""Mean square after ResNet's stem: the largest of nine overlapping neighbours, rectified [sim]."""
 _SILU: Final = 0.355
 """Mean square of SiLU of a standard normal number."""
 _GATE: Final = 0.25

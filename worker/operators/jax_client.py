@@ -20,10 +20,7 @@ _OF_DEADLINE = 0.9
 
 
 def measure(assign: Assign, operator: str, inputs: Sequence[torch.Tensor], copies: int) -> tuple[Answer, torch.Tensor]:
-    """Have JAX measure an operator; returns its output, too, on the CPU.
-
-    Raises UnsupportedError or, where its process failed, WorkerError.
-    """
+    """Have JAX measure an operator; return its output on the CPU, too. Raises UnsupportedError, WorkerError."""
     kind = assign.device.kind
     request = Request(
         parent=os.getpid(),

@@ -8,7 +8,7 @@ from worker.timing import HostClock, Step
 
 ROTATED_BYTES: Final = {"cuda": 2**30, "cpu": 4 * 2**20}
 """Inputs of a round together: eight times the largest L2 cache of a GPU (126 MB), which does not evict the oldest data
-first: with five times its size, a sum was still 18 % faster than from memory [H100]. A little for a CPU device."""
+first: with five times its size, a sum was still 18 % faster than from memory [H100]. A CPU device gets little."""
 MOST_COPIES: Final = 256
 LEAST_COPIES: Final = 2
 LEAST_CALLS: Final = 5

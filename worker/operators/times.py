@@ -49,7 +49,7 @@ def pure_ms(
 
 
 def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) -> torch.cuda.CUDAGraph | None:
-    """The calls as a graph; None where they cannot be captured, or not all of their work was."""
+    """The calls as a graph; None where they cannot be captured, or not all of their work was captured."""
     if device.type != "cuda":
         return None
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch does not annotate it

@@ -16,7 +16,7 @@ from worker.operators.functions import Function
 
 _LEAST: Final = 1e-300
 _APART: Final = 1
-"""From the seed of the inputs to that of the gradient: with the same numbers as an input, the exact gradient of a
+"""Difference between the seeds of inputs and gradient: with the numbers of an input, the exact gradient of a
 normalisation is nearly zero."""
 
 

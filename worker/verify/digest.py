@@ -9,8 +9,8 @@ of whole numbers are the same in any order, so every device and path gives the s
 Let d be the change of a word, |d| < 2^32: at most 31 of its low bits are zero. Detected changes:
 - In one word: always. R·C·d is zero modulo 2^64 only if d is, because R·C is odd.
 - In several words of a row: all but 2^-32 of them over the choice of the weights, since for any choice of the other
-  weights that of the last word must hit 32 given bits.
-- In several rows: all but 2^-25. Two conditions of the kind above, of which one may be half fulfilled.
+  weights, the weight of the last word must hit 32 given bits.
+- In several rows: all but 2^-25. Two conditions of the kind above must hold, one of which may be half fulfilled.
 With words of 64 bits, two flips of the highest bit would never be found: 2^63 times an odd number is 2^63, and two of
 those make 2^64. A plain sum or exclusive or also misses flips of the same bit in two words.
 """
@@ -23,7 +23,7 @@ import torch
 from worker.verify import seeded
 
 _ROWS, _COLUMNS, _TRIED = 101, 102, 103
-"""Streams of the seed: of the weights, and of the words that a path is tried with."""
+"""Streams of the seed: for the weights, and for the words that test a path."""
 _CHUNK: Final = 1 << 23  # words that the stock operators take at once: their products are 64 MiB
 _WORD: Final = 1 << 64
 
@@ -32,7 +32,7 @@ Add = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int], No
 
 
 class Digester:
-    """Digests of outputs of the shape of `like`. method: the path, as text. stock: never by Triton."""
+    """Digests of outputs of the shape of `like`. method: the path, as text. stock: never use Triton."""
 
     def __init__(self, like: torch.Tensor, seed: int, *, stock: bool = False) -> None:
         """Raises ValueError if a row is not a whole number of 32-bit words."""

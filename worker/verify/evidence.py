@@ -17,7 +17,7 @@ from worker.verify.products import Products
 REPETITIONS: Final = 10
 
 Strike = Callable[[torch.Tensor], None]
-"""Repeats an injected fault that is stuck. Does nothing otherwise."""
+"""Repeats an injected fault that is stuck; does nothing without one."""
 
 
 def examine(
@@ -63,10 +63,7 @@ def _verdict(products: Products, number: int, pair: int, output: torch.Tensor) -
 def _beyond_rounding(
     products: Products, pair: int, output: torch.Tensor, expected: torch.Tensor, found: Differences
 ) -> bool | None:
-    """Whether a differing element is too far from its fp64 value; None if no element differs.
-
-    Checks the first and the farthest elements.
-    """
+    """Whether a first or farthest differing element is too far from its fp64 value; None if none differs."""
     if not found.elements:
         return None
     left, right = products.operands(pair)

@@ -21,7 +21,7 @@ from worker.verify.seeded import Squares
 
 VECTORS: Final = 4
 LARGEST: Final = {torch.float32: 2**24 - 1, torch.float16: 2**11, torch.bfloat16: 2**8}
-"""Whole number up to which all can be stored."""
+"""Largest n for which every whole number from 0 to n can be stored."""
 _TF32_LARGEST: Final = 2**11
 _FP64_LARGEST: Final = 2**53
 _CHUNK: Final = 1 << 23  # elements that are converted to fp64 at once: 64 MiB
@@ -33,8 +33,8 @@ _STAGGER: Final = 37
 class Bounds:
     """Limits of exact products.
 
-    most: magnitude of the operands' elements. terms: nonzero elements of a left operand's row. largest: magnitude that
-    no partial sum exceeds. reach: largest element of the vectors.
+    most: largest magnitude of the operands' elements. terms: nonzero elements of a left operand's row. largest:
+    magnitude that no partial sum exceeds. reach: largest element of the vectors.
     """
 
     most: int
@@ -53,7 +53,7 @@ def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
 
 
 def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
-    """Random whole numbers, zero except `terms` of each row, at different places in each row."""
+    """Random whole numbers at `terms` places of each row, different ones in each row; zero elsewhere."""
     matrix = squares.whole(stream, limits.most)
     if limits.terms < squares.side:
         column = torch.arange(squares.side, device=squares.device)

@@ -98,7 +98,7 @@ def matrix(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _digesters(gradients: Sequence[torch.Tensor], seed: int) -> list[Digester]:
-    """One for each gradient, shared within a shape: each new one takes milliseconds of an idle GPU to try itself."""
+    """One for each gradient, shared within a shape: each new one tests itself, for milliseconds of an idle GPU."""
     kinds = [(gradient.shape, gradient.dtype) for gradient in gradients]
     made = {kind: Digester(gradient, seed) for kind, gradient in dict(zip(kinds, gradients, strict=True)).items()}
     return [made[kind] for kind in kinds]

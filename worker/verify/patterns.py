@@ -2,8 +2,8 @@
 
     ↑ write w        ↑ check w, write ~w        ↓ check ~w, write w        ↑ check w
 
-↑ from the first word to the last, ↓ back: moving inversions. A group of chunks is checked, looked at, and only then
-written. Faults that each pattern finds in otherwise healthy memory ("all": whichever bits, word or line):
+↑ from the first word to the last, ↓ back: moving inversions. A group of chunks is checked and its results read before
+it is written. Faults that each pattern finds in otherwise healthy memory ("all": whichever bits, word or line):
 
     fault                                                own address  moving inv.  walking  modulo 20  random
     bits that flip after they were written                    all         all        all       all      all
@@ -61,7 +61,7 @@ class Turn:
 
 
 Words = Callable[[Span, Turn, torch.device], torch.Tensor]
-"""Expected words of a span: new int64 of shape (count,), on the device, in memory for two or three of it."""
+"""Expected words of a span: new int64 of shape (count,), on the device. Takes the memory of two or three spans."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Visit:
-    """Write or check of one chunk. last: of its group, so that the host looks at the results."""
+    """Write or check of one chunk. last: of its group, so that the host now reads the results."""
 
     chunk: int
     content: Content

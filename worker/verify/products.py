@@ -17,7 +17,7 @@ class Products(Protocol):
     """Products of pairs of operands, each verified by one number.
 
     pairs: number of products. side: of the square matrices. what, method: as text. not_tested: as in Verification. odd:
-    outputs that were wrong before the watch: pair, verdict, output.
+    outputs that were wrong before the watch began: pair, verdict, output.
     """
 
     pairs: int

@@ -1,4 +1,4 @@
-"""Import of Triton ahead of all launches, without a GPU. If it fails, each launch does it itself.
+"""Import of Triton ahead of all launches, without a GPU. If it fails, each launch imports Triton itself.
 
 Triton hashes its own files for its cache, and imports Gluon: 0.5 to 0.7 s on an H200 in which the GPU would be idle.
 """

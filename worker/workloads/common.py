@@ -107,10 +107,7 @@ def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
 
 
 def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
-    """The module with floating-point parameters in `dtype`.
-
-    Raises UnsuitableModelError for complex parameters in a two-byte type.
-    """
+    """Cast floating-point parameters. Raises UnsuitableModelError for complex ones and a two-byte type."""
     if dtype in devices.HALF.values():
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             if tensor.is_complex():

@@ -5,9 +5,9 @@
     group:  32 chunks are checked ──▶ read the counts, and examine what is wrong ──▶ only then overwritten
 
 An iteration is one visit to one chunk, a write or a check. The device counts wrong words and keeps the place and bits
-of the first. The host waits for that once a group. Offsets are words of 64 bits within the memory under test, never
-physical rows. A wrong word is read again after other memory, so that it does not come from a cache: a fault of the
-memory is wrong again, one of reading or of a cache right.
+of the first. The host reads that once a group. Offsets are words of 64 bits within the memory under test, never
+physical rows. A wrong word is read again after other memory, so that it does not come from a cache: a fault of
+the memory makes it wrong again, and after a fault of reading or of a cache it is correct.
 """
 
 import math
@@ -44,9 +44,9 @@ from worker.workloads import common
 
 _MIB: Final = 1024 * 1024
 CHUNK: Final = {"cuda": 128 * _MIB, "cpu": _MIB}
-"""Bytes. On a GPU enough work for longer than the host takes to enqueue it."""
+"""Bytes of a chunk. On a GPU its work takes longer than the host needs to enqueue it."""
 GROUP: Final = 32
-"""Chunks that are checked before the host looks, about every eight milliseconds of a GPU."""
+"""Chunks that are checked before the host reads the results, about every eight milliseconds on a GPU."""
 CPU_MIB: Final = 64
 SHARE: Final = 0.92
 """Tested share of the free memory. The rest is for scratch, and for what libraries take later."""
@@ -54,7 +54,7 @@ LEAST_SHARE: Final = 0.9  # the result names a smaller tested share
 _LESS: Final = 0.02  # of the free memory, by which the next attempt is smaller
 _SCRATCH: Final = 5  # chunks that a visit may take in addition
 _CACHED: Final = {"cuda": 256 * _MIB, "cpu": 64 * _MIB}
-"""Bytes to read until no cache holds earlier data: twice the largest."""
+"""Bytes to read until no cache holds earlier data: twice the largest cache."""
 REPETITIONS: Final = 10
 _WORD_BITS: Final = 64
 _ALL: Final = (1 << _WORD_BITS) - 1
@@ -280,7 +280,7 @@ class MemoryTest:
         )
 
     def _read_again(self, chunk: int, words: torch.Tensor) -> torch.Tensor:
-        """Wrong bits of the chunk by now, as exclusive or. Read from the memory, not from a cache."""
+        """Wrong bits of the chunk in a second reading, as exclusive or. Reads the memory, not a cache."""
         others = [other for other in range(self._chunks) if other != chunk]
         for other in others[: _CACHED[self._memory.device.type] // self.chunk_bytes]:
             self._memory.read(self._span(other)).sum()

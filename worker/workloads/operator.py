@@ -99,7 +99,7 @@ def _measured(bench: "_Bench", launch_round: int, stage: Stage) -> tuple[ShapeRe
 
 
 def shape_order(shapes: Sequence[OperatorShape], seed: int, launch_round: int) -> list[OperatorShape]:
-    """A random order, and in every second launch its reverse: a shape that ends the process ends no other twice."""
+    """A random order, and in every second launch its reverse: a shape that ends the process stops no other twice."""
     order = list(shapes)
     random.Random(seed).shuffle(order)
     return order[::-1] if launch_round % 2 else order
@@ -113,7 +113,7 @@ def _wrong(shape: str, verified: Verified) -> ShapeResult:
 
 @dataclass(frozen=True)
 class _Calls:
-    """Calls of one pass on each copy of the inputs. name: of its series, after "real". given: to the last call."""
+    """Calls of one pass on each copy of the inputs. name: suffix of its series. given: tensors of the last call."""
 
     name: str
     calls: Sequence[Step]

@@ -218,7 +218,7 @@ class Replays:
         return self._expected[-1].loss
 
     def _first(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Return the outcomes that later replays are compared with: these, or a repetition if a loss is not finite."""
+        """Return the reference of later replays: `outcomes`, or those of a repetition if a loss is not finite."""
         new = outcomes[len(self._expected) :]
         return outcomes if all(math.isfinite(outcome.loss) for outcome in new) else self._made_again(len(outcomes))
 

@@ -2,7 +2,7 @@
 
 A key names what may change correct bits: GPU model, driver, libraries, batch size. Bits are right if more than half of
 the GPUs of a key usually give them. They are also right if more than half gave them at least once, and no GPU usually
-gives others.
+gives other bits.
 """
 
 from collections import Counter, defaultdict
@@ -32,8 +32,8 @@ class Deviation:
 
     sample: Sample
     at: int  # position of the first digest that differs
-    against: int  # so many gave the expected bits
-    of: int  # of so many launches of this GPU, or compared GPUs
+    against: int  # number that gave the expected bits
+    of: int  # number of launches of this GPU, or of compared GPUs
     between_gpus: bool
 
 

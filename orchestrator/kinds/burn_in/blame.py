@@ -1,4 +1,4 @@
-"""Attribute wrong bits on the way between devices to one of them. Pure.
+"""Attribute bits that went wrong on the way between devices to one of these devices. Pure.
 
     own numbers wrong before they were sent ────────────▶ that device; what others received of them follows
     anything else wrong by itself, in any launch ───────▶ that device explains its copies
@@ -49,7 +49,7 @@ def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[
 
 
 def blamed(seen: Mapping[str, Verification], culprits: Collection[str], *, cut_off: bool = False) -> list[Blamed]:
-    """Return the mismatches of a launch by blamed device. cut_off: it ended before its result."""
+    """Return the mismatches of a launch by blamed device. cut_off: the launch ended before its result."""
     found = [Blamed(device, one) for device, verification in seen.items() for one in _own(device, verification)]
     for ends, wrong in _copies(seen).items():
         found += [one for mismatch in wrong for one in _of_copy(mismatch, ends, culprits)]
@@ -57,7 +57,7 @@ def blamed(seen: Mapping[str, Verification], culprits: Collection[str], *, cut_o
     own = [device for device, verification in seen.items() if any(_own(device, verification))]
     known = [device for device in seen if device in culprits]
     found_sums: list[Blamed] = []
-    counted = sum(one.mismatches > 0 for one in seen.values())  # what was not kept may be a sum too
+    counted = sum(one.mismatches > 0 for one in seen.values())  # a mismatch without details may be a sum too
     for device, verification in seen.items():
         others = own or ([] if device in culprits else known)
         doubtful = bool(found or others) or counted > 1 or cut_off
@@ -86,7 +86,7 @@ def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mism
 
 
 def _was_wrong_before(sent: Verification, copy: Mismatch) -> bool:
-    """Whether the sender's numbers were wrong before. After its last kept mismatch they count as wrong."""
+    """Whether the sender's numbers were wrong before it sent them. After its last kept mismatch all count as wrong."""
     wrong = [_when(one) for one in sent.kept if one.what.startswith(BEFORE_SENT)]
     more = bool(wrong) and sent.mismatches > len(sent.kept)
     return _when(copy) in wrong or (more and _when(copy) > _when(sent.kept[-1]))
@@ -136,7 +136,7 @@ def _explaining(wrong: _Pairs) -> frozenset[str]:
 
 
 def _in_all(wrong: _Pairs, most: int) -> Iterator[frozenset[str]]:
-    """Covers of at most `most` devices. Branches on the busiest device: itself, or all its partners."""
+    """Yield sets of at most `most` devices that cover all pairs: with the device of most pairs, or all its partners."""
     if not wrong:
         yield frozenset()
         return
@@ -144,7 +144,7 @@ def _in_all(wrong: _Pairs, most: int) -> Iterator[frozenset[str]]:
     counts = {device: sum(device in pair for pair in wrong) for device in sorted(devices)}
     busiest = max(counts, key=lambda device: counts[device])
     if most * counts[busiest] < len(wrong):
-        return  # even as many as the busiest each would not do
+        return  # even `most` devices with as many pairs as the busiest cannot cover all
     others = frozenset[str]().union(*(pair for pair in wrong if busiest in pair)) - {busiest}
     for taken in (frozenset({busiest}), others):
         if len(taken) <= most:

@@ -24,7 +24,7 @@ Work = Mapping[Segment, Load]
 
 
 def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mapping[str, Work]:
-    """Return the work of each device, by UUID. lost: launches that are a finding."""
+    """Return the work of each device, by UUID. lost: launches without a result that are a finding."""
     burn_in = requested(archive.stored.configuration)
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
@@ -138,7 +138,7 @@ def idle(work: Work, waits: Mapping[Segment, Sequence[Span]]) -> Iterator[Idle]:
     """Return unexplained idle times. waits: when the device may have waited for another (gpu_waits.py)."""
     for segment, load in work.items():
         first_ns, last_ns = min(begin for begin, _ in load.launches), max(end for _, end in load.launches)
-        edges = ((first_ns, first_ns), (last_ns, last_ns))  # a stall may be the last thing there was
+        edges = ((first_ns, first_ns), (last_ns, last_ns))  # a launch may end with a stall
         worked = (*served_time.without(load.launches, load.stalls), *edges)
         for begin_ns, seconds in served_time.idle(worked, (*waits.get(segment, ()), *load.cut_off)):
             yield Idle(iso(segment.at(begin_ns)), seconds)

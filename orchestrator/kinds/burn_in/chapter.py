@@ -84,10 +84,7 @@ def _findings(result: BurnInReport, report: Report) -> Iterator[Finding]:
 
 
 def each_gpu(report: Report) -> Section | None:
-    """Return a finding for each GPU, the gravest first: verdict, one line of evidence, what to do.
-
-    GPUs that PASS without a remark share a line.
-    """
+    """Return a finding for each GPU, the gravest first. GPUs that PASS without a remark share a line."""
     if report.burn_in is None:
         return None
     ordered = sorted(report.burn_in.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict))
@@ -284,7 +281,7 @@ def evidence(result: BurnInReport) -> Iterator[str]:
         transfers = result.wrong_transfers if kind == Workload.LINKS else wrong
         checks = sum(check.checks for check in reports)
         found = f", {wrong:,} wrong" if wrong or transfers else _bound(reports)
-        if transfers != wrong:  # a copy may count against both ends, what follows from another one against none
+        if transfers != wrong:  # a copy may count against both ends, and a consequence against neither
             excess = "others are consequences" if transfers > wrong else "a copy may count against both ends"
             found = f", {plural(transfers, 'wrong transfer')}: {wrong:,} attributed to devices ({excess})"
         shares = [check.covered_share for check in reports if check.covered_share is not None]
@@ -298,7 +295,7 @@ def evidence(result: BurnInReport) -> Iterator[str]:
 
 
 def _bound(reports: Sequence[CheckReport]) -> str:
-    """Error rate that the least checked GPU excludes; per hour only after three hours."""
+    """Describe the error rate that the GPU with the fewest checks excludes; per hour only after three hours."""
     each = [check.error_bound for check in reports if check.error_bound is not None]
     hourly = [check.error_bound_per_hour for check in reports if check.error_bound_per_hour is not None]
     if not each:

@@ -32,7 +32,7 @@ class RateVerdict:
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums of one kind of check on one GPU. operations, verified_bytes: compared ones."""
+    """Sums of one kind of check on one GPU. operations, verified_bytes: whose results were compared."""
 
     launches: int = 0
     checks: int = 0

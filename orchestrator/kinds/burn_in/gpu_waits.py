@@ -33,7 +33,7 @@ def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment,
             waits[attempt.segment].append((attempt.start.at_ns, over_ns(attempt)))
     for segment, span in _memory(archive):
         waits[segment].append(span)
-    if not archive.stored.configuration.allow_busy:  # else nobody is waited for
+    if not archive.stored.configuration.allow_busy:  # otherwise no launch waits for another process
         for segment, records in archive.foreign.items():
             waits[segment].extend(_foreign(records))
     return waits

@@ -33,7 +33,7 @@ class HeatSoak:
 
     @property
     def seconds(self) -> float | None:
-        """Duration in whole windows."""
+        """Duration in seconds, a whole number of windows; None without temperatures."""
         return None if self.until is None else (self.until - self.begin) * WINDOW_NS / 1e9
 
 

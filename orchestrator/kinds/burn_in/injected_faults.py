@@ -58,7 +58,7 @@ def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, st
 def _shows(seen: Mapping[str, Verification], device: str) -> bool:
     """Whether a device found mismatches of its own, or other devices found mismatches in its copies."""
     if device in seen and seen[device].mismatches > len(seen[device].kept):
-        return True  # what no details are kept of
+        return True  # mismatches without details
     return any(
         one.sender == device or (found_by == device and one.sender is None and not one.of_all)
         for found_by, found in seen.items()

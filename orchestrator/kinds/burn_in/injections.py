@@ -75,7 +75,7 @@ def describe(fault: InjectedFault, device: Device) -> str:
 
 
 def for_launch(faults: Sequence[InjectedFault], device: str, round_: int, workload: Workload) -> Injection | None:
-    """Return what a launch injects, or None. Slowing one GPU's links would slow those of all others."""
+    """Return what a launch injects, or None. Link launches are never slowed: that would slow all GPUs."""
     mine = [fault for fault in faults if fault.device == device and fault.round in (None, round_)]
     bits = max((fault.flip_bits for fault in mine), default=0)
     slow = max((fault.slow_percent for fault in mine if workload is not Workload.LINKS), default=0.0)

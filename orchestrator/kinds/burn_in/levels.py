@@ -14,7 +14,7 @@ from orchestrator.stats.windows import WINDOW_NS
 from protocol.cell import DeviceKind, Precision, Workload
 
 CHECKS: Final = (Workload.SOAK, Workload.TRUTH, Workload.MEMORY, Workload.REPLAY, Workload.LINKS)
-"""Checks of every round at every level, where the devices have them. Without each of them there is no PASS."""
+"""Checks of every round at every level, if the devices support them. A PASS needs all of them."""
 LONGEST: Final = "full"
 _SHORTEST_ROUND: Final = 0.5  # Share of even the shortest duration that a round gets. The rest is for starting
 

@@ -68,7 +68,7 @@ def _is_proof(verification: Verification) -> bool:
 def attributed(
     seen: Mapping[str, Verification], cell: Cell, device: str, accused: Accused, *, cut_off: bool = False
 ) -> Attributed:
-    """Return what a launch shows of one device. cut_off: it ended before all had a result."""
+    """Return what a launch shows of one device. cut_off: it ended before all devices had a result."""
     own = seen.get(device)
     if own is None or len(cell.devices) == 1:
         return Attributed(own, () if own is None else ("",) * len(own.kept))
@@ -91,7 +91,7 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
 
 
 def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
-    """Return why links of a device are not tested, or no longer. quarantined: quarantined devices."""
+    """Return why links of a device are not tested, or no longer tested. quarantined: quarantined devices."""
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
     labels = {other.uuid: other.label for other in run.devices}

@@ -70,7 +70,7 @@ def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = Mapping
 
 
 def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Iterator[Attempt]:
-    """Return the launches of a device at work when the run or its time ended that are no finding."""
+    """Return the launches of a device that the end of the run or of its time cut off, without the findings."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     findings = {one.attempt.start.launch for one in launches}
     for attempt in archive.attempts:

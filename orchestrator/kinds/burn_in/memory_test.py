@@ -38,7 +38,7 @@ def marched(launches: Sequence[Verification]) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Covered:
-    """The checked share of a device's memory (0 to 1), described. why: the reason why it is not more."""
+    """The checked share of a device's memory (0 to 1), described. why: the reason why it is not larger."""
 
     share: float
     text: str

@@ -85,7 +85,7 @@ def not_tested(verdicts: Mapping[str, RateVerdict]) -> dict[str, str]:
 
 
 def _shifts(mine: Sequence[Launched]) -> Mapping[str, int]:
-    """By how many windows each boot's numbers are shifted. mine: in the order of the journal."""
+    """Return by how many windows the windows of each boot are shifted. mine: launches in journal order."""
     # The monotonic clock restarts with the host: the calendar places a later boot, behind the earlier windows.
     segments: dict[str, Segment] = {}
     numbers: dict[str, list[int]] = defaultdict(list)
@@ -136,7 +136,7 @@ def _waited(own: Sequence[Launched]) -> bool:
 
 
 def _at_work(own: Sequence[Launched]) -> Sequence[Launched]:
-    """Return the launches that show a GPU's speed. If most waited for the host, all: the GPU is at least that fast."""
+    """Return the launches that show a GPU's speed. If most waited for the host, return all as a lower limit."""
     return own if _waited(own) else [one for one in own if not one[2].result.host_bound]
 
 
@@ -180,7 +180,7 @@ def _drift(judged: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -
 
 
 def _why_it_slowed(judged: Drift, rates: Rates) -> Why | None:
-    """Explain by the work that lost most, or ran most; None if the GPU itself lost nothing."""
+    """Explain a slow-down by the kind of work that lost most, or ran most; None if the GPU itself lost nothing."""
     kinds = judged.kinds if judged.slows_against_siblings else judged.raw_kinds
     slowing = {key: course for key, course in kinds.items() if course.verdict is drift.DriftVerdict.SLOWING}
     lost = {key: course.change.value for key, course in (slowing or kinds).items() if course.change is not None}

@@ -75,7 +75,7 @@ def written(duration_s: float) -> str:
 def of_settings(
     settings: LayeredSettings, configuration: Configuration, catalogue: Catalogue, table: BurnInTable
 ) -> Configuration:
-    """Return the configuration of a burn-in if the settings request one, else the same. Raises ConfigError."""
+    """Return the configuration of a burn-in if the settings request one, else unchanged. Raises ConfigError."""
     duration = settings.find(DURATION, str)
     if duration is None:
         for key in (LEVEL, INJECT, MAX_TEMPERATURE, STEPS, IN_PHASE):

@@ -48,7 +48,7 @@ def judge(work: Work) -> Judged:
     found = [*_wrong_bits(work), *_of_health(work), *_gaps(work), *_warnings(work)]
     if work.tainted:
         found = [replace(reason, action=Action.NOTHING) for reason in found]
-    # Of those that are as grave, one that asks for something comes first: the verdict stands beside what is to be done.
+    # Among equally grave reasons one with an action comes first, because its action is shown with the verdict.
     found.sort(key=lambda reason: (GRAVEST_FIRST.index(reason.verdict), reason.action is Action.NOTHING))
     if not found:
         return Judged(HealthVerdict.PASS, (), Action.NOTHING)
@@ -56,7 +56,7 @@ def judge(work: Work) -> Judged:
 
 
 def bound(exposure: float) -> float | None:
-    """Return the error rate excluded with 95 % confidence by so many checks or hours without error."""
+    """Return the error rate excluded with 95 % confidence. exposure: checks or hours without an error; None for 0."""
     return 3 / exposure if exposure else None  # rule of three, Hanley and Lippman-Hand 1983
 
 

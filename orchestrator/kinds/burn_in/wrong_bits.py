@@ -26,13 +26,13 @@ class Uncounted:
 
     @property
     def cut_off(self) -> bool:
-        """Whether it ended before its result, so that only its mismatches are known."""
+        """Whether the launch ended before its result, so that only its mismatches are known."""
         return not any(one.checks for one in self.seen.values())
 
 
 @dataclass(frozen=True)
 class Share:
-    """What counts against one device of such a launch."""
+    """What a launch without a valid result shows against one device."""
 
     workload: Workload
     mismatches: int  # all
@@ -51,7 +51,7 @@ def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
 
 
 def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> Iterator[Share]:
-    """Return what counts against a device in each launch. accused: of the whole burn-in."""
+    """Return what counts against a device in each launch. accused: devices accused in the whole burn-in."""
     for launch in launches:
         if device.uuid in launch.cell.devices:
             attributed = links.attributed(launch.seen, launch.cell, device.uuid, accused, cut_off=launch.cut_off)
@@ -82,6 +82,6 @@ def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> It
     for attempt, cell, verification in launches:
         if verification is not None:
             start = attempt.start
-            key = (*verification.key, f"batch size {start.batch_size}")  # one that was halved has other bits, and may
+            key = (*verification.key, f"batch size {start.batch_size}")  # a halved batch may have other bits
             digests = (*verification.digests, *verification.losses)
             yield Sample(start.device, cell_name(cell), start.round, start.launch, key, digests, iso(attempt.started))

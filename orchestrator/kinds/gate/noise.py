@@ -3,7 +3,7 @@
     launches of a cell, by side ── standard deviation of the logarithm within a side ── median over cells ── advice
 
 Launches of the same side alone are compared with each other, so that a difference between the sides is no noise.
-planning.py puts launches that show it at the beginning, and a machine that is TOO_NOISY is named while they are made.
+planning.py puts launches that show the noise first, so that a TOO_NOISY machine is reported early.
 """
 
 import math
@@ -19,9 +19,9 @@ from orchestrator.kinds.gate import planning
 from orchestrator.stats import pooled
 
 TOO_NOISY: Final = 0.1
-"""Standard deviation between launches above which a machine is named: at 3 % it never is [sim, docs/gate.md]."""
+"""Standard deviation between launches above which a machine is reported: at 3 % it never is [sim, docs/gate.md]."""
 LEAST_DEGREES: Final = 2
-"""Of freedom, of a cell: two launches of both sides, or three of one. A single difference is too often large."""
+"""Degrees of freedom of a cell: two launches of both sides, or three of one. One difference is too often large."""
 HELP: Final = (
     "What helps: end other programs, a larger batch (-b), one device at a time (--solo), fixed cores (taskset), "
     "more time (--time-limit)"
@@ -44,7 +44,7 @@ def advise(stored: StoredRun, launches_ms: Mapping[str, Sequence[float]]) -> str
 def spread(pairs: Iterable[Sequence[Sequence[float]]]) -> float | None:
     """Return the median over pairs of cells of their relative standard deviation within a side.
 
-    pairs: times or rates of the launches of each side. None while no pair has LEAST_DEGREES.
+    pairs: times or rates of the launches of each side. None while no pair has LEAST_DEGREES of freedom.
     """
     logs = ([[math.log(value) for value in launches] for launches in pair if launches] for pair in pairs)
     variances = [one for pair in logs if (one := pooled.of_launches(pair)) and one.degrees >= LEAST_DEGREES]

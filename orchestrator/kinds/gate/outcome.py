@@ -76,7 +76,7 @@ def _advised(cell: ComparedCell, advice: str) -> ComparedCell:
 def _figures(
     before: Side, after: Side, named: Mapping[CellKey, str]
 ) -> Iterator[tuple[str, Mapping[str, tuple[float | None, float | None]]]]:
-    """Yield the other figures of each cell of the second side, once for each GPU."""
+    """Yield the figures of each cell on both sides, with the cell's name, once for each GPU."""
     first = {(cell.gpu_uuid, cell.key): cell for cell in before.cells}
     any_gpu: dict[CellKey, Mapping[str, float]] = {cell.key: cell.figures for cell in before.cells}
     labels = {device.gpu_uuid: device.label for device in after.devices}

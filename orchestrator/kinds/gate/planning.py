@@ -53,7 +53,7 @@ def compared(gate: Gate, plan: Plan) -> tuple[tuple[str, ...], ...]:
 
 
 def partners(gate: Gate, plan: Plan) -> dict[str, str]:
-    """Return cell of the first side → cell of the second."""
+    """Map each cell of the first side to its partner on the second."""
     first, second = ([cell.id for cell in plan.cells if cell.model in side.models] for side in gate.sides)
     return dict(zip(first, second, strict=True))
 
@@ -75,7 +75,7 @@ def key(cell: Cell) -> CellKey:
 
 
 def stored(cell_key: CellKey) -> str:
-    """Return a key as a configuration holds it."""
+    """Return a cell key as JSON, as a configuration stores it."""
     return msgspec.json.encode(cell_key).decode()
 
 

@@ -78,7 +78,7 @@ def preset(limit_s: float, settings: LayeredSettings) -> Preset:
 
 
 def gated(configuration: Configuration, gate: Gate | None, launches: int | None) -> Configuration:
-    """Return the configuration of a gate's run, which writes reports into its own folder alone."""
+    """Return the configuration of a gate's run, which writes reports only into its own folder."""
     rounds = planning.FIRST_ROUNDS if launches is None else launches
     isolation = configuration.isolation
     if gate is not None and any(side.python for side in gate.sides):

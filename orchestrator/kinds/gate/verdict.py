@@ -14,7 +14,7 @@ _NAMED: Final = 3
 
 
 def causes(comparison: Comparison) -> Iterator[Cause]:
-    """Yield the causes, the gravest first. None: every cell was judged, and none is slower."""
+    """Yield the causes, the gravest first. There are none if every cell was judged and none is slower."""
     name = wording.naming(comparison)
     for verdict in _COUNTING:
         if named := [name(cell) for cell in comparison.cells if cell.verdict is verdict]:

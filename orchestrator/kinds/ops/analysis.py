@@ -44,9 +44,9 @@ GRADES: Final = (
 )
 """Percent of the speed of eager, at least → grade."""
 _HOST_RATIO: Final = 3.0
-"""From here on a call takes so many times its device time that the host decides."""
+"""Ratio of a call's time to its device time from which the host decides the time."""
 _NAMED: Final = 3
-"""Implementations in a reason."""
+"""Most implementations that a reason names."""
 _NEAR_ROOF: Final = 60.0
 _FAR_FROM_ROOF: Final = 20.0
 
@@ -125,7 +125,7 @@ def graded(rows: Iterable[OperatorRow]) -> Iterator[OperatorRow]:
 
 
 def advice(row: OperatorRow) -> str:
-    """Return what to do about a row, empty for nothing. The first reason that applies."""
+    """Return what to do about a row, by the first reason that applies; empty for nothing."""
     if row.status is OperatorStatus.WRONG:
         return "correct it: a wrong result has no speed"
     pure_ms, real_ms = row.ms(TimeName.PURE), row.ms(TimeName.REAL)

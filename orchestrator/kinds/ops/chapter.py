@@ -100,7 +100,7 @@ def _to_do(rows: Sequence[OperatorRow]) -> Iterator[str]:
 
 
 def _categories(rows: Sequence[OperatorRow], *, together: bool = False) -> Table:
-    """Right results, speeds and grades. together: all implementations of a category in one row."""
+    """A table of right results, speeds and grades by category. together: one row for all its implementations."""
     found: dict[tuple[str, ...], list[OperatorRow]] = {}
     for row in rows:
         found.setdefault((row.category,) if together else (row.category, _name(row)), []).append(row)
@@ -165,7 +165,7 @@ def _interval(row: OperatorRow, name: TimeName) -> str:
 
 
 def _every(rows: Sequence[OperatorRow], report: Report) -> Table:
-    """Each shape that was tried."""
+    """A table of every shape that was tried."""
     several = len(report.gpu_info) > 1
     entries = [
         (

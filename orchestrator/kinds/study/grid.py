@@ -123,7 +123,7 @@ def base_of(implementation: str) -> str:
 
 
 def compiles(implementation: str) -> bool:
-    """Whether torch.compile compiles it."""
+    """Whether torch.compile compiles the implementation."""
     return base_of(implementation) != implementation
 
 

@@ -10,9 +10,9 @@ from orchestrator.report.sections import Section, Table, numbers
 from protocol.result import SteadyState
 
 MARK: Final = "*"
-"""Of a size with a remark below the table."""
+"""Mark of a batch size with a remark below the table."""
 BAR: Final = 20
-"""Characters of the highest throughput."""
+"""Length of the bar of the highest throughput, in characters."""
 
 
 def batch_scans(report: Report) -> Section | None:

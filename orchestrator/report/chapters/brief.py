@@ -26,7 +26,7 @@ from protocol.cell import DeviceKind
 
 SHOWN_CAUSES: Final = 2
 SHOWN_GPUS: Final = 8
-"""GPUs with findings, or in a list of differences."""
+"""Most GPUs with findings, or in a list of differences."""
 _ADVICE: Final[Mapping[Quality, str]] = {
     Quality.FAILED: "`gpubench-orchestrate explain {run}`",
     Quality.MISSING: "`gpubench-orchestrate resume {run}`",
@@ -45,7 +45,7 @@ _ADVICE: Final[Mapping[Quality, str]] = {
 
 
 def title(report: Report, layout: Layout) -> str:
-    """The devices, the stack, how long it took and how it was measured."""
+    """The devices, the software stack, and the run's duration, preset and launches."""
     data = report.metadata
     stack = {"driver": data.driver_version, "torch": data.pytorch_version}
     known = (f"{name} {version}" for name, version in stack.items() if version)
@@ -82,7 +82,7 @@ def _is_faulty(report: Report) -> bool:
 
 
 def limits(report: Report) -> Section | None:
-    """Thresholds and the like that a run with a faulty GPU missed: less urgent than the fault."""
+    """What a run with a faulty GPU missed: thresholds, a baseline. This is less urgent than the fault."""
     causes = [cause.text for cause in report.verdict.causes if cause.kind in COMPARED]
     return Section("limits", "Limits", tuple(causes)) if causes and _is_faulty(report) else None
 
@@ -94,7 +94,7 @@ def _baseline(compared: BaselineComparison | None) -> Iterator[str]:
 
 
 def gpus(report: Report) -> Section | None:
-    """What was found against single GPUs, and how far apart they are; None for one without a finding."""
+    """What was found against single GPUs, and how far apart they are; None for a single GPU without a finding."""
     found = tuple(_found(report))
     more = (f"and {len(found) - SHOWN_GPUS} more",) if len(found) > SHOWN_GPUS else ()
     notes = tuple(describe(one) for one in differences(report) if one.cells)

@@ -27,7 +27,7 @@ _TONES: Final = {
     Quality.UNSUPPORTED: Tone.QUIET,
     Quality.FAILED: Tone.BAD,
 }
-"""All others are warnings."""
+"""Tone of a quality; all others are warnings."""
 COLUMNS: Final = (
     *texts("GPU", "Model", "Phase", "Precision", "Mode"),
     *numbers("Input", "Batch"),

@@ -16,7 +16,7 @@ _LIMITED = "torch reached its limit of compiled forms: later sizes ran eager"
 
 
 class ShapeRow(NamedTuple):
-    """One way of a compiled cell. name: of the cell, with its mode."""
+    """A compiled cell that met changing sizes in one way (static, dynamic, padded). name: cell and mode."""
 
     name: str
     model: str
@@ -24,7 +24,7 @@ class ShapeRow(NamedTuple):
 
 
 def tables(rows: Sequence[ShapeRow]) -> Iterator[Table]:
-    """The ways against each other, then the times of each size."""
+    """A table that compares the ways, then one of the times of each size."""
     if not rows:
         return
     columns = (
@@ -43,7 +43,7 @@ def tables(rows: Sequence[ShapeRow]) -> Iterator[Table]:
 
 
 def findings(rows: Sequence[ShapeRow]) -> Iterator[Finding]:
-    """Ways without figures, and the reasons of recompilations; each once."""
+    """Findings about ways without figures, and reasons of recompilations; each once."""
     lacking = [words for row in rows if (words := _remark(row))]
     again = [f"{row.model}, {row.figures.way}: {why}" for row in rows for why in row.figures.reasons]
     for title, lines in (

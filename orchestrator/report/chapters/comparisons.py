@@ -14,7 +14,7 @@ from orchestrator.report.numbers import NOT_AVAILABLE, difference, number
 from orchestrator.report.sections import Badge, Chart, Column, Finding, Section, Table, Tone, numbers, table, texts
 
 LEAST_AXES: Final = 3
-"""Of a radar chart; with fewer models it would be a line."""
+"""Least axes of a radar chart: with fewer models it would be a line."""
 _MOST: Final = 40
 _MET: Final = {Met.MET: Tone.GOOD, Met.MISSED: Tone.BAD, Met.NOT_MEASURED: Tone.WARN}
 _GRAVEST_FIRST: Final = (Met.MISSED, Met.NOT_MEASURED, Met.MET)

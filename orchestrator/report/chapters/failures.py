@@ -18,7 +18,7 @@ SHOWN_FAILURES: Final = 20
 MOST_FAILURES: Final = 100
 SHOWN_ALIKE: Final = 5
 MOST_LINES: Final = 40
-"""Of one log."""
+"""Most lines of one log."""
 _SKIPPED: Final = ("the model is skipped", "the cell is skipped")
 """Beginnings of reasons (analysis/outcomes.py) of cells that were not tried because of an earlier failure."""
 FACTS: Final = {

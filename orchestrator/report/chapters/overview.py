@@ -33,7 +33,7 @@ def head(report: Report, layout: Layout) -> Section:
 
 
 def ticket(report: Report, layout: Layout) -> Section:
-    """The run and its stack, after the verdict, with its reasons."""
+    """The verdict with its reasons, then the run and its stack."""
     answer = layout.answer(report)
     code = f"(exit code {report.verdict.exit_code})"
     title = f"gpubench: {verdict(report, layout)} {code}"

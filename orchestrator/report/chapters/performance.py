@@ -17,9 +17,9 @@ from orchestrator.report.sections import Chart, Section, Table, drawn, numbers, 
 from protocol.cell import Workload
 
 MOST_MODELS: Final = 60
-"""In one chart of bars or boxes."""
+"""Most models in one chart of bars or boxes."""
 MOST_LINES: Final = 8
-"""Curves in one chart: more cannot be told apart by colour."""
+"""Most curves in one chart: colours do not distinguish more."""
 _PHASES: Final = (Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 _OF_SCANS: Final = "smp/s"
 """A scan counts whole sequences, also of generation."""
@@ -196,7 +196,7 @@ def _without(report: Report) -> Mapping[str, Mapping[str, Mapping[int, Status]]]
 
 
 def _box(column: int, row: int, what: str, figure: float | Status | None) -> Box:
-    """figure: the figure, or the status of a cell without one; None if none was planned."""
+    """A field of the heat map. figure: or the status of a cell without one; None if no cell was planned."""
     match figure:
         case Status():
             short, meaning = _MEANS[figure]

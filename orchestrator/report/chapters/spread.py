@@ -27,7 +27,7 @@ SIMILAR_PERCENT: Final = 1.0
 SHOWN_NOTES: Final = 6
 SHOWN_CELLS: Final = 3
 MOST_CELLS: Final = 60
-"""In the heat map."""
+"""Most cells in the heat map."""
 LOAD: Final = "model_load_time_ms"
 _PHASES: Final = {"inference": "infer", "training": "train", "generation": "write"}
 NOT_COMPARABLE: Final = ("n/c", "not comparable")
@@ -36,7 +36,7 @@ _FREQUENT: Final = "not steady"
 
 
 class _Row(NamedTuple):
-    """A cell, and why it cannot judge a device, by its UUID."""
+    """A cell, and by device UUID the reason why the cell cannot judge the device."""
 
     cell: str
     one: Spread
@@ -151,7 +151,7 @@ def _row(spread: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def speed_percent(spread: Spread, value: SpreadValue) -> float | None:
-    """Percent of the median speed, None if unknown. Of a load time the longest is the slowest."""
+    """Percent of the median speed, None if unknown. The longest load time is the slowest."""
     percent = value.percent_of_median
     if not percent:
         return None

@@ -48,7 +48,7 @@ def stragglers(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Section | None:
-    """The comparison with siblings, also for a single device, where it explains why there is none."""
+    """The comparison with siblings. For a single device: why there is no comparison."""
     if not report.stragglers:
         return None
     devices = {device.gpu_uuid: device for device in report.gpu_info}
@@ -103,7 +103,7 @@ def is_found(standing: Standing) -> bool:
 
 
 def brief_findings(report: Report, *, every: bool = False) -> Iterator[Finding]:
-    """Each GPU with a finding in three lines: verdict, evidence, what to do. every: then the others, in a line."""
+    """Each GPU with a finding in three lines: verdict, evidence, what to do. every: the other GPUs too, in a line."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     for one in sorted(filter(is_found, report.stragglers), key=lambda one: one.percent or 0.0):
         device = devices[one.gpu_uuid]

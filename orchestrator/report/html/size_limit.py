@@ -45,7 +45,7 @@ def fitted(page: Page, rows: int = MOST_ROWS) -> bytes:
 
 
 def _with_fewer_cells(page: Page, size: int, least: int) -> bytes | None:
-    """The page with as many cells as fit; None if they are fewer than `least`. With least 0 at worst without any."""
+    """The page with as many cells as fit; None if they are fewer than `least`. With least 0 perhaps no cells."""
     count = len(page.cells.table.rows)
     bare = bound(replace(page, cells=_few(page.cells, 0)))
     if len(bare) > MOST_BYTES:
