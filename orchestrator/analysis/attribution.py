@@ -86,7 +86,7 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
 
 
 def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | None:
-    """Attribute by other models on the same GPU, later launches first; None if they show nothing."""
+    """Attribute by other models on the same GPU, later launches first; None if these launches show nothing."""
     device = run.archive.devices[attempt.start.device]
     if device.kind is not DeviceKind.CUDA or not _points_at_device(run, attempt, failure):
         return None

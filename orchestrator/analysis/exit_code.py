@@ -27,7 +27,7 @@ def verdict(
     counts: CellCounts,
     short: str,
 ) -> RunVerdict:
-    """Return the exit code and its reasons. Slow GPUs are no reason. short: text for cells with missing launches."""
+    """Return exit code and reasons; slow GPUs and cells that do not fit are none. short: text for missing launches."""
     causes = tuple(_causes(archive, evidence, judged, additions, counts=counts, short=short))
     remarks: list[str] = []
     if not causes:

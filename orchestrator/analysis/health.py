@@ -37,7 +37,7 @@ _ALIKE: Final = {
 
 
 def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault], level: str) -> HealthReport:
-    """The verdicts on devices and machine. level: of configs/health.yaml, decides what PASS requires."""
+    """The verdicts on devices and machine. level: a level of configs/health.yaml, which decides what PASS requires."""
     rules, devices = limits.load(), archive.stored.devices
     accusing = {launch for launch, fault in faults.items() if fault.blame is Blame.DEVICE}
     worked = _worked(archive)

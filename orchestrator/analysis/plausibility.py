@@ -25,7 +25,7 @@ _LEAST_COVERED: Final = 0.8
 
 @dataclass(frozen=True)
 class Reached:
-    """Rates of a device without a model, by precision. doubts: precision → why the gemm rate may not last."""
+    """Rates of a device, measured by probes, by precision. doubts: precision → why the gemm rate may not last."""
 
     tflops: Mapping[str, float] = field(default_factory=dict)
     doubts: Mapping[str, str] = field(default_factory=dict)

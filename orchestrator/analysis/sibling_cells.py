@@ -27,7 +27,7 @@ CAPPED: Final = CLOCK_EVENT_REASONS[POWER_CAP]
 
 @dataclass(frozen=True)
 class JudgedCell:
-    """A cell of identical GPUs. points: by UUID of GPUs that were not throttled. held: by UUID of throttled GPUs."""
+    """A cell of identical GPUs. points: UUID → point, of GPUs that were not throttled. held: of throttled GPUs."""
 
     name: str
     key: CellKey

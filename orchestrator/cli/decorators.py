@@ -175,7 +175,7 @@ def run_options(defaults: Mapping[str, str] = MappingProxyType({})) -> Callable[
 
 
 def run_option(name: str, default: str = "") -> Callable[[Command], Command]:
-    """Make a run's option for another command. name: of its parameter. default: shown in --help."""
+    """Make a run's option for another command. name: its parameter. default: text for --help."""
     return _click_option(next(option for option in OPTIONS if option.name == name), default)
 
 

@@ -158,7 +158,7 @@ def configure(params: RunParams, preset: Preset | None) -> tuple[LayeredSettings
 
 
 def read_references(settings: LayeredSettings, configuration: Configuration, models: Iterable[ModelSpec]) -> Against:
-    """Return what the run is compared with. models: that thresholds may name. Raises UserError."""
+    """Return the references of the run. models: those that thresholds may name. Raises UserError."""
     against = comparison_options.read(
         settings.find("compare.baseline", str),
         settings.find("compare.thresholds", str),

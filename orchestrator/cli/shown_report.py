@@ -13,9 +13,9 @@ from orchestrator.report.layout import Layout
 
 
 def shown(report: Report, layout: Layout, details: Sequence[str], *, full: bool, answer: str = "") -> str | bytes:
-    """Return the printed text of a report, for `streams.say`; coloured text as bytes, which are printed unchanged.
+    """Return the text of a report for `streams.say`; coloured text as bytes, which are printed unchanged.
 
-    details: where the rest is. answer: in place of a report.
+    details: lines that say where the rest of the report is. answer: text to print in place of the report.
     """
     if full or answer:
         return "\n".join((answer or to_text(report, layout), *details))
@@ -25,7 +25,7 @@ def shown(report: Report, layout: Layout, details: Sequence[str], *, full: bool,
 
 
 def places(reports: Sequence[Path], folder: Path | None) -> Iterator[str]:
-    """Yield lines that say where the rest of a report is. folder: of the run; None for a report without its run."""
+    """Yield lines that say where the rest of a report is. folder: the run's; None for a report without its run."""
     yield from (f"Report: {path}" for path in reports)
     if folder is not None:
         yield f"Run:    {folder}"

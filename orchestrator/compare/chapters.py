@@ -68,7 +68,7 @@ def worst(comparisons: Sequence[Comparison]) -> Finding | None:
 
 
 def compared_cells(comparison: Comparison, without: Collection[ChangeVerdict], *, several: bool) -> Section:
-    """Return means, unjudged cells, cells of verdicts not in `without`, and remarks. several: also the counts."""
+    """Return means, unjudged cells, cells of verdicts not in `without`, and remarks. several: adds the counts."""
     name = wording.naming(comparison)
     shown = [cell for cell in wording.ordered(comparison.cells) if cell.verdict not in without]
     rows = [(name(cell), wording.change(cell), wording.interval(cell), str(cell.verdict)) for cell in shown]

@@ -42,7 +42,7 @@ class SessionSpread(NamedTuple):
 
 
 class ComparedCell(Part, frozen=True, kw_only=True):
-    """A compared cell. ratio: of the rates, second over first, with 95 % (low, high) and 90 % intervals.
+    """A compared cell. ratio: second rate over first rate, with 95 % (low, high) and 90 % intervals.
 
     before, after: medians over the launches. p: p-value, Holm-corrected over the cells. reason: the fact that differs,
     or a remark. launches_needed: per side for a verdict; null if none, or if 100 would not suffice (needed_beyond).
@@ -116,9 +116,9 @@ class Mean(Part, frozen=True, kw_only=True):
 
 
 class Comparison(Part, frozen=True, kw_only=True):
-    """Two compared runs. before, after: their names as given; label_*: with id and date. title: what changed.
+    """Two compared runs. before, after: names as given; label_*: names with id and date. title: changed stack facts.
 
-    runs_before, runs_after: ids; of a baseline all of its runs. only_*: cells without a partner.
+    runs_before, runs_after: ids of the run, or of all runs of a baseline. only_*: cells without a partner.
     unheld: devices of the second run without a cell in the baseline.
     """
 

@@ -113,7 +113,7 @@ def impossible(report: Report) -> Iterator[str]:
 
 
 def of_report(report: Report, name: str) -> Side:
-    """Reduce a report, without `impossible` figures. name: of the file or folder."""
+    """Reduce a report, without `impossible` figures. name: the given file or folder."""
     return Side(
         baseline_version=None,
         name=name,

@@ -33,7 +33,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def measurement(
         self, *, iterations: int | None, warm_up_iterations: int | None, load_window: float | None = None
     ) -> Measurement:
-        """Return the worker's settings. None: the worker decides, or the profile for load_window (seconds)."""
+        """Return the worker's settings. Iterations None: the worker decides. load_window (s) None: the profile's."""
         return Measurement(
             relative_half_width=self.relative_half_width,
             block_s=self.block_s,

@@ -122,7 +122,7 @@ def from_part(document: Document, at: tuple[str, ...], options: tuple[Option, ..
 def from_options(
     values: Mapping[str, object], origins: Mapping[str, str], options: tuple[Option, ...]
 ) -> LayeredSettings:
-    """Check the values of a command line. values: by keys of a file. Raises ConfigError with the option's origin."""
+    """Check the values of a command line. values: key → value. Raises ConfigError with the option's origin."""
     nested: dict[str, Any] = {}
     for key, value in values.items():
         section, _, name = key.rpartition(".")

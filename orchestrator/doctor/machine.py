@@ -85,7 +85,7 @@ def look(runs_folder: str) -> Facts:
 
 
 def judge(facts: Facts, gpus: int) -> Iterator[Finding]:
-    """Judge the machine. gpus: how many would work at once. Pure."""
+    """Judge the machine. gpus: number of GPUs that would work at once. Pure."""
     yield from _cores(facts, gpus)
     yield from _memory(facts, gpus)
     yield from (_of_disk(disk) for disk in facts.disks)

@@ -5,8 +5,8 @@
     3 ─▶ 4   figures of each launch, comparisons, burn-in, settings
     4 ─▶ 5   stragglers, full node, courses of a burn-in
 
-Values that a version did not record become null or empty. A step adds only missing
-fields. The decoder refuses damaged files.
+Values that a version did not record become null or empty. A step adds only missing fields. The decoder
+refuses damaged files.
 """
 
 from collections.abc import Callable, Iterator, Mapping
