@@ -185,7 +185,7 @@ class Conductor:
             self.carry_out(self.fleet.end(live, failure, self._clock.now()))
 
     def look_after_the_waiting(self, now: float) -> None:
-        """Free waiting GPUs that have cooled down or are idle, or quarantine them."""
+        """Free waiting GPUs that have cooled down or are idle, or quarantine them. now: seconds of the loop's clock."""
         context = self.failure_context
         released = self._waiting.released(now, context.samples, context.foreign.here, stopping=self.state.stopping)
         for uuid, given_up in released:

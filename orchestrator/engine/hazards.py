@@ -29,7 +29,7 @@ class Hazards:
         return not isinstance(message, XidSeen) or message.xid not in self._last_ns.get(message.uuid, {})
 
     def heard(self, message: XidSeen | GpuBroken | TooHot) -> Failure | None:
-        """Return the failure for whatever runs on an unusable GPU; None if the GPU stays usable."""
+        """Return the failure of launches on a GPU that is unusable now; None if it stays usable."""
         if isinstance(message, TooHot):  # heat does not cause failures of other GPUs
             hot = Failure(category=Category.TOO_HOT, message=message.reason, phase=Phase.MEASURE)
             return self._grave.setdefault(message.uuid, hot)

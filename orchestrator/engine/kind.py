@@ -55,7 +55,7 @@ class TelemetryTerms:
 
 
 class Remaining(NamedTuple):
-    """Served and remaining seconds of a run, of the device that has served least.
+    """Served and remaining seconds of the device that has served least in a run.
 
     left_s: for launches of a resumed run. short: too little was served, and a launch fits into what remains.
     """

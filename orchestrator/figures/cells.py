@@ -323,8 +323,8 @@ class BatchScan(Part, frozen=True, kw_only=True):
 class ModelResult(Part, frozen=True, kw_only=True):
     """Metrics of one (GPU, model, precision, mode, input size, memory format, new tokens).
 
-    Keyed by requested batch size, or the best one of a scan. input_size: of generation, the prompt. statistics: of the
-    largest batch with figures, inference before training; statistics_of names it.
+    Metrics have the requested batch size as key, or the best one of a scan. input_size: of generation, the prompt.
+    statistics: of the largest batch with figures, inference before training; statistics_of names it.
     """
 
     gpu_uuid: str

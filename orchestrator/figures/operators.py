@@ -58,8 +58,9 @@ class IntervalOver(enum.StrEnum):
 class OperatorTime(Part, frozen=True, kw_only=True):
     """One time of a shape. call_ms: of a call, median over calls, then over launches.
 
-    launch_values: of each launch. interval_percent: half of the 95 % interval of their mean, from three launches on;
-    with fewer, of the mean call within a launch (median), and null below 20 calls. interval_over: which of the two.
+    launch_values: time of each launch in ms. interval_percent: half of the 95 % interval of their mean, from three
+    launches on; with fewer, of the mean call within a launch (median), and null below 20 calls. interval_over: which of
+    the two.
     """
 
     call_ms: float

@@ -233,7 +233,7 @@ class Summary(Part, frozen=True, kw_only=True):
 
 
 class Overhead(Part, frozen=True, kw_only=True):
-    """Cost of a process for each cell.
+    """Cost of a separate process for each launch.
 
     median_ms: over all good launches, everything but load, warm-up and measurement. zygote_start_ms: shared start-up.
     pays_from_launches: number of launches from which the zygote is faster than a new interpreter for each.

@@ -309,7 +309,7 @@ UNITS: Final = {figure.field: figure.unit for figure in FIGURES if figure.main}
 
 
 def main_figure(workload: Workload, model_name: str) -> Figure:
-    """Return the figure that a cell is compared by. model_name: of a probe, its name."""
+    """Return the figure that a cell is compared by. model_name: name of the model or probe."""
     if workload is Workload.PROBE and model_name in PROBES:
         return BY_FIELD[PROBES[model_name].figure]
     return MAIN[workload][0]

@@ -87,7 +87,7 @@ def visible_together(devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:
 
 
 def trouble(answer: Finding | Silence, gpus: Sequence[Device]) -> str | None:
-    """What is wrong with CUDA, and what to do; None where it shows all `gpus`, visible in this order. Pure."""
+    """Explain what is wrong with CUDA, and what to do; None where it shows all `gpus`, visible in this order. Pure."""
     match answer:
         case Silence(seconds=float(seconds)):
             return f"cuInit hangs: it did not return within {seconds:g} s. Look into the kernel log. A reboot may help"

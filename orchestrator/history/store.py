@@ -50,7 +50,7 @@ class DamagedError(HistoryError):
 
 @contextmanager
 def writing(place: Place, notes: list[str] | None = None) -> Iterator[sqlite3.Connection]:
-    """Open the history for writing. Raises HistoryError. notes: gets a message about a damaged one."""
+    """Open the history for writing. Raises HistoryError. notes: gets a message about a damaged file."""
     path = _real(place.path)
     messages = [] if notes is None else notes
     with _as_user_errors(path):

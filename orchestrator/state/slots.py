@@ -210,7 +210,7 @@ Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn 
 
 
 def scopes(cell: Cell) -> tuple[str, str, str]:
-    """Return the names under which a cell may be skipped, by policy.Reach: model, work at an input size, cell."""
+    """Return names under which a cell may be skipped, by failure_policy.Reach: model, work at an input size, cell."""
     work = f"{cell.model} {cell.workload} {cell.precision}"
     batch = f"batch size {cell.batch_size or 'auto'}"
     if cell.input_size is None:

@@ -38,7 +38,7 @@ class Stopping:
         """Monotonic seconds after which nothing avoidable is awaited."""
 
     def put_off(self, by_s: float) -> None:
-        """Move the end of the time for measuring by seconds."""
+        """Move the end of the time for measuring by `by_s` seconds."""
         self._ends += by_s
 
     def heed(self, requests: int, now: float) -> tuple[Order, ...]:

@@ -4,7 +4,7 @@
                    ▲
        measured, finished: what launches really took, device by device
 
-While cheaper launches wait, none gets more than a quarter of the limit: it is postponed, or ended. Cells of fixed
+While cheaper launches wait, no launch gets more than a quarter of the limit: it is postponed, or ended. Cells of fixed
 length and the first launches of a gate are exempt.
 """
 
@@ -121,7 +121,7 @@ class Budget:
             self._speeds[key].append(speed)
 
     def finished(self, cell: Cell, lasted_s: float) -> None:
-        """Learn from a good launch its overhead beyond the iterations."""
+        """Learn from a good launch how long it took compared with the estimate for its iteration times."""
         device = self._devices[cell.devices[0]]
         explained_s = estimate.launch_s(cell, self._configuration, device, self._scale(cell))
         self._costs[device.uuid].append(_believable(lasted_s / explained_s))

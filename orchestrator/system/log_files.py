@@ -86,7 +86,7 @@ def phase_reached(path: Path, otherwise: Phase) -> Phase:
 
 
 def tail(path: Path, length: int = TAIL_TEXT_BYTES) -> str:
-    """Return the last lines of a log; empty when there is none."""
+    """Return the last lines of a log, at most `length` bytes; empty when there is none."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

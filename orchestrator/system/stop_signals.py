@@ -20,7 +20,7 @@ _FOUND: Final[dict[int, Any]] = {}
 
 
 class StopSignals:
-    """Counts stop requests while entered, all of them unless `spare` says so. `fileno` is readable after one."""
+    """Counts stop requests while entered, all of them unless `spare` limits them. `fileno` is readable after one."""
 
     def __init__(self) -> None:
         self.requests = 0

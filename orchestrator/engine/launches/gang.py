@@ -4,9 +4,9 @@
     rank 1 ── killed by SIGKILL ◀── cause ─┼──▶ judged ──▶   one has none: its failure is that of the launch, and the
     rank 2 ── communication failed ────────┘                 messages of the others are kept as evidence
 
-A broken connection, or an end by the orchestrator, is a consequence. Of several causes the graver sign counts, then the
-earliest: a lost GPU may give the others CUDA errors first. If all waited for each other, the process that is stopped
-or has begun fewer transfers is to blame; if none stands out, no device is named.
+A broken connection, or an end by the orchestrator, is a consequence. Of several causes the one with the graver sign
+counts, then the earliest: a lost GPU may give the others CUDA errors first. If all waited for each other, the process
+that is stopped or has begun fewer transfers is to blame; if none stands out, no device is named.
 """
 
 from collections.abc import Sequence

@@ -180,7 +180,7 @@ def advance(launch: Launch, event: Event, now: float) -> tuple[Launch, tuple[Act
 
 
 def _progressed(launch: Launch, fraction: float, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """Record progress. It moves the deadline of a fixed number of iterations: their duration is unknown."""
+    """Record progress. Extends the deadline if the number of iterations is fixed: their duration is unknown."""
     deadline = launch.deadline
     if launch.measurement.fixed(launch.phase):
         deadline = now + launch.deadlines.allowance(launch.phase, launch.measurement)

@@ -16,7 +16,8 @@ WINDOW_NS: Final = 600_000_000_000
 class ClockUse:
     """Shares, 0 to 1, of the samples with a readable reason for the clock.
 
-    slowed: for heat or a brake. slowed_worst: highest within ten minutes, None for less. capped: at the power limit.
+    slowed: for heat or a brake. slowed_worst: highest share of any ten minutes, None for a shorter run. capped: at the
+    power limit.
     """
 
     readings: int = 0

@@ -80,16 +80,16 @@ class ForeignUse:
             self.note(uuid, "", at_ns)
 
     def here(self, uuid: str) -> str:
-        """Foreign process on a GPU now."""
+        """Foreign process on a GPU now; empty for none."""
         return self._here.get(uuid, "")
 
     def during(self, uuid: str, since_ns: int) -> str:
-        """Foreign process on a GPU at any time since then."""
+        """Foreign process on a GPU at any time since `since_ns` (monotonic); empty for none."""
         left_ns, words = self._last.get(uuid, (0, ""))
         return self.here(uuid) or (words if left_ns >= since_ns else "")
 
     def beside(self, uuids: Iterable[str], since_ns: int) -> str:
-        """Foreign process on any of the GPUs at any time since then."""
+        """Foreign process on any of the GPUs at any time since `since_ns` (monotonic); empty for none."""
         return next(filter(None, (self.during(uuid, since_ns) for uuid in uuids)), "")
 
 

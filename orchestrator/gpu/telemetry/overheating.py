@@ -37,7 +37,7 @@ class Thermometer:
         self._reported: set[str] = set()
 
     def too_hot(self, uuid: str, now_ns: int, temperature_c: int | None, margin_c: int | None) -> str:
-        """Why a GPU must stop; empty where it may continue, and after the first report.
+        """Explain why a GPU must stop; empty where it may continue, and after the first report.
 
         temperature_c, margin_c: degrees Celsius now, and left until the GPU slows itself down; None if unread.
         """

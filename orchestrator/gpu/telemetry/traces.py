@@ -43,7 +43,7 @@ class Trace:
 
 
 def points(devices: int) -> int:
-    """Number of points for each of `devices`."""
+    """Return the number of points in the trace of each device. devices: number of devices."""
     return max(LEAST_POINTS, min(MOST_POINTS, ALL_POINTS // max(1, devices)))
 
 
