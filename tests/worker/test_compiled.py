@@ -1,5 +1,6 @@
 """torch.compile in a launch: input sizes that change, and losses that dropout makes random."""
 
+import re
 from collections import Counter
 
 import pytest
@@ -107,7 +108,7 @@ def test_outputs_of_another_size_are_a_failure(write: Code, fresh: Fresh) -> Non
     """There is no error to report, and such a mode must not be recommended."""
     failure = launched(write, fresh, SHORTENS, Workload.INFERENCE).failure
     assert failure is not None
-    assert "returns 8 numbers, the eager one 128" in failure.message
+    assert {"8", "128"} <= set(re.findall(r"\d+", failure.message))
 
 
 DROPS = """
