@@ -46,7 +46,7 @@ class Look:
 
 
 def applies(configuration: Configuration, devices: Iterable[Device]) -> bool:
-    """Whether this run may add launches: never where cells have a fixed length."""
+    """Whether this run may add launches: never where the cells have a fixed duration."""
     return configuration.cell_s is None and configuration.adds_launches and bool(judged(devices))
 
 

@@ -149,7 +149,7 @@ def _opened(path: str | Path, flags: int) -> Iterator[int]:
 
 
 def rooms_alone(folder: Path) -> Path:
-    """Make a folder in `folder` that holds only links to the packages of a child. Raises OSError."""
+    """Make a folder in `folder` that holds only links to the packages protocol and worker. Raises OSError."""
     place = folder / "rooms"
     place.mkdir(exist_ok=True)
     for room in ("protocol", "worker"):

@@ -258,7 +258,7 @@ def _words(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _whole_numbers(cell: Cell, gang: Gang, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Summand of this rank and the sum over all, before the shift of an iteration, in the cell's type."""
+    """Numbers that this rank adds, and their sum over all ranks, in the cell's type. Each iteration adds a shift."""
     dtype = devices.weights_type(cell.precision, training=False)
     count = (cell.input_size or 0) * _MIB // dtype.itemsize
     most = LARGEST[dtype] // gang.size - _SHIFTS
