@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.fakes.commands import python
 from tests.fakes.nvml import ROOT
 
@@ -26,6 +28,7 @@ def rows(report: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_example_of_the_docs_runs(tmp_path: Path) -> None:
     """Each cell has every figure; what compiles has a compile time, and only that."""
     text = (ROOT / "docs/studies.md").read_text(encoding="utf-8")

@@ -62,6 +62,7 @@ def pretend(folder: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(folder))
 
 
+@pytest.mark.slow
 def test_every_operator_is_right_in_jax() -> None:
     """All functions of the worker exist in JAX, and agree with the references."""
     assert printed(EVERY_OPERATOR) == ""
